@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 import ksos
-from ksos._array import to_device
 from ksos.functionals import SquaredMMD, Trace
+from ksos.ground.arrays import to_device
 from ksos.kernels import Gaussian
 
 _BARE_ELEMENTS = 1 << 27

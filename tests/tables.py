@@ -36,7 +36,7 @@ from ksos.solvers import (
     ProjectedGradient,
     Solver,
 )
-from ksos.whitening import ROUTES
+from ksos.space.whitening import ROUTES
 
 __all__ = [
     "FEATURE_KERNELS",

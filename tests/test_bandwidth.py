@@ -10,7 +10,9 @@ import pytest
 from sklearn.datasets import make_moons
 
 import ksos
-from ksos.bandwidth import (
+from ksos.kernels import Gaussian, Kernel, Laplace, Matern
+from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
+from ksos.space.bandwidth import (
     RULES,
     bandwidth_rule,
     left_out,
@@ -19,8 +21,6 @@ from ksos.bandwidth import (
     widest_good,
     without_outliers,
 )
-from ksos.kernels import Gaussian, Kernel, Laplace, Matern
-from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
 MOONS = make_moons(60, noise=0.1, random_state=0)[0]
 COUNTS = np.random.default_rng(3).integers(1, 4, len(MOONS))

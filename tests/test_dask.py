@@ -17,9 +17,9 @@ from tables import points
 
 import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV
+from ksos.data.sources import chunks
 from ksos.kernels import Gaussian
-from ksos.source_embedding import sums_at
-from ksos.sources import chunks
+from ksos.space.source_embedding import sums_at
 
 dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 da, dd, pandas = (

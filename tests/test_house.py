@@ -9,9 +9,9 @@ import pytest
 
 TWELVE = "\n".join(f"    line_{i} = {i} + offset" for i in range(12))
 TREE = {
-    "src/ksos/_memory.py": "limit = 1\n",
+    "src/ksos/ground/memory.py": "limit = 1\n",
     "src/ksos/measures/box.py": "def f(m):\n    return isinstance(m, Box)\n",
-    "src/ksos/robust/bad.py": f"""from ksos._memory import limit
+    "src/ksos/robust/bad.py": f"""from ksos.ground.memory import limit
 from ksos.density._assemble import parts
 from ksos.density.sos import _hidden
 from ksos.robust._own import own
@@ -32,7 +32,7 @@ def f(m, offset):  # a comment
     "src/ksos/quadrature/rules.py": "from numpy.polynomial.legendre import leggauss\n",
     "tests/test_it.py": """
 def test_it(monkeypatch):
-    monkeypatch.setattr("ksos._memory.available_memory", lambda: 1)
+    monkeypatch.setattr("ksos.ground.memory.available_memory", lambda: 1)
     monkeypatch.setattr(module, "_LIMIT", 1)
     monkeypatch.setattr(_memory, "limit", 1)
     monkeypatch.setattr(module, "public", lambda _: 1)

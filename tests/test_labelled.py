@@ -9,11 +9,11 @@ import pytest
 from tables import points
 
 import ksos
-from ksos.embedding_map import CompressedMap
 from ksos.kernels import Gaussian, Laplace
-from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.measures import Box, Discrete, Lebesgue
 from ksos.solvers.spectraplex import factor, project
+from ksos.space.embedding_map import CompressedMap
+from ksos.space.labelled import LabelledDensity, LabelledEmbedding
 
 LABELS = ["no", "perhaps", "yes"]
 CASES: dict[str, tuple[int, Any, Any]] = {

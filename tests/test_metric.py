@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ksos import KernelSoSDensity
-from ksos.bandwidth import left_out
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete, Lebesgue, Normal
-from ksos.metric import left_out_metric, normal_score_correlations
+from ksos.space.bandwidth import left_out
+from ksos.space.metric import left_out_metric, normal_score_correlations
 
 RNG = np.random.default_rng(4)
 MIXING = np.array([[1.0, 0.9, 0.2], [0.0, 0.2, -0.5], [0.0, 0.0, 0.1]])

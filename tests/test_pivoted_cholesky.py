@@ -8,12 +8,12 @@ from sklearn.datasets import make_moons
 
 import ksos
 from ksos import whitening
-from ksos._memory import resources
 from ksos.functionals import SquaredMMD, Trace
+from ksos.ground.memory import resources
+from ksos.ground.pivoted_cholesky import choose_pivots, definite_root, thin_root
 from ksos.integrals import triple
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
-from ksos.pivoted_cholesky import choose_pivots, definite_root, thin_root
 
 
 def moons(n: int) -> np.ndarray:
@@ -64,7 +64,7 @@ def test_same_optimum_as_the_dense_route(
     if (
         measure is not None
     ):  # the other integrals never take the thin tensor, but their whitening is thin
-        for module in (whitening, triple, ksos.space):
+        for module in (whitening, triple, ksos.space.space):
             monkeypatch.setattr(module, "MANY_POINTS", 50)
     Z = None if landmarks is None else X[:landmarks] + 0.01
     functional = SquaredMMD(moons(30)) + 1e-3 * Trace(relative=True)
@@ -75,7 +75,7 @@ def test_same_optimum_as_the_dense_route(
         )
 
     lean = solved()
-    for module in (whitening, triple, ksos.space):
+    for module in (whitening, triple, ksos.space.space):
         monkeypatch.setattr(module, "MANY_POINTS", 10**9)
     dense = solved()
     assert lean.space.rank == dense.space.rank

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import ksos
-from ksos._progress import Convergence, Steps, is_shown, left_in_words, report, shown, tell
+from ksos.ground.progress import Convergence, Steps, is_shown, left_in_words, report, shown, tell
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0, 20.0])

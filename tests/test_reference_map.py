@@ -9,8 +9,6 @@ from oracles import tolerance
 from tables import REACH, SOLVER_CASES, points
 
 from ksos import SoSSpace, minimize, mmd
-from ksos.embedding import MeanEmbedding
-from ksos.embedding_map import embedding_map
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import MMD, Expectation, NegativeLogLikelihood, SquaredL2, SquaredMMD, Trace
 from ksos.integrals.components import component_pairs
@@ -18,7 +16,9 @@ from ksos.integrals.constant import WithConstant
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, GaussianMixture, Measure, Normal
 from ksos.observables import BoxIndicator, KernelFunction, coordinate
-from ksos.reference_map import ComponentsMap
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.embedding_map import embedding_map
+from ksos.space.reference_map import ComponentsMap
 
 MIXTURE = GaussianMixture([1, 2, 0.5], [[0.3], [-1.6], [4.0]], [[0.5], [0.2], [2.0]])
 REFERENCES: dict[str, Measure] = {

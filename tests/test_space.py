@@ -8,14 +8,14 @@ from oracles import brute_objective, quadrature_rule
 from tables import PAIR_CASES, WHITENING_CASES, PairCase, points
 
 import ksos
-from ksos._memory import resources
-from ksos.embedding_map import CompressedMap, PairwiseMap, _pairwise_tensor
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
+from ksos.ground.memory import resources
 from ksos.integrals.triple import PairFactors
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete
 from ksos.solvers.spectraplex import factor, project
+from ksos.space.embedding_map import CompressedMap, PairwiseMap, _pairwise_tensor
 
 every_pair = pytest.mark.parametrize("pair", PAIR_CASES.values(), ids=PAIR_CASES)
 every_whitening = pytest.mark.parametrize("whitening", WHITENING_CASES)

@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 import ksos
 from ksos.kernels import Gaussian, Kernel, Laplace
-from ksos.two_sample import KernelScore
+from ksos.space.two_sample import KernelScore
 
 Rng = np.random.Generator
 NULLS: dict[str, tuple[Callable[[Rng], tuple[np.ndarray, np.ndarray]], int]] = {

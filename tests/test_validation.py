@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import ksos
-from ksos._validation import as_points, as_vector, require_numbers
 from ksos.functionals import SquaredL2, SquaredMMD
+from ksos.ground.validation import as_points, as_vector, require_numbers
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete, Normal
 from ksos.observables import KernelFunction

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ksos import functionals, kernels, measures, observables
-from ksos._lazy import later as _later
 from ksos._version import __version__ as __version__
+from ksos.data.kernel_sums import KernelSums
+from ksos.data.sources import chunks
 from ksos.density import Compression, Estimate, SoSDensity, SoSMixture, mixture
-from ksos.embedding import MeanEmbedding, median_kernel, mmd
 from ksos.estimators import KernelSoSDensity
 from ksos.exceptions import (
     BandwidthWarning,
@@ -23,10 +23,10 @@ from ksos.exceptions import (
     KsosError,
     ModelFormatError,
 )
-from ksos.kernel_sums import KernelSums
+from ksos.ground.lazy import later as _later
 from ksos.solvers import Progress, Solution, minimize, regularization_path
-from ksos.sources import chunks
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding, median_kernel, mmd
+from ksos.space.space import SoSSpace
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # imported on first use, see below
         robust_path,
         worst_case,
     )
-    from ksos.two_sample import TwoSampleTest, two_sample_test
+    from ksos.space.two_sample import TwoSampleTest, two_sample_test
 
 __all__ = [
     "Compression",
@@ -120,7 +120,7 @@ _homes |= {
     "ksos.plotting": _plotting,
     "ksos.robust": _robust,
     "ksos.estimators.conditional_file": ("load",),
-    "ksos.two_sample": ("TwoSampleTest", "two_sample_test"),
+    "ksos.space.two_sample": ("TwoSampleTest", "two_sample_test"),
     "": ("plotting", "robust"),
 }
 __getattr__, __dir__ = _later(

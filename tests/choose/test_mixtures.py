@@ -13,8 +13,8 @@ from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from ksos._deadline import Deadline
 from ksos.choose import MOST_FULL, Mixtures, Samples, mixture_path, seeds
+from ksos.ground.deadline import Deadline
 
 MOONS = make_moons(300, noise=0.1, random_state=1)[0]
 IRIS = load_iris().data

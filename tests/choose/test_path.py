@@ -9,9 +9,9 @@ import pytest
 from sklearn.datasets import load_iris, make_moons
 
 from ksos import MeanEmbedding, SoSSpace
-from ksos._deadline import Deadline
 from ksos.choose import fit_path
 from ksos.functionals import Functional, NegativeLogLikelihood, SquaredMMD, Trace
+from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Measure
 from ksos.solvers import regularization_path

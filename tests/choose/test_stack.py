@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_t
 from sklearn.datasets import load_digits, make_moons
 
-from ksos._deadline import Deadline
 from ksos.choose import (
     FLOORS,
     SIZES,
@@ -24,6 +23,7 @@ from ksos.choose import (
     student,
 )
 from ksos.data import random_folds
+from ksos.ground.deadline import Deadline
 
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
 KAPPA = 1.0

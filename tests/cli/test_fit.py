@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import ksos as library
-from ksos._memory import resources
 from ksos.cli.fit import add_arguments
+from ksos.ground.memory import resources
 from ksos.measures import Box
 
 Command = Callable[..., Any]

@@ -13,7 +13,7 @@ import pytest
 import ksos as library
 from ksos.cli.console import Console
 from ksos.cli.streams import Reading
-from ksos.sources import chunks
+from ksos.data.sources import chunks
 
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 

@@ -18,12 +18,12 @@ from tables import MEASURE_CASES, points
 import ksos
 from ksos import SoSDensity, SoSMixture
 from ksos.density.mixture import reference_density
-from ksos.embedding import evaluate
 from ksos.functionals import NegativeLogLikelihood, Trace
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 from ksos.observables import BoxIndicator, KernelFunction, Polynomial
 from ksos.quadrature import composite, cut, tensor_grid
+from ksos.space.embedding import evaluate
 
 TIED = Gaussian([[0.64, 0.25], [0.25, 0.3]])
 THREE = GaussianMixture(

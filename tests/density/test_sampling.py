@@ -16,7 +16,6 @@ from strategies import degenerate_data
 from tables import PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
-from ksos._memory import resources
 from ksos.density.sampling import (
     METHODS,
     faster_envelope,
@@ -34,6 +33,7 @@ from ksos.density.sampling.inversion import (
     tree_flops,
 )
 from ksos.density.sampling.rejection import PairEnvelope, PointEnvelope, envelope, envelope_bytes
+from ksos.ground.memory import resources
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 

@@ -19,11 +19,11 @@ from sklearn.model_selection import GridSearchCV
 
 import ksos
 from ksos import BandwidthWarning, KernelSoSDensity, Progress
-from ksos._memory import resources
-from ksos.bandwidth import RULES
 from ksos.functionals import SquaredMMD, Trace
+from ksos.ground.memory import resources
 from ksos.measures import Box, Discrete
 from ksos.solvers import SOLVERS, Auto, Fista, LowRank
+from ksos.space.bandwidth import RULES
 
 X = make_moons(60, noise=0.05, random_state=0)[0]
 SOURCE = Path(ksos.__file__).resolve().parents[1]

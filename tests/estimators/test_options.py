@@ -13,11 +13,11 @@ from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos import KernelSoSDensity, Progress
-from ksos.bandwidth import median
 from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.solvers import SOLVERS, Auto
+from ksos.space.bandwidth import median
 
 X = make_moons(40, noise=0.05, random_state=0)[0]
 BASE: dict[str, Any] = {"tol": 1e-5, "random_state": 0}

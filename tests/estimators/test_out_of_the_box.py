@@ -11,8 +11,8 @@ from scipy.stats import gaussian_kde
 from sklearn.datasets import make_moons
 
 from ksos import KernelSoSDensity
-from ksos._memory import resources
-from ksos.bandwidth import bandwidth_rule
+from ksos.ground.memory import resources
+from ksos.space.bandwidth import bandwidth_rule
 
 Draw = Callable[[int, np.random.Generator], np.ndarray]
 

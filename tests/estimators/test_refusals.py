@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV
-from ksos._memory import resources
 from ksos.estimators import search
+from ksos.ground.memory import resources
 from ksos.measures import Box
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import ksos
-from ksos._memory import resources
+from ksos.ground.memory import resources
 from ksos.quadrature import (
     MixtureRule,
     Panels,

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import ksos
-from ksos._deadline import Deadline
+from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box
-from ksos.nodes import nodes_of
 from ksos.robust.barrier import JointBarrier
 from ksos.robust.node_risk import NodeRisk, UserLoss
 from ksos.robust.problem import Goal, Problem
 from ksos.robust.search import solve
+from ksos.space.nodes import nodes_of
 
 X = np.array([[-0.5], [-0.4], [-0.1], [0.0], [0.3]])
 RIDGE = np.array([0.1, 0.05])

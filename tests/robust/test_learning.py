@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ksos
-from ksos._deadline import Deadline
 from ksos.exceptions import ConvexityError
 from ksos.functionals import Expectation
+from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box
-from ksos.nodes import Nodes, finer_nodes, nodes_of
 from ksos.observables import coordinate
 from ksos.robust.losses import AbsoluteLoss, AbsoluteRisk, HuberLoss, LogisticScores, Residuals
 from ksos.robust.node_risk import NodeRisk, UserLoss
 from ksos.robust.problem import Problem
 from ksos.robust.risk import LeastRisk, SquareRisk, affine_moments, kernel_moments
 from ksos.solvers.newton import Minimum, proven_minimum
+from ksos.space.nodes import Nodes, finer_nodes, nodes_of
 
 BOX = Box([-2.0], [2.0])
 

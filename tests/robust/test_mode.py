@@ -10,7 +10,7 @@ import pytest
 from tables import points
 
 import ksos
-from ksos._deadline import Deadline
+from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 from ksos.observables import KernelFunction

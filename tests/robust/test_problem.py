@@ -14,8 +14,8 @@ from oracles import conic_worst_case
 from tables import points
 
 import ksos
-from ksos._deadline import Deadline
 from ksos.functionals import Expectation
+from ksos.ground.deadline import Deadline
 from ksos.kernels import KERNELS, Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial, coordinate

@@ -10,12 +10,12 @@ from oracles import brute_objective, quadrature_rule
 from scipy.linalg import eigh
 
 import ksos
-from ksos.embedding_map import CompressedMap, _streamed_tensor
 from ksos.functionals import MMD, Expectation, SquaredL2, SquaredMMD, Trace, within
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure
 from ksos.observables import NumericFunction, as_observable, coordinate
+from ksos.space.embedding_map import CompressedMap, _streamed_tensor
 
 KERNELS = {"gaussian": Gaussian(0.7), "laplace": Laplace(0.7, product=True)}
 KERNELS |= {f"matern {order}": Matern(order, 0.7, product=True) for order in (1.5, 2.5)}

@@ -14,9 +14,9 @@ from sklearn.datasets import make_moons
 from tables import FUNCTIONAL_CASES, points
 
 import ksos
-from ksos._memory import resources
 from ksos.functionals import MMD, Frobenius, SquaredMMD, Trace
 from ksos.functionals.objective import Objective
+from ksos.ground.memory import resources
 from ksos.kernels import Gaussian
 from ksos.solvers import InteriorPoint
 from ksos.solvers.cones import ScaledPair, longest_step

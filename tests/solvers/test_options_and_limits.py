@@ -16,7 +16,6 @@ from tables import SOLVER_CASES, SOLVER_OPTIONS, points
 
 import ksos
 from ksos import solvers
-from ksos._deadline import Deadline
 from ksos.functionals import (
     MMD,
     BoundTerm,
@@ -28,6 +27,7 @@ from ksos.functionals import (
     Trace,
     within,
 )
+from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.observables import coordinate
 from ksos.solvers import SOLVERS, Auto, InteriorPoint, LowRank, Progress, Solver

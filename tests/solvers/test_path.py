@@ -7,8 +7,8 @@ import pytest
 from tables import points
 
 import ksos
-from ksos._deadline import Deadline
 from ksos.functionals import Bound, BoundTerm, SquaredMMD, Trace
+from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.solvers import Auto
 

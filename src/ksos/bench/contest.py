@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import ksos
-from ksos._validation import as_choice
 from ksos.bench.contestants import CONTESTANTS
 from ksos.bench.problem import Setting
 from ksos.bench.referee import CLOCKS
 from ksos.bench.report import Row, Run, optimum
+from ksos.ground.validation import as_choice
 
 __all__ = ["ONE_THREAD", "race", "run_one"]
 

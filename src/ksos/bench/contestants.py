@@ -14,7 +14,7 @@ from ksos.bench.referee import OutOfTimeError, Watch
 from ksos.functionals import SquaredMMD, Trace
 from ksos.kernels import Gaussian
 from ksos.solvers import SOLVERS, Progress, minimize
-from ksos.space import SoSSpace
+from ksos.space.space import SoSSpace
 
 __all__ = ["CONTESTANTS", "QUICK", "Contestant", "solve_ours"]
 

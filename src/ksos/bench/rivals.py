@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from ksos._memory import FLOAT_BYTES, require_memory
 from ksos.bench.problem import TOLERANCE, Setting
 from ksos.bench.referee import OutOfTimeError, Watch
+from ksos.ground.memory import FLOAT_BYTES, require_memory
 
 __all__ = [
     "FORMULATIONS",

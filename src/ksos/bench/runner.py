@@ -13,11 +13,11 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
-from ksos._memory import available_memory
 from ksos.bench.contestants import CONTESTANTS, Contestant
 from ksos.bench.problem import Setting
 from ksos.bench.referee import CLOCKS, Referee, Watch
 from ksos.bench.report import TARGETS
+from ksos.ground.memory import available_memory
 
 __all__ = ["main"]
 

@@ -12,7 +12,7 @@ from ksos.choose.kernel_density import bandwidth_unit, whitened
 from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, seeds, student
 from ksos.choose.path import fit_path
 from ksos.choose.stack import FLOORS, SIZES, Stack, certified_weights
-from ksos.data.units import Units, warn_if_flat
+from ksos.choose.units import Units, warn_if_flat
 
 __all__ = [
     "CRITERIA",

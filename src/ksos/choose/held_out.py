@@ -8,21 +8,21 @@ from typing import cast
 
 import numpy as np
 
-from ksos._deadline import Deadline
-from ksos._threads import one_blas_thread
 from ksos.choose.path import fit_path
 from ksos.data.samples import Fold
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding, Projection
-from ksos.embedding_map import embedding_map
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import SquaredL2
+from ksos.ground.deadline import Deadline
+from ksos.ground.threads import one_blas_thread
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding, Projection
+from ksos.space.embedding_map import embedding_map
+from ksos.space.space import SoSSpace
 
 __all__ = ["CRITERIA", "Problem", "held_out_scores", "regularization_unit", "simplest_good"]
 

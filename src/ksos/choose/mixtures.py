@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammainc, gammaincinv
 
-from ksos._deadline import Deadline
+from ksos.ground.deadline import Deadline
 
 __all__ = [
     "MOST_FULL",

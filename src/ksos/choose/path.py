@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from ksos._deadline import Deadline
-from ksos.embedding import MeanEmbedding
 from ksos.functionals import Bound, SquaredMMD, Trace
+from ksos.ground.deadline import Deadline
 from ksos.solvers import LBFGS, LowRank, regularization_path
 from ksos.solvers.lbfgs import descend_until
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = ["fit_path", "quick_likelihood_path"]
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos._deadline import Deadline
 from ksos.choose.mixtures import (
     MOST_FULL,
     Mixtures,
@@ -24,8 +23,9 @@ from ksos.choose.mixtures import (
     student,
     student_scales,
 )
+from ksos.choose.units import FARTHEST, Units
 from ksos.data.samples import Fold, held_out_rows, held_out_weights
-from ksos.data.units import FARTHEST, Units
+from ksos.ground.deadline import Deadline
 from ksos.measures import GaussianMixture
 from ksos.measures.gaussian_mixture import merged
 

@@ -15,9 +15,9 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, NoReturn
 
-from ksos._progress import shown
 from ksos._version import __version__
 from ksos.cli.console import BAD_INPUT, INTERRUPTED, NO_OUTPUT, USAGE, Console, UsageError
+from ksos.ground.progress import shown
 
 __all__ = ["COMMANDS", "Parser", "main"]
 

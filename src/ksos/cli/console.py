@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from ksos._progress import ERASE, is_shown, overwritable, shortened, tell
+from ksos.ground.progress import ERASE, is_shown, overwritable, shortened, tell
 
 __all__ = [
     "BAD_INPUT",

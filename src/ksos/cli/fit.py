@@ -19,8 +19,6 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos import KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding, Progress
-from ksos._validation import as_weights
-from ksos.bandwidth import RULES
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_measure
 from ksos.cli.columns import column_names
@@ -42,11 +40,13 @@ from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
 from ksos.estimators.search import OBJECTIVES as SEARCH_OBJECTIVES
 from ksos.estimators.search import SUPPORT
 from ksos.functionals import SquaredL2
+from ksos.ground.validation import as_weights
 from ksos.kernels import KERNELS, Gaussian
 from ksos.measures import Box
 from ksos.solvers import SOLVERS
 from ksos.solvers.minimize import as_solver
-from ksos.support import SELECTIONS
+from ksos.space.bandwidth import RULES
+from ksos.space.support import SELECTIONS
 
 __all__ = ["add_arguments", "run"]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ksos._files import replace_whole
 from ksos.cli import values
 from ksos.cli.console import Console, InputError, UsageError, require_writable
 from ksos.cli.samples import read_table_for
 from ksos.cli.tables import READING, add_reading_options
 from ksos.cli.view import View, add_view_options, take_view
 from ksos.density.io import load
+from ksos.ground.files import replace_whole
 from ksos.plotting import DensityDisplay
 from ksos.plotting.canvas import require_matplotlib
 from ksos.plotting.density import MOST_PAIRED, figure_size

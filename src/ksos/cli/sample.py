@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from ksos._files import replace_whole
-from ksos._validation import as_count
 from ksos.cli import values
 from ksos.cli.console import Console, require_writable
 from ksos.cli.view import add_view_options, take_view
 from ksos.density.io import load
+from ksos.ground.files import replace_whole
+from ksos.ground.validation import as_count
 
 __all__ = ["add_arguments", "csv_lines", "run"]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ksos._progress import left_in_words
-from ksos._validation import as_points, as_vector
 from ksos.cli.cleaning import Say
 from ksos.cli.columns import Columns, named_by_position
 from ksos.cli.console import Console, InputError, UsageError, excerpt
 from ksos.cli.tables import Table, TableOptions
-from ksos.sources import Chunk, Chunks, Layout, chunks, files_of, layout
+from ksos.data.sources import Chunk, Chunks, Layout, chunks, files_of, layout
+from ksos.ground.progress import left_in_words
+from ksos.ground.validation import as_points, as_vector
 
 __all__ = ["Reading", "Stream", "is_many", "read_whole"]
 

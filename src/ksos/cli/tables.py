@@ -25,7 +25,7 @@ from ksos.cli.console import InputError, UsageError, cell_error, excerpt
 from ksos.cli.csv_rows import CsvRows, NotANumberError, Row
 from ksos.cli.dialect import Dialect, comment_lines, detect
 from ksos.cli.text_lines import TextLines
-from ksos.feature_names import frame
+from ksos.ground.names import frame
 
 __all__ = [
     "READING",

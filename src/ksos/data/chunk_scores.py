@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from ksos._array import to_numpy
-from ksos._files import replace_whole
 from ksos.data.gathered import Checks
+from ksos.data.sources import Chunk
 from ksos.density import SoSDensity, SoSMixture
-from ksos.sources import Chunk
+from ksos.ground.arrays import to_numpy
+from ksos.ground.files import replace_whole
 
 __all__ = ["LogDensity", "MeanScore", "written"]
 

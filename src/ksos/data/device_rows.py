@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ksos._array import Array, bits, namespace, to_numpy
 from ksos.data.subsample import ODD, Survey
+from ksos.ground.arrays import Array, bits, namespace, to_numpy
 
 __all__ = ["device_hashes", "surveyed"]
 

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from ksos._array import (
+from ksos.data.device_rows import surveyed
+from ksos.data.kernel_sums import KernelSums
+from ksos.data.moments import Moments
+from ksos.data.samples import require_inside
+from ksos.data.sources import Chunk
+from ksos.data.subsample import Survey, row_hashes
+from ksos.ground.arrays import (
     Array,
     bits,
     is_numpy,
@@ -21,14 +27,8 @@ from ksos._array import (
     to_numpy,
     zeros,
 )
-from ksos._validation import as_points, as_vector, require_numbers
-from ksos.data.device_rows import surveyed
-from ksos.data.moments import Moments
-from ksos.data.samples import require_inside
-from ksos.data.subsample import Survey, row_hashes
-from ksos.kernel_sums import KernelSums
+from ksos.ground.validation import as_points, as_vector, require_numbers
 from ksos.measures import Lebesgue, Measure
-from ksos.sources import Chunk
 
 __all__ = ["Checks", "Gathered", "Rows", "Tally", "naming", "require_own_weights"]
 

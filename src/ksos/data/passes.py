@@ -7,77 +7,30 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from ksos._array import is_other_array, like, to_numpy
-from ksos._progress import tell
-from ksos._state import read_state, write_state
-from ksos._validation import as_masses, require_numbers
 from ksos.data.gathered import Checks, Gathered, Rows, Tally, require_own_weights
-from ksos.data.likelihood_sums import LikelihoodSums
+from ksos.data.kernel_sums import KernelSums
 from ksos.data.moments import Moments
 from ksos.data.samples import require_inside
+from ksos.data.sources import Chunks, as_source
 from ksos.data.subsample import Part, Survey
-from ksos.embedding import MeanEmbedding
-from ksos.kernel_sums import KernelSums
+from ksos.ground.arrays import is_other_array, to_numpy
+from ksos.ground.progress import tell
+from ksos.ground.state import read_state, write_state
+from ksos.ground.validation import as_masses, require_numbers
 from ksos.measures import Lebesgue, Measure
-from ksos.sources import Chunks, as_source
-from ksos.space import SoSSpace
 
-__all__ = ["Passes", "Running", "Setting", "fit_few", "forget", "remember"]
+__all__ = ["Passes", "fit_few", "forget", "remember"]
 
 _SHARE = 0.05  # of the time, at most, is spent on checkpoints
 _KIND = "a fit in progress"
 _FIRST, _SECOND = "first", "second"
 
-
-class Setting(NamedTuple):
-    """What is fixed before the sums: the space, and whether time was too short for all of its support points."""
-
-    space: SoSSpace
-    cut: bool
-
-    @property
-    def nothing(self) -> KernelSums:
-        """The kernel sums of no samples."""
-        return KernelSums(self.space.embedding_kernel, self.space.landmarks)
-
-    def embedding(self, part: Part) -> MeanEmbedding:
-        """That of distinct samples, which are all there are."""
-        return MeanEmbedding(
-            like(part.points, self.space.support_points),
-            part.weights,
-            kernel=self.space.embedding_kernel,
-        )
-
-
-@dataclass(frozen=True)
-class Running:
-    """Samples that come without end: all of them as long as they are few, then their kernel sums with a setting that stays."""
-
-    known: Gathered
-    setting: Setting | None = None
-
-    @classmethod
-    def begin(cls, checks: Checks, most: int) -> Running:
-        """No samples yet."""
-        return cls(Gathered(checks, most=most))
-
-    def update(self, rows: Rows, checks: Checks, settle: Callable[[Part], Setting]) -> Running:
-        """These and more samples; when they are too many to be kept, ``settle`` fixes what they are summed against."""
-        known, earlier = replace(self.known, checks=checks).add(rows), self.known.survey
-        if self.setting is not None or known.survey is None or known.survey.complete:
-            return Running(known, self.setting)
-        setting = settle(known.survey.part)
-        sums = (
-            setting.nothing
-            if earlier is None
-            else setting.nothing.update(earlier.points, earlier.masses)
-        )  # all of them are still known
-        return Running(replace(known, sums=sums.update(rows.points, rows.masses)), setting)
+Sums = TypeVar("Sums")
 
 
 @dataclass
@@ -217,10 +170,10 @@ class Passes:
         """The sum of all masses."""
         return self.known[_FIRST].tally.mass
 
-    def again(self, nothing: LikelihoodSums) -> LikelihoodSums:
+    def again(self, nothing: Sums) -> Sums:
         """One more pass over all samples, for sums that depend on the density."""
         self._require_same_files()
-        found: LikelihoodSums = self.source.gather(nothing)
+        found: Sums = self.source.gather(nothing)
         self._require_same_rows(found.tally, "later")
         return found
 

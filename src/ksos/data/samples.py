@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ksos._validation import as_count, as_weights
-from ksos.feature_names import warn_caller
+from ksos.ground.names import warn_caller
+from ksos.ground.validation import as_count, as_weights
 from ksos.measures import Measure
 
 __all__ = ["Fold", "Split", "as_folds", "as_generator", "check_folds", "distinct_samples"]

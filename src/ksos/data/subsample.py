@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos._memory import row_blocks
 from ksos.data.moments import Moments
+from ksos.ground.memory import row_blocks
 
 __all__ = ["ODD", "Part", "Survey", "row_hashes"]
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ksos._array import Array, namespace, quiet
-from ksos._memory import FLOAT_BYTES, require_memory
-from ksos._threads import one_blas_thread
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.feature_names import said
+from ksos.ground.arrays import Array, namespace, quiet
+from ksos.ground.memory import FLOAT_BYTES, require_memory
+from ksos.ground.names import said
+from ksos.ground.threads import one_blas_thread
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ksos._memory import row_blocks
 from ksos.density.expectation import Masses, clouds
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
+from ksos.ground.memory import row_blocks
 from ksos.integrals import closed_form
 from ksos.integrals.erf import gauss_mass
 from ksos.integrals.normal_boxes import mixture_box_masses

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import as_count
 from ksos.density._assemble import assemble
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.validation import as_count
 from ksos.integrals import Integrals
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def compress(
     else:
         m = as_count(m, "m")
         small = density if m >= density.support_points.shape[0] else _fewer_points(density, m)
-    from ksos.embedding import mmd  # which is built on densities
+    from ksos.space.embedding import mmd  # which is built on densities
 
     return Compression(
         small, 0.0 if small is density else mmd(small, density, kernel=kernel, landmarks=landmarks)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import Conditions, as_features
 from ksos.density._assemble import (
     Rest,
     assemble,
@@ -20,7 +18,9 @@ from ksos.density._assemble import (
     unit_rows,
 )
 from ksos.density.moments import node_masses
-from ksos.feature_names import quoted
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.names import quoted
+from ksos.ground.validation import Conditions, as_features
 from ksos.kernels import Kernel
 from ksos.measures import Atoms, Discrete
 from ksos.observables import BoxIndicator

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from ksos._array import Array, like, to_numpy
-from ksos._memory import row_blocks
 from ksos.density.expected_square import ExpectedSquare, HiddenKernels
 from ksos.density.interval import Inside, Interval
 from ksos.density.normal_sum import Group, corrected_normals
+from ksos.ground.arrays import Array, like, to_numpy
+from ksos.ground.memory import row_blocks
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Normal, Normals
 from ksos.quadrature import composite

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ksos._memory import row_blocks
 from ksos.density.expectation import Estimate, average
 from ksos.density.standard import standardize
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.ground.memory import row_blocks
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import ProductIntegral
 from ksos.integrals.regions import intervals, kinks

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ksos._progress import tell
 from ksos.density.moments import node_masses
 from ksos.density.standard import Standard, standardize
+from ksos.ground.progress import tell
 from ksos.integrals.regions import cells, importance_rules
 from ksos.observables import NumericFunction, as_observable
 from ksos.quadrature import NODES_PER_CELL, integrate

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from ksos._array import like, to_numpy
 from ksos.density._assemble import listed
-from ksos.feature_names import said, warn_caller
+from ksos.ground.arrays import like, to_numpy
+from ksos.ground.names import said, warn_caller
 
 if TYPE_CHECKING:
     from ksos.density.part import Part

@@ -12,15 +12,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ksos._array import quiet, to_numpy
-from ksos._files import replace_whole
-from ksos._memory import FLOAT_BYTES, require_memory
 from ksos._version import __version__
 from ksos.density.interval import Interval
 from ksos.density.mixture import SoSMixture
 from ksos.density.part import as_part
 from ksos.density.sos import SoSDensity
 from ksos.exceptions import ModelFormatError
+from ksos.ground.arrays import quiet, to_numpy
+from ksos.ground.files import replace_whole
+from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.kernels import KERNELS
 from ksos.measures import MEASURES
 

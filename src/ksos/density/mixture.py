@@ -11,17 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.linalg import block_diag
 
-from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
-from ksos._progress import shown
-from ksos._validation import (
-    as_conditions,
-    as_count,
-    as_features,
-    as_scales,
-    as_vector,
-    as_weights,
-    instead,
-)
 from ksos.density._assemble import assemble, listed, named
 from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression
@@ -32,7 +21,18 @@ from ksos.density.queries import Queries
 from ksos.density.sos import SoSDensity
 from ksos.density.sums import Sums
 from ksos.density.volume import bumps
-from ksos.feature_names import frame, order_of, per_feature, quoted, series, shown_names, square
+from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_numpy
+from ksos.ground.names import frame, order_of, per_feature, quoted, series, shown_names, square
+from ksos.ground.progress import shown
+from ksos.ground.validation import (
+    as_conditions,
+    as_count,
+    as_features,
+    as_scales,
+    as_vector,
+    as_weights,
+    instead,
+)
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import GaussianMixture, Lebesgue, Measure
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import minimize
 
-from ksos._memory import row_blocks
 from ksos.density.standard import standardize
+from ksos.ground.memory import row_blocks
 from ksos.integrals.metric import axes_of
 from ksos.integrals.regions import cells
 from ksos.kernels import Gaussian, Kernel

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos._memory import row_blocks
 from ksos.density.interval import Interval
+from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import gauss_mass, log_gauss_mass, truncated_moments
 from ksos.kernels.distances import squared_distances
 from ksos.measures import Normals

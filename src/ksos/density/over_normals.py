@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 from scipy.special import ndtri
 
-from ksos._progress import tell, tell_rows
 from ksos.density.corrected import Corrected
 from ksos.density.expectation import Estimate, Masses
 from ksos.density.normal_sum import Group
+from ksos.ground.progress import tell, tell_rows
 from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
 from ksos.measures import GaussianMixture
 from ksos.quadrature import (

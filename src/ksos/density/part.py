@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from ksos._array import Array, like, namespace, to_numpy
 from ksos.density import normal_sum, over_normals
 from ksos.density._assemble import assemble
 from ksos.density.cdf import box_masses
@@ -26,6 +25,7 @@ from ksos.density.normal_sum import Group, pairs_of
 from ksos.density.standard import standardize
 from ksos.density.transform import affine, times_gaussian
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.ground.arrays import Array, like, namespace, to_numpy
 from ksos.integrals import closed_form
 from ksos.integrals.triple import apply_triple
 from ksos.kernels import Gaussian, Kernel

@@ -9,17 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from ksos._array import Array, like, to_numpy
-from ksos._progress import shown
-from ksos._validation import (
-    as_box,
-    as_conditions,
-    as_count,
-    as_levels,
-    as_points,
-    as_positive,
-    as_powers,
-)
 from ksos.density._quiet import without_underflow
 from ksos.density.cdf import box_masses, cumulative, quantiles
 from ksos.density.divergence import entropy, kl_divergence, l2_distance
@@ -28,7 +17,18 @@ from ksos.density.given import given_masses
 from ksos.density.hdr import highest_density_level
 from ksos.density.modes import log_and_gradient, modes
 from ksos.density.moments import moment
-from ksos.feature_names import as_feature_names, frame, in_order, order_of, series
+from ksos.ground.arrays import Array, like, to_numpy
+from ksos.ground.names import as_feature_names, frame, in_order, order_of, series
+from ksos.ground.progress import shown
+from ksos.ground.validation import (
+    as_box,
+    as_conditions,
+    as_count,
+    as_levels,
+    as_points,
+    as_positive,
+    as_powers,
+)
 
 if TYPE_CHECKING:
     from ksos.density.mixture import SoSMixture
@@ -441,7 +441,7 @@ class Queries(ABC):
 
     def mmd(self, other: Any, kernel: Any = None, landmarks: Any = None) -> float:
         """:func:`ksos.mmd` between this density and another, samples or an embedding; exact, or projected when landmarks are given."""
-        from ksos.embedding import mmd  # which is built on densities
+        from ksos.space.embedding import mmd  # which is built on densities
 
         return mmd(self, other, kernel=kernel, landmarks=landmarks)
 

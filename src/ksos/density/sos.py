@@ -10,21 +10,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from ksos._array import (
-    Array,
-    is_numpy,
-    like,
-    namespace,
-    on_accelerator,
-    on_host,
-    quiet,
-    to_device,
-    to_numpy,
-    zeros,
-)
-from ksos._memory import CACHE_ELEMENTS, row_blocks
-from ksos._progress import shown
-from ksos._validation import as_conditions, as_count, as_features, as_points, as_vector, instead
 from ksos.density._assemble import log_squares, split_columns, unit_rows
 from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression, compress
@@ -39,7 +24,29 @@ from ksos.density.sampling.rejection import Envelope, envelope
 from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.standard import feature_scales, standardize
 from ksos.density.transform import affine, times_gaussian
-from ksos.feature_names import frame, per_feature, series, shown_names, square
+from ksos.ground.arrays import (
+    Array,
+    is_numpy,
+    like,
+    namespace,
+    on_accelerator,
+    on_host,
+    quiet,
+    to_device,
+    to_numpy,
+    zeros,
+)
+from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
+from ksos.ground.names import frame, per_feature, series, shown_names, square
+from ksos.ground.progress import shown
+from ksos.ground.validation import (
+    as_conditions,
+    as_count,
+    as_features,
+    as_points,
+    as_vector,
+    instead,
+)
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.kernels import Kernel

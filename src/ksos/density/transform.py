@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos._validation import as_invertible, as_metric, as_scales, as_vector
 from ksos.density._assemble import assemble
 from ksos.density.standard import kernel_image
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.feature_names import said
+from ksos.ground.names import said
+from ksos.ground.validation import as_invertible, as_metric, as_scales, as_vector
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Discrete
 

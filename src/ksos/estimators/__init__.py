@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ksos._lazy import later as _later
 from ksos.estimators.density import KernelSoSDensity
+from ksos.ground.lazy import later as _later
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators.conditional import KernelSoSConditional

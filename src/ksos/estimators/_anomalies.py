@@ -16,11 +16,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from ksos._array import to_numpy
-from ksos._progress import tell
-from ksos._validation import as_count, as_masses, as_positive, available_if
 from ksos.data.samples import distinct_samples, random_folds
-from ksos.sources import Chunks
+from ksos.data.sources import Chunks
+from ksos.ground.arrays import to_numpy
+from ksos.ground.progress import tell
+from ksos.ground.validation import as_count, as_masses, as_positive, available_if
 
 if TYPE_CHECKING:
     from ksos.density import SoSDensity, SoSMixture

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from ksos._deadline import Deadline
 from ksos.data.samples import Split
 from ksos.estimators._conditional_location import Location, LocationScale, cross_fit, fit_scales
-from ksos.feature_names import warn_caller
+from ksos.ground.deadline import Deadline
+from ksos.ground.names import warn_caller
 
 __all__ = ["SplitConformal", "fit_conformal"]
 

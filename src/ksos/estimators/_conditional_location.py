@@ -21,13 +21,13 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from ksos._deadline import Deadline
-from ksos._memory import row_blocks
-from ksos._progress import shown, tell
-from ksos._threads import few_threads
 from ksos.choose.held_out import simplest_good
 from ksos.data.samples import Split
-from ksos.feature_names import warn_caller
+from ksos.ground.deadline import Deadline
+from ksos.ground.memory import row_blocks
+from ksos.ground.names import warn_caller
+from ksos.ground.progress import shown, tell
+from ksos.ground.threads import few_threads
 
 __all__ = ["FEW_ROWS", "Location", "LocationScale", "Scale", "SmoothRegressor"]
 __all__ += ["cross_fit", "evaluate", "fit_scales", "location_regressors"]

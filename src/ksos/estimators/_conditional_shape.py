@@ -21,14 +21,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.utils import _safe_indexing
 
-from ksos._deadline import Deadline
-from ksos._progress import tell_stopping
-from ksos._validation import as_levels
 from ksos.choose.held_out import simplest_good
 from ksos.data.samples import Split
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
 from ksos.estimators._conditional_location import LocationScale, fit_scales
+from ksos.ground.deadline import Deadline
+from ksos.ground.progress import tell_stopping
+from ksos.ground.validation import as_levels
 from ksos.quadrature import Panels, RowDistributions, legendre
 
 __all__ = ["JointDistributions", "ResidualDistributions", "Shape", "Transform"]

@@ -11,8 +11,15 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._array import is_other_array, to_numpy
-from ksos._validation import (
+from ksos.data.chunk_scores import LogDensity, MeanScore, written
+from ksos.data.gathered import Checks, require_own_weights
+from ksos.data.samples import as_generator, mean_score
+from ksos.data.sources import Chunks, DaskChunks, as_source
+from ksos.density import SoSDensity
+from ksos.estimators._anomalies import AnomalyMixin, check_contamination
+from ksos.ground.arrays import is_other_array, to_numpy
+from ksos.ground.names import frame
+from ksos.ground.validation import (
     as_choice,
     as_count,
     as_positive,
@@ -20,15 +27,8 @@ from ksos._validation import (
     require_numbers,
     require_order,
 )
-from ksos.data.chunk_scores import LogDensity, MeanScore, written
-from ksos.data.gathered import Checks, require_own_weights
-from ksos.data.samples import as_generator, mean_score
-from ksos.density import SoSDensity
-from ksos.estimators._anomalies import AnomalyMixin, check_contamination
-from ksos.feature_names import frame
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Measure
-from ksos.sources import Chunks, DaskChunks, as_source
 
 __all__ = ["DensityEstimator"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ksos._deadline import Deadline
 from ksos.choose.stack import Stack
+from ksos.choose.units import Units
 from ksos.data.moments import Moments
 from ksos.data.samples import random_folds
-from ksos.data.units import Units
+from ksos.ground.deadline import Deadline
 from ksos.measures import GaussianMixture, Measure, Normal
 
 __all__ = ["as_reference", "correction_bandwidth", "require_reference"]

@@ -10,24 +10,24 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
 
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import as_bandwidth, as_count
-from ksos.cover import pivots
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.validation import as_bandwidth, as_count
 from ksos.kernels import Gaussian, Kernel
-from ksos.labelled import LabelledEmbedding
 from ksos.measures import Box, Discrete, Lebesgue, Measure
-from ksos.nodes import Nodes, nodes_of
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.learning import ParametricFamily
 from ksos.robust.losses import LogisticOfOwn, LogisticScores, Residuals
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
 from ksos.robust.setting import Reference, Setting, as_reference, as_setting
-from ksos.space import SoSSpace
+from ksos.space.cover import pivots
+from ksos.space.labelled import LabelledEmbedding
+from ksos.space.nodes import Nodes, nodes_of
+from ksos.space.space import SoSSpace
 
 __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted"]
 
-# Quadrature on tensor grids stops at three features, as in ksos.nodes.
+# Quadrature on tensor grids stops at three features, as in ksos.space.nodes.
 _EXACT_FEATURES = 3
 # Grids of 40, 9 × 9 and 4 × 4 × 4 support points. Beyond three features there is no grid, and 60
 # samples keep a step of the barrier method, O(rank³), about as expensive.

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ksos._deadline import Deadline
-from ksos._progress import tell
-from ksos._threads import one_blas_thread
 from ksos.estimators._robust_family import Densities, EstimatorFamily
+from ksos.ground.deadline import Deadline
+from ksos.ground.progress import tell
+from ksos.ground.threads import one_blas_thread
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.search import solve

@@ -14,23 +14,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._deadline import Deadline
-from ksos._progress import Steps, shown
-from ksos._threads import MANY_ROWS, few_threads
-from ksos._validation import (
-    as_choice,
-    as_count,
-    as_features,
-    as_levels,
-    as_masses,
-    as_points,
-    as_positive,
-    as_vector,
-    require_numbers,
-    require_order,
-    require_pairs,
-    require_varying,
-)
 from ksos.data.samples import (
     Split,
     as_generator,
@@ -62,7 +45,24 @@ from ksos.estimators._conditional_shape import (
     log_is_better,
 )
 from ksos.estimators.search import KernelSoSDensityCV
-from ksos.feature_names import as_row, is_table, matrix_of, target_names, warn_caller
+from ksos.ground.deadline import Deadline
+from ksos.ground.names import as_row, is_table, matrix_of, target_names, warn_caller
+from ksos.ground.progress import Steps, shown
+from ksos.ground.threads import MANY_ROWS, few_threads
+from ksos.ground.validation import (
+    as_choice,
+    as_count,
+    as_features,
+    as_levels,
+    as_masses,
+    as_points,
+    as_positive,
+    as_vector,
+    require_numbers,
+    require_order,
+    require_pairs,
+    require_varying,
+)
 from ksos.measures import Measure
 
 __all__ = ["KernelSoSConditional"]

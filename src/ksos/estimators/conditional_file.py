@@ -18,10 +18,10 @@ import pickle
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from ksos._files import replace_whole
 from ksos.density.io import load as load_density
 from ksos.estimators.conditional import KernelSoSConditional
 from ksos.exceptions import ModelFormatError
+from ksos.ground.files import replace_whole
 
 __all__ = [
     "StoredConditional",
@@ -36,10 +36,10 @@ _MAGIC = _KIND + b"2\r\n\x1a"  # files of the first kind hold classes that are g
 _PACKAGES = ("density", "estimators", "integrals", "kernels", "measures", "solvers", "quadrature")
 _LIBRARIES = (
     *(f"ksos.{name}." for name in _PACKAGES),
-    "ksos.space",
-    "ksos.whitening",
-    "ksos.coordinates",
-    "ksos.embedding",
+    "ksos.space.space",
+    "ksos.space.whitening",
+    "ksos.space.coordinates",
+    "ksos.space.embedding",
     "sklearn.",
 )
 _NOT = ("sklearn.externals", "sklearn.datasets", "sklearn.utils._testing", "sklearn.utils._joblib")

@@ -12,10 +12,23 @@ from typing import Any, Self, cast
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos._array import Array, inner, like, to_numpy
-from ksos._deadline import Deadline, SetUp, set_up
-from ksos._progress import report, shown, tell
-from ksos._validation import (
+from ksos.data.gathered import Checks, require_own_weights
+from ksos.data.kernel_sums import KernelSums
+from ksos.data.passes import Passes, forget, remember
+from ksos.data.samples import as_generator
+from ksos.data.sources import Chunk, Chunks, as_source
+from ksos.data.subsample import Part, row_hashes
+from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
+from ksos.estimators._density_estimator import DensityEstimator
+from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
+from ksos.estimators.running_fit import Running, Setting
+from ksos.exceptions import BandwidthWarning
+from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
+from ksos.ground.arrays import Array, inner, like, to_numpy
+from ksos.ground.deadline import Deadline, SetUp, set_up
+from ksos.ground.names import column_names
+from ksos.ground.progress import report, shown, tell
+from ksos.ground.validation import (
     as_bandwidth_or_metric,
     as_choice,
     as_count,
@@ -23,30 +36,18 @@ from ksos._validation import (
     as_points,
     available_if,
 )
-from ksos.bandwidth import RULES, bandwidth_rule
-from ksos.data.gathered import Checks, require_own_weights
-from ksos.data.likelihood_passes import fit_to_all
-from ksos.data.passes import Passes, Running, Setting, forget, remember
-from ksos.data.samples import as_generator
-from ksos.data.subsample import Part, row_hashes
-from ksos.embedding import MeanEmbedding
-from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
-from ksos.estimators._density_estimator import DensityEstimator
-from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
-from ksos.exceptions import BandwidthWarning
-from ksos.feature_names import column_names
-from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.integrals import closed_form
-from ksos.kernel_sums import KernelSums
 from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
-from ksos.metric import PER_SUPPORT_POINT, automatic_kernel, embedding_width
 from ksos.solvers import Solver, minimize
+from ksos.solvers.likelihood_passes import fit_to_all
 from ksos.solvers.minimize import check_options
 from ksos.solvers.path import quick_mmd_fit
-from ksos.sources import Chunk, Chunks, as_source
-from ksos.space import SoSSpace
-from ksos.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
+from ksos.space.bandwidth import RULES, bandwidth_rule
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.metric import PER_SUPPORT_POINT, automatic_kernel, embedding_width
+from ksos.space.space import SoSSpace
+from ksos.space.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
 
 __all__ = ["OBJECTIVES", "KernelSoSDensity"]
 
@@ -172,7 +173,7 @@ class KernelSoSDensity(DensityEstimator):
     -----
     ``bandwidth="auto"`` is slightly wider than what suits a kernel density estimate of left-out
     samples, in units of each feature's standard deviation. For a Gaussian kernel without boundaries it
-    is a matrix where that predicts left-out samples better (:func:`ksos.metric.left_out_metric`). It is
+    is a matrix where that predicts left-out samples better (:func:`ksos.space.metric.left_out_metric`). It is
     wider if there are few support points. With a reference it is 1.6·(n/100)^{−1/(d+6)} standard
     deviations. "median" is the median distance between samples, in units of each feature if their
     standard deviations differ more than tenfold: smooth, of low rank, and fastest. "scott" and

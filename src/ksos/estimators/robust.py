@@ -15,9 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._deadline import Deadline, set_up
-from ksos._progress import shown, tell
-from ksos._validation import (
+from ksos.estimators._robust_family import Densities, Moments, Reweighted
+from ksos.estimators._robust_radius import radius_of
+from ksos.ground.deadline import Deadline, set_up
+from ksos.ground.progress import shown, tell
+from ksos.ground.validation import (
     as_choice,
     as_nonnegative,
     as_vector,
@@ -28,8 +30,6 @@ from ksos._validation import (
     require_order,
     require_unmasked,
 )
-from ksos.estimators._robust_family import Densities, Moments, Reweighted
-from ksos.estimators._robust_radius import radius_of
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import RobustSolution, solved_robustly
 from ksos.robust.losses import ClassificationLoss, LogisticLoss, RegressionLoss, as_loss_object
@@ -396,7 +396,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         The centers of the kernel model.
     theta_ : ndarray (scores, functions)
     worst_case_ : WorstCase or None
-        Its ``distribution`` is a :class:`~ksos.labelled.LabelledDensity`, and its ``dual_function``
+        Its ``distribution`` is a :class:`~ksos.space.labelled.LabelledDensity`, and its ``dual_function``
         a list with one function per label. If samples are reweighted, a density of what shifts
         relative to the data. None at radius 0. Its ``upper_bound`` is proven for square losses of
         linear scores on a box, and for reweighted samples. Otherwise the supremum over x is found

@@ -11,18 +11,6 @@ from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
-from ksos._deadline import Deadline
-from ksos._progress import Steps, shown, tell_stopping
-from ksos._threads import one_blas_thread
-from ksos._validation import (
-    as_choice,
-    as_grid,
-    as_masses,
-    check_jobs,
-    require_different_features,
-    require_numbers,
-)
-from ksos.bandwidth import bandwidth_rule
 from ksos.choose.held_out import (
     CRITERIA,
     Problem,
@@ -33,6 +21,7 @@ from ksos.choose.held_out import (
 from ksos.choose.kernel_density import bandwidth_unit, whitened
 from ksos.choose.mixtures import seeds
 from ksos.choose.stack import Stack
+from ksos.choose.units import Units, warn_if_flat
 from ksos.data.passes import fit_few
 from ksos.data.samples import (
     FEW_SAMPLES,
@@ -46,20 +35,31 @@ from ksos.data.samples import (
     require_inside,
     some_of,
 )
-from ksos.data.units import Units, warn_if_flat
 from ksos.density import SoSDensity, SoSMixture
-from ksos.embedding import MeanEmbedding, Projection
 from ksos.estimators._anomalies import warn_if_memorised
 from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._reference import as_reference, require_reference
 from ksos.estimators.density import OBJECTIVES as DISTANCES
 from ksos.functionals import Trace
+from ksos.ground.deadline import Deadline
+from ksos.ground.progress import Steps, shown, tell_stopping
+from ksos.ground.threads import one_blas_thread
+from ksos.ground.validation import (
+    as_choice,
+    as_grid,
+    as_masses,
+    check_jobs,
+    require_different_features,
+    require_numbers,
+)
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import GaussianMixture, Lebesgue, Measure
 from ksos.solvers import Solution, minimize
-from ksos.space import SoSSpace
-from ksos.support import pivoted_cholesky
+from ksos.space.bandwidth import bandwidth_rule
+from ksos.space.embedding import MeanEmbedding, Projection
+from ksos.space.space import SoSSpace
+from ksos.space.support import pivoted_cholesky
 
 __all__ = ["KernelSoSDensityCV"]
 
@@ -322,7 +322,7 @@ class KernelSoSDensityCV(DensityEstimator):
         """
         warn_if_memorised(self.contamination, self.objective == "likelihood")
         with shown(type(self).__name__, verbose=self.verbose):
-            from ksos.sources import is_source
+            from ksos.data.sources import is_source
 
             if is_source(X):
                 return cast(Self, fit_few(self, X, sample_weight, MOST_SAMPLES))

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._validation import as_count
 from ksos.density import SoSDensity, SoSMixture
-from ksos.embedding import MeanEmbedding, mmd
 from ksos.estimators.density import OBJECTIVES
 from ksos.explorer.session import Fitted, Samples, Tab
 from ksos.explorer.settings import MOST_FEATURES, MOST_SUPPORT, REFERENCES, WIDEST
+from ksos.ground.arrays import to_numpy
+from ksos.ground.validation import as_count
 from ksos.kernels import KERNELS, Kernel, Laplace, Matern
+from ksos.space.embedding import MeanEmbedding, mmd
 
 __all__ = [
     "MASSES",

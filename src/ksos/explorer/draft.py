@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ksos.embedding import MeanEmbedding
 from ksos.estimators.density import OBJECTIVES
 from ksos.functionals import Trace
 from ksos.solvers import LBFGS, Solution, minimize
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = ["follow"]
 

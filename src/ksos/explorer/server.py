@@ -13,10 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ksos._validation import as_count
 from ksos.explorer import answers
 from ksos.explorer.session import Cancelled, Session
 from ksos.explorer.settings import Settings
+from ksos.ground.validation import as_count
 
 __all__ = ["LARGEST_BODY", "Server"]
 

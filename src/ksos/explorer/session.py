@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._deadline import ended_by
-from ksos._validation import as_masses, as_points
 from ksos.density import SoSDensity, SoSMixture
 from ksos.estimators import KernelSoSDensity
 from ksos.explorer.draft import follow
 from ksos.explorer.settings import Settings
-from ksos.feature_names import as_feature_names, column_names, is_table, matrix_of
+from ksos.ground.arrays import to_numpy
+from ksos.ground.deadline import ended_by
+from ksos.ground.names import as_feature_names, column_names, is_table, matrix_of
+from ksos.ground.validation import as_masses, as_points
 from ksos.solvers import Auto, Progress, Solution
 from ksos.solvers.minimize import as_solver
 

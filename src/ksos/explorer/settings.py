@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ksos._validation import as_choice, as_count, as_features, as_positive
 from ksos.estimators.density import OBJECTIVES
+from ksos.ground.validation import as_choice, as_count, as_features, as_positive
 from ksos.kernels import KERNELS
 
 __all__ = ["MOST_FEATURES", "MOST_SUPPORT", "REFERENCES", "WIDEST", "Settings"]

@@ -12,10 +12,10 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ksos._array import Array, inner, namespace, zeros
-from ksos._memory import row_blocks
-from ksos._validation import as_finite, as_nonnegative
-from ksos.space import SoSSpace
+from ksos.ground.arrays import Array, inner, namespace, zeros
+from ksos.ground.memory import row_blocks
+from ksos.ground.validation import as_finite, as_nonnegative
+from ksos.space.space import SoSSpace
 
 __all__ = [
     "Bound",

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._memory import row_blocks
-from ksos._state import read_state, write_state
-from ksos._validation import as_points, as_vector
 from ksos.functionals.base import from_values
+from ksos.ground.arrays import to_numpy
+from ksos.ground.memory import row_blocks
+from ksos.ground.state import read_state, write_state
+from ksos.ground.validation import as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
-from ksos.space import SoSSpace
+from ksos.space.space import SoSSpace
 
 __all__ = ["Basis", "BasisSums"]
 

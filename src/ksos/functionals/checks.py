@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos._array import inner, like, norm
-from ksos._validation import as_count
 from ksos.functionals.base import Functional
 from ksos.functionals.objective import Objective, Point
-from ksos.space import SoSSpace
+from ksos.ground.arrays import inner, like, norm
+from ksos.ground.validation import as_count
+from ksos.space.space import SoSSpace
 
 __all__ = ["GradientCheck", "check_gradient"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, derivatives, like, namespace, to_numpy, zeros
-from ksos._validation import as_points
 from ksos.exceptions import ConvexityError, FunctionalError
 from ksos.functionals.base import BoundTerm, Functional, Pair, density_values, value_rows
-from ksos.space import SoSSpace
+from ksos.ground.arrays import Array, derivatives, like, namespace, to_numpy, zeros
+from ksos.ground.validation import as_points
+from ksos.space.space import SoSSpace
 
 __all__ = ["CustomFunctional"]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import eye, like, to_numpy
-from ksos._validation import as_finite
-from ksos.embedding import MeanEmbedding
 from ksos.functionals.base import Bound, BoundTerm, Constraint, Functional
 from ksos.functionals.penalties import BoundLinear
+from ksos.ground.arrays import eye, like, to_numpy
+from ksos.ground.validation import as_finite
 from ksos.observables import KernelFunction, Observable, as_observable
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = ["Expectation"]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, inner, like, to_numpy
-from ksos._validation import as_points
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals.base import Bound, BoundTerm, Pair, PointwiseTerm, density_values, from_values
 from ksos.functionals.basis_sums import BasisSums
 from ksos.functionals.penalties import ScaledFunctional, UncurvedLinear
+from ksos.ground.arrays import Array, inner, like, to_numpy
+from ksos.ground.validation import as_points
 from ksos.integrals import closed_form
 from ksos.integrals.exact_rule import exact_rule
 from ksos.integrals.regions import Rule, Source, panel_rules, smooth_rules
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = ["SquaredL2", "l2_rule"]
 

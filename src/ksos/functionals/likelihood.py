@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, is_other_array, like, namespace, to_numpy
-from ksos._validation import as_points, as_weights
 from ksos.functionals.base import BoundTerm, Functional, PointwiseTerm
-from ksos.space import SoSSpace
+from ksos.ground.arrays import Array, is_other_array, like, namespace, to_numpy
+from ksos.ground.validation import as_points, as_weights
+from ksos.space.space import SoSSpace
 
 __all__ = ["BoundLikelihood", "NegativeLogLikelihood", "likelihood_term"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ksos._array import Array, inner, norm
-from ksos._validation import as_points, as_positive
+from ksos.data.kernel_sums import KernelSums
 from ksos.density import SoSDensity, SoSMixture
-from ksos.embedding import MeanEmbedding
 from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Functional, Pair
-from ksos.kernel_sums import KernelSums
-from ksos.labelled import LabelledDensity, LabelledEmbedding
-from ksos.space import SoSSpace
+from ksos.ground.arrays import Array, inner, norm
+from ksos.ground.validation import as_points, as_positive
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.labelled import LabelledDensity, LabelledEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ksos._array import Array, zeros
-from ksos._deadline import Deadline
-from ksos.embedding_map import SMALL_TENSOR, EmbeddingMap
 from ksos.functionals.base import BoundTerm, Functional, Pair, paired, plus
-from ksos.space import SoSSpace
+from ksos.ground.arrays import Array, zeros
+from ksos.ground.deadline import Deadline
+from ksos.space.embedding_map import SMALL_TENSOR, EmbeddingMap
+from ksos.space.space import SoSSpace
 
 __all__ = ["Objective", "Point"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ksos._array import Array, inner
 from ksos.functionals.base import BoundTerm, EmbeddingQuadratic, Functional, Pair
-from ksos.space import SoSSpace
+from ksos.ground.arrays import Array, inner
+from ksos.space.space import SoSSpace
 
 __all__ = ["BoundLinear", "Frobenius", "ScaledFunctional", "Trace", "UncurvedLinear"]
 

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ksos._array import Array, namespace
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.ground.arrays import Array, namespace
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 

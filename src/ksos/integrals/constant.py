@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ksos._array import Array, namespace, zeros
+from ksos.ground.arrays import Array, namespace, zeros
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ksos._array import Array, like, namespace, quiet, zeros
-from ksos._memory import row_blocks
+from ksos.ground.arrays import Array, like, namespace, quiet, zeros
+from ksos.ground.memory import row_blocks
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel
 from ksos.measures import Discrete

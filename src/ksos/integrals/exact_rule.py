@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ksos._array import Array, like, namespace, quiet
+from ksos.ground.arrays import Array, like, namespace, quiet
 from ksos.integrals.base import Integrals
 from ksos.integrals.regions import Rule, intervals
 from ksos.kernels import Kernel

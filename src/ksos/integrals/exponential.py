@@ -14,8 +14,8 @@ from typing import Self, cast
 
 import numpy as np
 
-from ksos._array import on_host
-from ksos._memory import row_blocks
+from ksos.ground.arrays import on_host
+from ksos.ground.memory import row_blocks
 from ksos.integrals.base import Integrals
 from ksos.kernels import Kernel, Laplace, Matern
 from ksos.quadrature import laguerre, legendre

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ksos._array import Array, like, zeros
+from ksos.ground.arrays import Array, like, zeros
 from ksos.integrals.base import Integrals
 from ksos.integrals.erf import log_gauss_mass, truncated_moments
 from ksos.kernels import Gaussian, Kernel

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, quiet, to_numpy
-from ksos._memory import CACHE_ELEMENTS, row_blocks
+from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_numpy
+from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue, GaussianProduct
 from ksos.kernels import Gaussian, Kernel

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos._memory import row_blocks
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.ground.memory import row_blocks
 from ksos.integrals import closed_form
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ksos._array import to_numpy
+from ksos.ground.arrays import to_numpy
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.metric import axes_of

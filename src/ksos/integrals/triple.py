@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import Array, flat, is_numpy, like, namespace, to_numpy, zeros
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.arrays import Array, flat, is_numpy, like, namespace, to_numpy, zeros
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.pivoted_cholesky import MANY_POINTS, thin_root
 from ksos.integrals.base import Integrals
 from ksos.integrals.components import component_pairs
 from ksos.integrals.constant import WithConstant
 from ksos.kernels import Kernel
-from ksos.pivoted_cholesky import MANY_POINTS, thin_root
 
 __all__ = ["PairFactors", "ThinPairs", "apply_triple", "thin_pairs", "triple_blocks"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ksos._validation import as_choice
+from ksos.ground.validation import as_choice
 from ksos.kernels.base import Kernel
 from ksos.kernels.gaussian import Gaussian
 from ksos.kernels.laplace import Laplace

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, quiet, six_digits, zeros
-from ksos._memory import row_blocks
-from ksos._validation import as_bandwidth, as_points, as_vector
-from ksos.feature_names import column_names
+from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, six_digits, zeros
+from ksos.ground.memory import row_blocks
+from ksos.ground.names import column_names
+from ksos.ground.validation import as_bandwidth, as_points, as_vector
 from ksos.kernels.distances import feature_squares, squared_distances
 
 __all__ = ["Kernel", "KernelSum"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, quiet
-from ksos._memory import CACHE_ELEMENTS, row_blocks
+from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet
+from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 
 __all__ = ["central_point", "feature_squares", "product_form", "squared_distances"]
 

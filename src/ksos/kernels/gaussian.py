@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos._array import Array, exp_in_place, is_numpy, like, quiet
-from ksos._validation import as_metric
+from ksos.ground.arrays import Array, exp_in_place, is_numpy, like, quiet
+from ksos.ground.validation import as_metric
 from ksos.kernels.base import Kernel
 from ksos.kernels.distances import central_point, product_form, squared_distances
 from ksos.kernels.products import Products

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksos._array import Array, namespace
+from ksos.ground.arrays import Array, namespace
 from ksos.kernels.base import Kernel
 
 __all__ = ["Laplace"]

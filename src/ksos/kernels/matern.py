@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import kve
 
-from ksos._array import Array, namespace, on_host, quiet
-from ksos._validation import as_positive
+from ksos.ground.arrays import Array, namespace, on_host, quiet
+from ksos.ground.validation import as_positive
 from ksos.kernels.base import Kernel
 
 __all__ = ["Matern"]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ksos._array import Array, like, namespace
-from ksos._memory import row_blocks
+from ksos.ground.arrays import Array, like, namespace
+from ksos.ground.memory import row_blocks
 
 __all__ = ["Products"]
 

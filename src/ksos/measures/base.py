@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ksos._array import Array, namespace, six_digits, zeros
+from ksos.ground.arrays import Array, namespace, six_digits, zeros
 
 if TYPE_CHECKING:
     from ksos.measures.box import Box

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos._array import Array, like, namespace
+from ksos.ground.arrays import Array, like, namespace
 from ksos.measures.base import Measure
 from ksos.measures.lebesgue import Lebesgue
 

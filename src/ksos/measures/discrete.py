@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos._array import Array
-from ksos._memory import FLOAT_BYTES, require_memory
-from ksos._validation import as_count, as_points, as_vector
+from ksos.ground.arrays import Array
+from ksos.ground.memory import FLOAT_BYTES, require_memory
+from ksos.ground.validation import as_count, as_points, as_vector
 from ksos.measures.base import Atoms, Measure
 from ksos.measures.box import Box
 from ksos.quadrature import composite, sobol, tensor_grid

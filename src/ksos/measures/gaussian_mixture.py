@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, quiet, zeros
-from ksos._memory import CACHE_ELEMENTS, row_blocks
-from ksos._validation import as_metrics, as_points, as_weights
+from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, zeros
+from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
+from ksos.ground.validation import as_metrics, as_points, as_weights
 from ksos.measures.base import Measure, Normals
 
 if TYPE_CHECKING:

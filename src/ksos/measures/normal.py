@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos._array import Array, like, namespace
-from ksos._validation import as_bandwidth, as_metric, as_vector
+from ksos.ground.arrays import Array, like, namespace
+from ksos.ground.validation import as_bandwidth, as_metric, as_vector
 from ksos.measures.base import Measure, Normals
 
 __all__ = ["Normal", "log_normal"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ksos._memory import row_blocks
-from ksos._validation import as_points
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.ground.memory import row_blocks
+from ksos.ground.validation import as_points
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos._memory import row_blocks
 from ksos.exceptions import IntegralNotAvailableError
+from ksos.ground.memory import row_blocks
 from ksos.integrals import closed_form
 from ksos.integrals.components import component_pairs
 from ksos.integrals.triple import PairFactors, triple_blocks

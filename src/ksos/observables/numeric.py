@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos._memory import row_blocks
-from ksos._validation import as_count, as_positive
+from ksos.ground.memory import row_blocks
+from ksos.ground.validation import as_count, as_positive
 from ksos.integrals import closed_form
 from ksos.integrals.regions import Rule, Source, importance_rules, panel_rules
 from ksos.kernels import Kernel

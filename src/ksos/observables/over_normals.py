@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos._memory import FLOAT_BYTES, require_memory
+from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
 from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Kernel

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import as_count, as_vector
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.validation import as_count, as_vector
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.exact_rule import exact_rule
 from ksos.kernels import Kernel

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._deadline import Deadline
-from ksos._memory import row_blocks
+from ksos.ground.deadline import Deadline
+from ksos.ground.memory import row_blocks
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
 from ksos.observables.base import Observable

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import binom
 from sklearn.utils.validation import check_is_fitted
 
-from ksos._validation import as_choice, as_count, as_levels, as_vector
+from ksos.ground.validation import as_choice, as_count, as_levels, as_vector
 from ksos.plotting.canvas import Display, colour_map, require_matplotlib, single_axes
 
 if TYPE_CHECKING:

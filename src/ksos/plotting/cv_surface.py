@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ksos._validation import as_grid, as_positive
+from ksos.ground.validation import as_grid, as_positive
 from ksos.plotting.canvas import Display, colour_map, require_matplotlib, single_axes
 
 __all__ = ["CrossValidationDisplay"]

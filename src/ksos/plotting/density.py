@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos._array import is_other_array, to_numpy
-from ksos._validation import as_count, as_features, as_points, as_vector, require_numbers
 from ksos.density.queries import Queries
 from ksos.estimators.conditional import KernelSoSConditional
-from ksos.feature_names import as_row, in_order, quoted
+from ksos.ground.arrays import is_other_array, to_numpy
+from ksos.ground.names import as_row, in_order, quoted
+from ksos.ground.validation import as_count, as_features, as_points, as_vector, require_numbers
 from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
 from ksos.plotting.panel import Look, window_of
 from ksos.plotting.panels import Atoms, Curve, Surface

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ksos._validation import as_choice
 from ksos.density.queries import Queries
+from ksos.ground.validation import as_choice
 from ksos.plotting.canvas import Display, axes_grid, require_matplotlib
 from ksos.solvers import Progress, Solution
 

@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import legendre
 
-from ksos._memory import row_blocks
-from ksos._progress import tell
+from ksos.ground.memory import row_blocks
+from ksos.ground.progress import tell
 from ksos.quadrature.rules import tensor_grid
 
 __all__ = ["NODES_PER_CELL", "Integral", "integrate"]

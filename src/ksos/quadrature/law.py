@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.polynomial import legendre as series_of
 
-from ksos._array import Array
-from ksos._memory import row_blocks
+from ksos.ground.arrays import Array
+from ksos.ground.memory import row_blocks
 from ksos.quadrature.rules import legendre
 
 if TYPE_CHECKING:

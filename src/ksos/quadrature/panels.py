@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ksos._memory import row_blocks
+from ksos.ground.memory import row_blocks
 from ksos.quadrature.law import invert_on_panel
 from ksos.quadrature.rules import legendre
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
-from ksos._memory import row_blocks
+from ksos.ground.memory import row_blocks
 
 __all__ = ["MixtureRule", "sobol"]
 

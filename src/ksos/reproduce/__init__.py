@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ksos._validation import as_choice
+from ksos.ground.validation import as_choice
 from ksos.reproduce import density_theorem, figure1, figure2
 from ksos.reproduce.files import Report, require_matplotlib
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.embedding import MeanEmbedding, evaluate
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import KernelFunction
 from ksos.reproduce.files import BLUE, GREEN, GREY, ORANGE, Report, save, sheet, write_csv
 from ksos.robust import WorstCase, robust_mode, worst_case
 from ksos.robust.atoms import MMDBall, WorstAtoms
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding, evaluate
+from ksos.space.space import SoSSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

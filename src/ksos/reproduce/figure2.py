@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ksos.density import SoSDensity
-from ksos.embedding import mmd
 from ksos.estimators import KernelSoSDensity
 from ksos.reproduce.files import ORANGE, Report, save, scientific, sheet
 from ksos.solvers import Solution
+from ksos.space.embedding import mmd
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

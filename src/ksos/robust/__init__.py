@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ksos.labelled import LabelledDensity, LabelledEmbedding
 from ksos.robust.learning import RobustSolution, robust_minimize, robust_path
 from ksos.robust.losses import AbsoluteLoss, HuberLoss, LogisticLoss, ResidualLoss, SquareLoss
 from ksos.robust.mode import ModePath, RobustMode, robust_mode
 from ksos.robust.setting import bootstrap_radius
 from ksos.robust.worst_case import WorstCase, worst_case
+from ksos.space.labelled import LabelledDensity, LabelledEmbedding
 
 __all__ = [
     "AbsoluteLoss",

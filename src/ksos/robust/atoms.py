@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq, nnls
 
-from ksos._validation import as_points, as_positive, as_weights
+from ksos.ground.validation import as_points, as_positive, as_weights
 from ksos.kernels import Kernel
 
 __all__ = ["AtomicDual", "MMDBall", "WorstAtoms", "worst_atoms"]

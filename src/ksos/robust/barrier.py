@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from ksos._array import to_numpy
-from ksos._deadline import Deadline
-from ksos.embedding_map import blocks_of
+from ksos.ground.arrays import to_numpy
+from ksos.ground.deadline import Deadline
 from ksos.robust.risk import ParametricRisk
-from ksos.space import SoSSpace
+from ksos.space.embedding_map import blocks_of
+from ksos.space.space import SoSSpace
 
 __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._deadline import Deadline
-from ksos._threads import one_blas_thread
-from ksos.coordinates import Witness
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding, mmd
-from ksos.embedding_map import blocks_of
-from ksos.labelled import LabelledDensity, LabelledEmbedding
+from ksos.ground.arrays import to_numpy
+from ksos.ground.deadline import Deadline
+from ksos.ground.threads import one_blas_thread
 from ksos.robust.problem import Goal, Point, Problem, Saddle
 from ksos.robust.search import solve
 from ksos.solvers.spectraplex import factor
-from ksos.space import SoSSpace
+from ksos.space.coordinates import Witness
+from ksos.space.embedding import MeanEmbedding, mmd
+from ksos.space.embedding_map import blocks_of
+from ksos.space.labelled import LabelledDensity, LabelledEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ksos._deadline import Deadline, set_up
-from ksos._validation import as_nonnegative, as_vector
+from ksos.ground.deadline import Deadline, set_up
+from ksos.ground.validation import as_nonnegative, as_vector
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.nodes import Nodes, finer_nodes, nodes_of
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.node_risk import (
     NodeRisk,
@@ -35,7 +34,8 @@ from ksos.robust.worst_case import (
     attack,
     warn_if_unbounded,
 )
-from ksos.space import SoSSpace
+from ksos.space.nodes import Nodes, finer_nodes, nodes_of
+from ksos.space.space import SoSSpace
 
 __all__ = [
     "ParametricFamily",

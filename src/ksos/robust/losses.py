@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ksos._validation import as_choice, as_positive
+from ksos.ground.validation import as_choice, as_positive
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 
 __all__ = [

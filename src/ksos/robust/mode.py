@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._deadline import Deadline
-from ksos._validation import as_choice, as_count
-from ksos.cover import grid, region, scattered
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding, evaluate
+from ksos.ground.arrays import to_numpy
+from ksos.ground.deadline import Deadline
+from ksos.ground.validation import as_choice, as_count
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables import KernelFunction
@@ -28,7 +26,9 @@ from ksos.robust.problem import Goal
 from ksos.robust.setting import Setting, as_radius, as_setting
 from ksos.robust.worst_case import ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
 from ksos.solvers.newton import Value
-from ksos.space import SoSSpace
+from ksos.space.cover import grid, region, scattered
+from ksos.space.embedding import MeanEmbedding, evaluate
+from ksos.space.space import SoSSpace
 
 __all__ = ["ADVERSARIES", "ModePath", "Player", "RobustMode", "robust_mode"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ksos.exceptions import ConvexityError
-from ksos.nodes import Nodes
 from ksos.robust.risk import ParametricRisk
 from ksos.solvers.newton import Minimum, Value, newton, proven_minimum
+from ksos.space.nodes import Nodes
 
 __all__ = ["NodeRisk", "ParametricLoss", "UserLoss", "least_expected", "proven_expected"]
 

@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, eye, inner, norm
-from ksos._deadline import Deadline
-from ksos.embedding import MeanEmbedding
 from ksos.functionals import MMD, within
 from ksos.functionals.base import Bound, BoundTerm
 from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.functionals.objective import Objective
-from ksos.labelled import LabelledEmbedding
+from ksos.ground.arrays import Array, eye, inner, norm
+from ksos.ground.deadline import Deadline
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
 from ksos.robust.risk import LeastRisk, ParametricRisk, Risk
 from ksos.solvers import Solution, Solver, minimize
@@ -33,7 +31,9 @@ from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
 from ksos.solvers.interior_point import ConicProgram
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import centre
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.labelled import LabelledEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = ["Goal", "Nearest", "Point", "Problem", "Saddle"]
 

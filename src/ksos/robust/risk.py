@@ -14,17 +14,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ksos._array import Array, eye, namespace, to_numpy
-from ksos._memory import FLOAT_BYTES, require_memory
-from ksos.embedding_map import blocks_of
 from ksos.functionals.base import BoundTerm, Pair
 from ksos.functionals.penalties import BoundLinear
+from ksos.ground.arrays import Array, eye, namespace, to_numpy
+from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
 from ksos.observables import KernelFunction
 from ksos.observables.polynomial import feature_moments
 from ksos.solvers.newton import Minimum
-from ksos.space import SoSSpace
+from ksos.space.embedding_map import blocks_of
+from ksos.space.space import SoSSpace
 
 __all__ = [
     "FixedRisk",

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ksos._array import Array, norm
-from ksos._deadline import Deadline
-from ksos._progress import Convergence, tell
+from ksos.ground.arrays import Array, norm
+from ksos.ground.deadline import Deadline
+from ksos.ground.progress import Convergence, tell
 from ksos.robust.barrier import Iterate
 from ksos.robust.problem import Goal, Nearest, Point, Problem, Saddle
 from ksos.solvers.spectraplex import centre

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._memory import row_blocks
-from ksos._validation import as_bandwidth, as_count, as_nonnegative, as_points, as_weights
-from ksos.bandwidth import bandwidth_rule
-from ksos.cover import finest_bandwidth, landmark_candidates, pivots, region, support_cover
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding, require_exact_mmd
+from ksos.ground.arrays import to_numpy
+from ksos.ground.memory import row_blocks
+from ksos.ground.validation import as_bandwidth, as_count, as_nonnegative, as_points, as_weights
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Box, Lebesgue, Measure
-from ksos.space import SoSSpace
+from ksos.space.bandwidth import bandwidth_rule
+from ksos.space.cover import finest_bandwidth, landmark_candidates, pivots, region, support_cover
+from ksos.space.embedding import MeanEmbedding, require_exact_mmd
+from ksos.space.space import SoSSpace
 
 __all__ = [
     "Reference",

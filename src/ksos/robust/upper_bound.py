@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._deadline import Deadline
-from ksos.cover import scattered
-from ksos.embedding import MeanEmbedding
-from ksos.labelled import LabelledEmbedding
+from ksos.ground.arrays import to_numpy
+from ksos.ground.deadline import Deadline
 from ksos.measures import Box, Measure
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial
 from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
 from ksos.robust.atoms import worst_atoms
 from ksos.robust.setting import Setting
-from ksos.space import SoSSpace
+from ksos.space.cover import scattered
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.labelled import LabelledEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = ["UpperBound", "supremum_on", "upper_bound"]
 

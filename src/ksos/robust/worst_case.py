@@ -12,18 +12,16 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos._array import inner, like, namespace, to_numpy
-from ksos._deadline import Deadline
-from ksos._progress import shown
-from ksos._threads import one_blas_thread
-from ksos._validation import as_nonnegative, as_positive
-from ksos.embedding import MeanEmbedding
 from ksos.exceptions import InternalError
-from ksos.feature_names import column_names
 from ksos.functionals import Expectation
 from ksos.functionals.penalties import BoundLinear
+from ksos.ground.arrays import inner, like, namespace, to_numpy
+from ksos.ground.deadline import Deadline
+from ksos.ground.names import column_names
+from ksos.ground.progress import shown
+from ksos.ground.threads import one_blas_thread
+from ksos.ground.validation import as_nonnegative, as_positive
 from ksos.kernels import Kernel
-from ksos.labelled import LabelledEmbedding
 from ksos.measures import Measure
 from ksos.observables import KernelFunction, Observable, as_observable
 from ksos.robust.exact_ball import Answer, in_the_exact_ball
@@ -33,7 +31,9 @@ from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
 from ksos.robust.upper_bound import upper_bound
 from ksos.solvers import STATUSES
 from ksos.solvers.constrained_minimize import known_to
-from ksos.space import SoSSpace
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.labelled import LabelledEmbedding
+from ksos.space.space import SoSSpace
 
 __all__ = [
     "AGREEMENT",
@@ -99,7 +99,7 @@ class WorstCase(Certified):
     upper_bound_kind: str
     """"rigorous", "estimate" (the supremum was searched for, not proven) or "infinite"; "none" if the ball holds no density."""
     distribution: Any
-    """The worst density, an :class:`~ksos.SoSDensity` or with labels a :class:`~ksos.labelled.LabelledDensity`; of an infeasible problem
+    """The worst density, an :class:`~ksos.SoSDensity` or with labels a :class:`~ksos.space.labelled.LabelledDensity`; of an infeasible problem
     the one that is nearest to the data; None at radius 0, which leaves the data alone."""
     mmd: float
     """The exact MMD between :attr:`distribution` and the data."""

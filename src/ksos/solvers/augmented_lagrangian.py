@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ksos._array import Array, inner, namespace, to_numpy
 from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import Array, inner, namespace, to_numpy
 from ksos.solvers.constrained_problem import (
     FEASIBLE,
     Augmented,

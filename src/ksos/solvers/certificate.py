@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from ksos._array import inner, namespace, norm
 from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import inner, namespace, norm
 from ksos.solvers.eigenvalues import graded_bound, lowest_bound
 
 __all__ = ["Certificate", "certify", "certify_integrals"]

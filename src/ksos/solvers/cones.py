@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import Array, eye, like, namespace
+from ksos.ground.arrays import Array, eye, like, namespace
 
 __all__ = [
     "ConePair",

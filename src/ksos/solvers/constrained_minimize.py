@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ksos._array import Array, norm
-from ksos._deadline import Deadline
-from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Constraint
 from ksos.functionals.mmd import MMD, BoundBall, SquaredMMD
 from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import Array, norm
+from ksos.ground.deadline import Deadline
 from ksos.solvers.augmented_lagrangian import (
     ConstrainedOutcome,
     Rounds,
@@ -26,7 +25,8 @@ from ksos.solvers.loop import Outcome, Solver, Watch, run
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.solution import Solution
 from ksos.solvers.spectraplex import centre
-from ksos.space import SoSSpace
+from ksos.space.embedding_map import SMALL_TENSOR
+from ksos.space.space import SoSSpace
 
 __all__ = [
     "Goal",

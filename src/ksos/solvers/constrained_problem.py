@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ksos._array import Array, flat, inner, like, namespace, norm, to_numpy, zeros
 from ksos.functionals.base import (
     Bound,
     BoundTerm,
@@ -23,6 +22,7 @@ from ksos.functionals.base import (
 from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
 from ksos.functionals.penalties import BoundLinear
+from ksos.ground.arrays import Array, flat, inner, like, namespace, norm, to_numpy, zeros
 from ksos.solvers.eigenvalues import lowest_bound
 from ksos.solvers.spectraplex import centre
 

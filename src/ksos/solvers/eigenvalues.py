@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-from ksos._array import Array, eye, is_numpy, like, linalg_errors, namespace, to_numpy
+from ksos.ground.arrays import Array, eye, is_numpy, like, linalg_errors, namespace, to_numpy
 
 __all__ = ["DENSE", "graded_bound", "lowest_bound", "lowest_eigenpairs"]
 

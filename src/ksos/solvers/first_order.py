@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import inner, like, norm
 from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import inner, like, norm
 from ksos.solvers.eigenvalues import lowest_eigenpairs
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import project

@@ -19,7 +19,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ksos._array import (
+from ksos.functionals.base import BoundTerm
+from ksos.functionals.mmd import BoundBall
+from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import (
     Array,
     eye,
     flat,
@@ -31,11 +34,7 @@ from ksos._array import (
     to_numpy,
     zeros,
 )
-from ksos._memory import FLOAT_BYTES, require_memory
-from ksos.embedding_map import SMALL_TENSOR, CompressedMap
-from ksos.functionals.base import BoundTerm
-from ksos.functionals.mmd import BoundBall
-from ksos.functionals.objective import Objective, Point
+from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.solvers.cones import (
     ConePair,
     ScaledPair,
@@ -49,6 +48,7 @@ from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers
 from ksos.solvers.loop import Stepper
 from ksos.solvers.schur import SchurSystem
 from ksos.solvers.spectraplex import centre
+from ksos.space.embedding_map import SMALL_TENSOR, CompressedMap
 
 __all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face", "optimum_on_face"]
 

@@ -12,10 +12,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import eigh
 
-from ksos._array import Array, eye, flat, inner, is_numpy, like, namespace, norm, to_numpy, zeros
-from ksos._deadline import Deadline
-from ksos._validation import as_nonnegative
 from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import (
+    Array,
+    eye,
+    flat,
+    inner,
+    is_numpy,
+    like,
+    namespace,
+    norm,
+    to_numpy,
+    zeros,
+)
+from ksos.ground.deadline import Deadline
+from ksos.ground.validation import as_nonnegative
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import centre, grown, pruned

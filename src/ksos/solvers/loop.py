@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, linalg_errors, namespace
-from ksos._deadline import TimeUp, require_time
-from ksos._progress import tell_stopping
-from ksos._validation import as_callback, as_count
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import Array, is_numpy, linalg_errors, namespace
+from ksos.ground.deadline import TimeUp, require_time
+from ksos.ground.progress import tell_stopping
+from ksos.ground.validation import as_callback, as_count
 from ksos.solvers.certificate import certify
 from ksos.solvers.solution import Progress
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos._array import (
+from ksos.functionals.base import BoundTerm
+from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import (
     Array,
     cholesky_solver,
     eye,
@@ -24,8 +26,6 @@ from ksos._array import (
     norm,
     zeros,
 )
-from ksos.functionals.base import BoundTerm
-from ksos.functionals.objective import Objective, Point
 from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
 from ksos.solvers.interior_point import optimum_on_face
 from ksos.solvers.loop import Stepper

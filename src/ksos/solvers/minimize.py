@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, eye, like, memory_errors, namespace, norm, zeros
-from ksos._deadline import Deadline, TimeUp, running
-from ksos._progress import Convergence, is_shown, left_in_words, shown, tell
-from ksos._threads import one_blas_thread
-from ksos._validation import as_choice, as_count, as_nonnegative, as_positive
-from ksos.embedding_map import SMALL_TENSOR
 from ksos.functionals.base import Constraint, Functional
 from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import Array, eye, like, memory_errors, namespace, norm, zeros
+from ksos.ground.deadline import Deadline, TimeUp, running
+from ksos.ground.progress import Convergence, is_shown, left_in_words, shown, tell
+from ksos.ground.threads import one_blas_thread
+from ksos.ground.validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.solvers.certificate import certify_integrals
 from ksos.solvers.constrained_minimize import (
     Goal,
@@ -34,7 +33,8 @@ from ksos.solvers.loop import Outcome, Solver, Stage, Stepper, Watch, run
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.solution import Progress, Solution
 from ksos.solvers.spectraplex import centre, factor, project, pruned
-from ksos.space import SoSSpace
+from ksos.space.embedding_map import SMALL_TENSOR
+from ksos.space.space import SoSSpace
 
 __all__ = ["SOLVERS", "Auto", "as_solver", "check_options", "minimize"]
 
@@ -196,7 +196,7 @@ def minimize(
     time_limit : float, optional
         Seconds for the whole call, the binding of the functional included. What cannot be interrupted, such as the eigenvectors of a large
         matrix, is not begun if it would end more than a quarter of the limit late; if that leaves no time for a first certificate, the
-        density is any one of the space, with objective NaN and no gap. Or a running :class:`~ksos._deadline.Deadline`.
+        density is any one of the space, with objective NaN and no gap. Or a running :class:`~ksos.ground.deadline.Deadline`.
     callback : callable, optional
         Called with a :class:`~ksos.solvers.Progress` at every certificate; a true return value stops the run. What it raises passes
         through. ``progress.distribution`` is the density at that moment.

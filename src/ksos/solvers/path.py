@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, like, namespace, to_numpy
-from ksos._deadline import Deadline
-from ksos._validation import as_nonnegative
-from ksos.embedding import MeanEmbedding
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.base import Bound, Functional
+from ksos.ground.arrays import Array, like, namespace, to_numpy
+from ksos.ground.deadline import Deadline
+from ksos.ground.validation import as_nonnegative
 from ksos.solvers.minimize import minimize
 from ksos.solvers.solution import Solution
-from ksos.space import SoSSpace
-from ksos.support import pivoted_cholesky
+from ksos.space.embedding import MeanEmbedding
+from ksos.space.space import SoSSpace
+from ksos.space.support import pivoted_cholesky
 
 __all__ = ["quick_mmd_fit", "regularization_path"]
 

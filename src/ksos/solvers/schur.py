@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from ksos._array import (
+from ksos.ground.arrays import (
     Array,
     cholesky_solver,
     eye,

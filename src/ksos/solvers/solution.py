@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ksos._array import Array
 from ksos.density import SoSDensity
+from ksos.ground.arrays import Array
 from ksos.solvers.spectraplex import factor
-from ksos.space import SoSSpace
+from ksos.space.space import SoSSpace
 
 __all__ = ["STATUSES", "Progress", "Solution"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksos._array import Array, eye, like, namespace, norm, to_numpy
+from ksos.ground.arrays import Array, eye, like, namespace, norm, to_numpy
 
 __all__ = ["centre", "factor", "grown", "project", "project_simplex", "pruned"]
 

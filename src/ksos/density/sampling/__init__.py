@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos._memory import available_memory, require_memory
-from ksos._validation import as_choice
 from ksos.density.moments import node_masses
 from ksos.density.sampling.inversion import axis_panels, draw_by_inversion, scan_flops, tree_flops
 from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
 from ksos.density.standard import feature_scales
+from ksos.ground.memory import available_memory, require_memory
+from ksos.ground.validation import as_choice
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity

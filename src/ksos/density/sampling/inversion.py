@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import qr
 
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._progress import tell_rows
-from ksos._threads import one_blas_thread
 from ksos.density.moments import central_point_first
 from ksos.density.standard import standardize
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.progress import tell_rows
+from ksos.ground.threads import one_blas_thread
 from ksos.integrals import closed_form
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import Panels, PiecewiseLaw, cut

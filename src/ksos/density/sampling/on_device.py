@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos._array import Array, like, namespace, to_numpy, uniforms, zeros
-from ksos._memory import row_blocks
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, conditional_laws
 from ksos.density.standard import standardize
+from ksos.ground.arrays import Array, like, namespace, to_numpy, uniforms, zeros
+from ksos.ground.memory import row_blocks
 from ksos.quadrature import node_basis, sum_pair
 
 if TYPE_CHECKING:

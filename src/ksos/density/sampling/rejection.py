@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ksos._memory import FLOAT_BYTES, row_blocks
-from ksos._progress import tell_rows
 from ksos.density.moments import central_point_first
+from ksos.ground.memory import FLOAT_BYTES, row_blocks
+from ksos.ground.progress import tell_rows
 from ksos.integrals import closed_form
 from ksos.kernels import Laplace, Matern
 

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ksos._memory import row_blocks
-from ksos._progress import tell_rows
-from ksos._threads import one_blas_thread
 from ksos.density._assemble import split_columns
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, without_silent_points
 from ksos.density.standard import standardize
+from ksos.ground.memory import row_blocks
+from ksos.ground.progress import tell_rows
+from ksos.ground.threads import one_blas_thread
 from ksos.integrals.erf import normal_between
 from ksos.quadrature import Panels, from_nodes
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos._array import to_numpy
 from ksos.data.gathered import Checks, Tally, naming
+from ksos.data.sources import Chunk
 from ksos.functionals.base import from_values
 from ksos.functionals.basis_sums import Basis
 from ksos.functionals.likelihood import likelihood_term
-from ksos.sources import Chunk
-from ksos.space import SoSSpace
+from ksos.ground.arrays import to_numpy
+from ksos.space.space import SoSSpace
 
 __all__ = ["LikelihoodSums"]
 

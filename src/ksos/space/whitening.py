@@ -7,11 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos._array import Array, eye, is_numpy, like, linalg_errors, namespace, triangular_inverse
-from ksos._deadline import require_time
-from ksos._threads import one_blas_thread
-from ksos._validation import as_choice
-from ksos.pivoted_cholesky import MANY_POINTS, VERY_MANY_POINTS, definite_root, thin_root
+from ksos.ground.arrays import (
+    Array,
+    eye,
+    is_numpy,
+    like,
+    linalg_errors,
+    namespace,
+    triangular_inverse,
+)
+from ksos.ground.deadline import require_time
+from ksos.ground.pivoted_cholesky import MANY_POINTS, VERY_MANY_POINTS, definite_root, thin_root
+from ksos.ground.threads import one_blas_thread
+from ksos.ground.validation import as_choice
 
 __all__ = ["ROUTES", "Whitening", "untruncated", "whiten", "whiten_columns"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos._files import replace_whole
 from ksos.exceptions import ModelFormatError
+from ksos.ground.files import replace_whole
 
 __all__ = ["read_state", "write_state"]
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ksos._array import Array, namespace
-from ksos._deadline import Deadline, set_up_is_over
-from ksos._memory import CACHE_ELEMENTS, FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.arrays import Array, namespace
+from ksos.ground.deadline import Deadline, set_up_is_over
+from ksos.ground.memory import CACHE_ELEMENTS, FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.pivoted_cholesky import VERY_MANY_POINTS, choose_pivots, definite_root
 from ksos.integrals import Integrals
 from ksos.kernels import Kernel
-from ksos.pivoted_cholesky import VERY_MANY_POINTS, choose_pivots, definite_root
 
 __all__ = [
     "SELECTIONS",

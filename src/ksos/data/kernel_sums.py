@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import (
+from ksos.ground.arrays import (
     Array,
     full_single_precision,
     is_numpy,
@@ -17,8 +17,8 @@ from ksos._array import (
     to_numpy,
     zeros,
 )
-from ksos._state import read_state, write_state
-from ksos._validation import as_choice, as_points, as_vector
+from ksos.ground.state import read_state, write_state
+from ksos.ground.validation import as_choice, as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
 
 __all__ = ["KernelSums", "kernel_sums"]

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ksos._array import free_device_memory
+from ksos.ground.arrays import free_device_memory
 
 __all__ = [
     "CACHE_ELEMENTS",

@@ -8,14 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, is_numpy, like, namespace, to_numpy, zeros
-from ksos._deadline import require_time
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import as_choice, as_points, as_positive
-from ksos.coordinates import Coordinates, Direction
 from ksos.density import SoSDensity
-from ksos.embedding import MeanEmbedding, Projection
-from ksos.embedding_map import (
+from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
+from ksos.ground.deadline import require_time
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.pivoted_cholesky import MANY_POINTS, thin_root
+from ksos.ground.validation import as_choice, as_points, as_positive
+from ksos.integrals import closed_form
+from ksos.integrals.constant import WithConstant
+from ksos.integrals.regions import Rule
+from ksos.kernels import Kernel
+from ksos.measures import Lebesgue, Measure
+from ksos.observables import Observable
+from ksos.space.coordinates import Coordinates, Direction
+from ksos.space.embedding import MeanEmbedding, Projection
+from ksos.space.embedding_map import (
     CompressedMap,
     EmbeddingMap,
     LabelledMap,
@@ -24,16 +31,9 @@ from ksos.embedding_map import (
     gram_at_nodes,
     node_rule,
 )
-from ksos.integrals import closed_form
-from ksos.integrals.constant import WithConstant
-from ksos.integrals.regions import Rule
-from ksos.kernels import Kernel
-from ksos.labelled import LabelledDensity
-from ksos.measures import Lebesgue, Measure
-from ksos.observables import Observable
-from ksos.pivoted_cholesky import MANY_POINTS, thin_root
-from ksos.reference_map import components_map
-from ksos.whitening import ROUTES, Whitening, whiten, whiten_columns
+from ksos.space.labelled import LabelledDensity
+from ksos.space.reference_map import components_map
+from ksos.space.whitening import ROUTES, Whitening, whiten, whiten_columns
 
 __all__ = ["SoSSpace"]
 
@@ -382,7 +382,7 @@ class SoSSpace:
 
     def density(self, factor: Array) -> Any:
         """The density of C = GGᵀ for a factor G of shape (r, k) with ‖G‖² = 1, scaled to mass one: an :class:`~ksos.SoSDensity`, or with
-        labels a :class:`~ksos.labelled.LabelledDensity`.
+        labels a :class:`~ksos.space.labelled.LabelledDensity`.
 
         On the Cholesky route tr C = 1 means tr(B(W + jitter·I)) = 1, and the scaling is the Remark's B ← B/(1 − jitter·tr B); otherwise it
         corrects rounding.

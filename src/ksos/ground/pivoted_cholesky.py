@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos._array import Array, linalg_errors, namespace, triangular_inverse, zeros
+from ksos.ground.arrays import Array, linalg_errors, namespace, triangular_inverse, zeros
 
 __all__ = [
     "MANY_POINTS",

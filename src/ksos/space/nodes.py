@@ -9,12 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._deadline import set_up_is_over
-from ksos.embedding_map import blocks_of
+from ksos.ground.arrays import to_numpy
+from ksos.ground.deadline import set_up_is_over
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.regions import Rule, importance_rules, panel_rules
-from ksos.space import SoSSpace
+from ksos.space.embedding_map import blocks_of
+from ksos.space.space import SoSSpace
 
 __all__ = ["Nodes", "finer_nodes", "nodes_of"]
 

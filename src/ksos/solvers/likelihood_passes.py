@@ -20,17 +20,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos._array import Array, inner, like, norm, to_numpy
-from ksos.data.likelihood_sums import LikelihoodSums
 from ksos.data.passes import Passes
 from ksos.data.subsample import Part, row_hashes
 from ksos.functionals import Functional, NegativeLogLikelihood
 from ksos.functionals.base import Bound
 from ksos.functionals.objective import Objective
 from ksos.functionals.penalties import UncurvedLinear
+from ksos.ground.arrays import Array, inner, like, norm, to_numpy
 from ksos.solvers import Progress, Solution
 from ksos.solvers.eigenvalues import lowest_bound
-from ksos.space import SoSSpace
+from ksos.solvers.likelihood_sums import LikelihoodSums
+from ksos.space.space import SoSSpace
 
 __all__ = ["fit_to_all"]
 

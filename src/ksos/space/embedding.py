@@ -14,27 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, inner, like, namespace, norm, to_numpy, zeros
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos._validation import as_points
-from ksos.bandwidth import bandwidth_rule
+from ksos.data.kernel_sums import KernelSums, kernel_sums
+from ksos.data.sources import Chunks, as_source
 from ksos.density import SoSDensity, SoSMixture
 from ksos.density.normal_sum import inner_product
 from ksos.density.part import Part, Reference, Squares
 from ksos.density.standard import feature_scales
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.feature_names import column_names, in_order, order_of, shown_names
+from ksos.ground.arrays import Array, inner, like, namespace, norm, to_numpy, zeros
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.names import column_names, in_order, order_of, shown_names
+from ksos.ground.validation import as_points
 from ksos.integrals import closed_form
 from ksos.integrals.metric import axes_of
 from ksos.integrals.quadruple import density_inner
-from ksos.kernel_sums import KernelSums, kernel_sums
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
 from ksos.quadrature import composite, log_outer, tensor_grid
-from ksos.source_embedding import few_samples, sums_at
-from ksos.sources import Chunks, as_source
-from ksos.whitening import whiten_columns
+from ksos.space.bandwidth import bandwidth_rule
+from ksos.space.source_embedding import few_samples, sums_at
+from ksos.space.whitening import whiten_columns
 
 __all__ = [
     "MOST_NODES",
@@ -235,7 +235,7 @@ def mmd(
 def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
     """The Gaussian kernel whose bandwidth is the median distance between the different rows of ``a`` and ``b`` together.
 
-    Where spreads of features differ by more than a factor of ten, there is one bandwidth per feature (:func:`ksos.bandwidth.median`). Of
+    Where spreads of features differ by more than a factor of ten, there is one bandwidth per feature (:func:`ksos.space.bandwidth.median`). Of
     more than 3000 rows a part decides that ``rng`` draws, without regard to which sample they are of.
 
     >>> round(float(median_kernel([[0.0], [1.0]], [[3.0]]).sigma), 6)

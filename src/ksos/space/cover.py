@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 
+from ksos.ground.pivoted_cholesky import choose_pivots
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Box, Measure
-from ksos.pivoted_cholesky import choose_pivots
 from ksos.quadrature import tensor_grid
-from ksos.support import pivoted_cholesky
+from ksos.space.support import pivoted_cholesky
 
 __all__ = [
     "finest_bandwidth",

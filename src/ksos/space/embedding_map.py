@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos._array import Array, eye, flat, is_numpy, like, namespace, norm, to_numpy, zeros
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.arrays import Array, eye, flat, is_numpy, like, namespace, norm, to_numpy, zeros
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.integrals.regions import Rule

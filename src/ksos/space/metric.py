@@ -16,12 +16,17 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ksos._validation import as_bandwidth
-from ksos.bandwidth import bandwidth_rule, predict_left_out, robust_silverman, subset_and_factor
+from ksos.ground.validation import as_bandwidth
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Measure
-from ksos.support import cluster_centres, unexplained
+from ksos.space.bandwidth import (
+    bandwidth_rule,
+    predict_left_out,
+    robust_silverman,
+    subset_and_factor,
+)
+from ksos.space.support import cluster_centres, unexplained
 
 __all__ = ["PER_SUPPORT_POINT", "automatic_kernel", "embedding_width", "left_out_metric"]
 __all__ += ["normal_score_correlations", "takes_metrics"]
@@ -109,7 +114,7 @@ def embedding_width(d: int) -> float:
 def left_out_metric(
     points: np.ndarray, weights: np.ndarray, measure: Measure, count: int | None = None
 ) -> np.ndarray | None:
-    """The bandwidths per feature of :func:`ksos.bandwidth.left_out`, or a metric S (d, d) whose bumps predict left-out samples better.
+    """The bandwidths per feature of :func:`ksos.space.bandwidth.left_out`, or a metric S (d, d) whose bumps predict left-out samples better.
 
     Better: by more than what its d(d+1)/2 numbers gain on the samples that they were fitted to. Both look at the same subset of the
     distinct ``points``, which with their ``weights`` stand for ``count`` samples. None if the samples have no spread, or one so

@@ -22,14 +22,14 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import gammaincc
 
-from ksos._array import to_numpy
-from ksos._memory import row_blocks
-from ksos._progress import shown, tell
-from ksos._validation import as_count, as_points
 from ksos.density import SoSDensity, SoSMixture
-from ksos.embedding import MeanEmbedding, Projection, median_kernel
-from ksos.feature_names import column_names, in_order
+from ksos.ground.arrays import to_numpy
+from ksos.ground.memory import row_blocks
+from ksos.ground.names import column_names, in_order
+from ksos.ground.progress import shown, tell
+from ksos.ground.validation import as_count, as_points
 from ksos.kernels import Kernel
+from ksos.space.embedding import MeanEmbedding, Projection, median_kernel
 
 __all__ = ["KernelScore", "TwoSampleTest", "WitnessPoint", "two_sample_test"]
 

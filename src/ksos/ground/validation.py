@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from sklearn.utils import check_array
 
-from ksos._array import Array, is_other_array, namespace, to_numpy
-from ksos.feature_names import (
+from ksos.ground.arrays import Array, is_other_array, namespace, to_numpy
+from ksos.ground.names import (
     column_names,
     feature_numbers,
     is_table,

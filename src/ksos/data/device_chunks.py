@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Copies, Copy, is_tensor, to_device
-from ksos._validation import require_numbers
+from ksos.ground.arrays import Copies, Copy, is_tensor, to_device
+from ksos.ground.validation import require_numbers
 
 __all__ = ["on_device"]
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from ksos._array import to_numpy
-from ksos._validation import as_points, as_weights, instead
 from ksos.density import SoSDensity, mixture
-from ksos.embedding import MeanEmbedding, mmd
+from ksos.ground.arrays import to_numpy
+from ksos.ground.validation import as_points, as_weights, instead
 from ksos.kernels import Kernel
+from ksos.space.embedding import MeanEmbedding, mmd
 
 __all__ = ["LabelledDensity", "LabelledEmbedding"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ksos.bandwidth import bandwidth_rule, robust_silverman
-from ksos.feature_names import said
+from ksos.ground.names import said
 from ksos.measures import GaussianMixture
+from ksos.space.bandwidth import bandwidth_rule, robust_silverman
 
 __all__ = ["FARTHEST", "Units", "warn_if_flat"]
 

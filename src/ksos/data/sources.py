@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from ksos._dask import Blocks, is_dask
-from ksos._validation import as_count
-from ksos.device_chunks import on_device
-from ksos.feature_names import column_names, is_table, matrix_of
+from ksos.data.dask_chunks import Blocks, is_dask
+from ksos.data.device_chunks import on_device
+from ksos.ground.names import column_names, is_table, matrix_of
+from ksos.ground.validation import as_count
 
 __all__ = [
     "Chunk",

@@ -15,10 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from ksos._array import Array, to_numpy
-from ksos._memory import row_blocks
+from ksos.data.kernel_sums import KernelSums
 from ksos.density import SoSDensity, SoSMixture
-from ksos.embedding import (
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.ground.arrays import Array, to_numpy
+from ksos.ground.memory import row_blocks
+from ksos.integrals import closed_form
+from ksos.integrals.quadruple import density_inner_matrix
+from ksos.kernels import Gaussian, Kernel
+from ksos.measures import Measure
+from ksos.observables import KernelFunction, Observable
+from ksos.observables.base import ObservableMatrix, sum_over_nodes
+from ksos.space.embedding import (
     MOST_NODES,
     TENSOR_FEATURES,
     MeanEmbedding,
@@ -28,16 +36,8 @@ from ksos.embedding import (
     evaluate,
     rule_sizes,
 )
-from ksos.embedding_map import blocks_of
-from ksos.exceptions import IntegralNotAvailableError
-from ksos.integrals import closed_form
-from ksos.integrals.quadruple import density_inner_matrix
-from ksos.kernel_sums import KernelSums
-from ksos.kernels import Gaussian, Kernel
-from ksos.labelled import LabelledDensity, LabelledEmbedding
-from ksos.measures import Measure
-from ksos.observables import KernelFunction, Observable
-from ksos.observables.base import ObservableMatrix, sum_over_nodes
+from ksos.space.embedding_map import blocks_of
+from ksos.space.labelled import LabelledDensity, LabelledEmbedding
 
 __all__ = ["Coordinates", "Direction", "Witness"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from ksos._array import Array, like, namespace, to_numpy, zeros
-from ksos._memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.embedding_map import SMALL_TENSOR, CompressedMap, EmbeddingMap, UnstoredMap
+from ksos.ground.arrays import Array, like, namespace, to_numpy, zeros
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals.components import ComponentPairs, component_pairs
 from ksos.kernels import Kernel
 from ksos.measures import Measure
+from ksos.space.embedding_map import SMALL_TENSOR, CompressedMap, EmbeddingMap, UnstoredMap
 
 __all__ = ["ComponentsMap", "components_map"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos._array import Array, to_numpy
-from ksos._validation import as_points, as_vector
-from ksos.feature_names import order_of
-from ksos.kernel_sums import KernelSums
+from ksos.data.kernel_sums import KernelSums
+from ksos.data.sources import Chunk, Chunks
+from ksos.ground.arrays import Array, to_numpy
+from ksos.ground.names import order_of
+from ksos.ground.validation import as_points, as_vector
 from ksos.kernels import Kernel
-from ksos.sources import Chunk, Chunks
 
 __all__ = ["MOST_IN_MEMORY", "few_samples", "sums_at"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos._validation import as_positive
+from ksos.ground.validation import as_positive
 
 __all__ = [
     "Deadline",

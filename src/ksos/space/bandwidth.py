@@ -12,9 +12,9 @@ from numpy.random import Generator
 from scipy.spatial.distance import pdist
 from scipy.special import logsumexp
 
-from ksos._memory import row_blocks
-from ksos._validation import as_bandwidth
-from ksos.feature_names import quoted
+from ksos.ground.memory import row_blocks
+from ksos.ground.names import quoted
+from ksos.ground.validation import as_bandwidth
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure

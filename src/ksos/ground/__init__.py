@@ -1,0 +1,1 @@
+"""What everything stands on: arrays, memory, validation, names, files, time and progress."""
