@@ -1,6 +1,7 @@
 """The README as the package index shows it: README.md without what an index cannot show.
 
-An index draws no formulas, and a link or a picture of the README leads to a file of the checkout, which an index does not have.
+An index draws no formulas, and a link or a picture of the README leads to a file of the checkout,
+which an index does not have.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""The audit at length: python benchmarks/audit.py [--only KIND] [--first SEED] [--scale 1.0] [--json FILE].
+"""The audit at length: python benchmarks/audit.py [--only KIND] [--first SEED] [--scale 1.0]
+[--json FILE].
 
-Random problems from seeds, and a referee that shares no code with the library (tests/audit): its own kernels, quadrature and gaps in
-extended precision, CVXPY with Clarabel where a conic solver can answer. A finding is a "solved", "infeasible" or "rigorous" that is
-refuted, a number that is not that of the density returned, an exception, a RuntimeWarning, or a Ctrl-C that was swallowed. The exit code
-is 1 if there is one. With ``--scale 1`` there are 500 problems of ``minimize``, 320 worst cases and robust fits, more than 1 000
-questions and 200 interrupts.
+Random problems from seeds, and a referee that shares no code with the library (tests/audit): its
+own kernels, quadrature and gaps in extended precision, CVXPY with Clarabel where a conic solver can
+answer. A finding is a "solved", "infeasible" or "rigorous" that is refuted, a number that is not
+that of the density returned, an exception, a RuntimeWarning, or a Ctrl-C that was swallowed. The
+exit code is 1 if there is one. With ``--scale 1`` there are 500 problems of ``minimize``, 320 worst
+cases and robust fits, more than 1 000 questions and 200 interrupts.
 """
 
 from __future__ import annotations

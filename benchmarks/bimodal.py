@@ -1,8 +1,10 @@
-"""Eighty samples of ½N(−1, 0.3²) + ½N(1, 0.3²): KernelSoSDensityCV beside the truth and a cross-validated kernel density estimate.
+"""Eighty samples of ½N(−1, 0.3²) + ½N(1, 0.3²): KernelSoSDensityCV beside the truth and a
+cross-validated kernel density estimate.
 
     python benchmarks/bimodal.py [--seeds 100] [--samples 80]
 
-Mean loss against the truth in nats per sample, and the paired lead over scikit-learn's KernelDensity (standardised, bandwidth by 5 folds).
+Mean loss against the truth in nats per sample, and the paired lead over scikit-learn's
+KernelDensity (standardised, bandwidth by 5 folds).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What the commands of ``benchmarks/quality`` and ``benchmarks/conditional`` share: their start and their options."""
+"""What the commands of ``benchmarks/quality`` and ``benchmarks/conditional`` share: their start and
+their options.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def launch(package: str) -> int:
     """Run ``main`` of the package's ``app`` from a source tree that is not installed."""
-    # one thread per process, before NumPy is imported: the processes are the parallelism, and one thread adds in one order
+    # one thread per process, before NumPy is imported: the processes are the parallelism, and one
+    # thread adds in one order
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
     own = ROOT / "benchmarks" / package
@@ -106,7 +109,8 @@ def finish(missing: int) -> int:
     """The exit code of ``run``: 3 where pieces are still missing."""
     if missing:
         print(
-            f"time is over: {missing} pieces are still to be measured; the same command goes on from here"
+            f"time is over: {missing} pieces are still to be measured; the same command goes on"
+            " from here"
         )
     return 3 if missing else 0
 

@@ -1,8 +1,10 @@
-"""What a grid search shares: KernelSoSDensityCV over a grid beside the separate fits that it replaces, in one run.
+"""What a grid search shares: KernelSoSDensityCV over a grid beside the separate fits that it
+replaces, in one run.
 
     python benchmarks/cross_validation.py [--samples 400] [--grid 10] [--folds 5] [--separate 20]
 
-Separate fits are timed for an even selection of (bandwidth, λ, fold) and scaled up to all of them. Processor's time, one thread.
+Separate fits are timed for an even selection of (bandwidth, λ, fold) and scaled up to all of them.
+Processor's time, one thread.
 """
 
 from __future__ import annotations

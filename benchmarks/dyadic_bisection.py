@@ -1,11 +1,13 @@
-"""The baseline of benchmarks/sampling.py: dyadic bisection of a box, the published way to sample from a positive semi-definite model.
+"""The baseline of benchmarks/sampling.py: dyadic bisection of a box, the published way to sample
+from a positive semi-definite model.
 
-Start from a box that holds the mass. Halve it, coordinate by coordinate; go to a half with the probability of its mass, which is a sum of
-products of error functions over all pairs of support points; stop at side 1e-3 and draw uniformly from the box that is left.
+Start from a box that holds the mass. Halve it, coordinate by coordinate; go to a half with the
+probability of its mass, which is a sum of products of error functions over all pairs of support
+points; stop at side 1e-3 and draw uniformly from the box that is left.
 
-Vectorised, and without wasted work: samples that are in one box share it (a binomial number of them goes left), pairs are taken once
-(i ≤ j), and as only one side of a box changes in a step, one error function per pair is evaluated, at the middle of that side; the others
-are kept.
+Vectorised, and without wasted work: samples that are in one box share it (a binomial number of them
+goes left), pairs are taken once (i ≤ j), and as only one side of a box changes in a step, one error
+function per pair is evaluated, at the middle of that side; the others are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ BLOCK = 1 << 17
 
 @dataclass
 class _Boxes:
-    """Boxes with their samples, and for each box, feature and pair ½erf at both ends of its side; ``turn`` is the feature to halve next."""
+    """Boxes with their samples, and for each box, feature and pair ½erf at both ends of its side;
+    ``turn`` is the feature to halve next.
+    """
 
     low: np.ndarray
     side: np.ndarray
@@ -50,7 +54,9 @@ def dyadic_samples(
     reach: float = 4.0,
     block: int = BLOCK,
 ) -> np.ndarray:
-    """``size`` samples of a density with a Gaussian kernel on R^d, each coordinate up to ``resolution``."""
+    """``size`` samples of a density with a Gaussian kernel on R^d, each coordinate up to
+    ``resolution``.
+    """
     X, d = p.support_points, p.n_features
     sigma = p.kernel.sigma_vector(d)
     i, j = np.triu_indices(X.shape[0])

@@ -1,9 +1,11 @@
-"""Density evaluation against its bare arithmetic: python benchmarks/evaluation.py [--points 1000000] [--m 200] [--d 2] [--rank 5].
+"""Density evaluation against its bare arithmetic: python benchmarks/evaluation.py [--points
+1000000] [--m 200] [--d 2] [--rank 5].
 
-The bare arithmetic is exp(−D/η²) @ F and a sum of squares, with the same chunks of points: no validation, no support for far-away data,
-no measure. D is computed in two ways, by SciPy's distances and by the matrix product ‖x‖² + ‖y‖² − 2xy; the faster one counts. The ratio
-must be at most 1.5, and the peak memory of a process that imports ksos, holds the points and evaluates the density below 500 MB. The
-fastest of five runs counts, one thread.
+The bare arithmetic is exp(−D/η²) @ F and a sum of squares, with the same chunks of points: no
+validation, no support for far-away data, no measure. D is computed in two ways, by SciPy's
+distances and by the matrix product ‖x‖² + ‖y‖² − 2xy; the faster one counts. The ratio must be at
+most 1.5, and the peak memory of a process that imports ksos, holds the points and evaluates the
+density below 500 MB. The fastest of five runs counts, one thread.
 """
 
 from __future__ import annotations
@@ -110,7 +112,8 @@ def main() -> int:
     for name, seconds in best.items():
         print(f"{name:14} {seconds:8.3f} s   {seconds / fastest:5.2f} × the faster bare one")
     print(
-        f"peak memory {peak / 1e6:.0f} MB, of which {(peak - imported) / 1e6:.0f} MB for the evaluation"
+        f"peak memory {peak / 1e6:.0f} MB, of which {(peak - imported) / 1e6:.0f} MB for the"
+        " evaluation"
     )
     met = best["p.pdf"] <= RATIO * fastest and peak < PEAK
     print(f"asked: ratio at most {RATIO}, peak below {PEAK / 1e6:.0f} MB: {'yes' if met else 'NO'}")

@@ -1,13 +1,15 @@
-"""What the GPU is worth, in one run: solves beside the processor, kernel sums beside bare ones, samples per second, many support points.
+"""What the GPU is worth, in one run: solves beside the processor, kernel sums beside bare ones,
+samples per second, many support points.
 
     python benchmarks/gpu.py                                # solve, stream and sample, small
     python benchmarks/gpu.py stream --rows 100_000_000
     python benchmarks/gpu.py solve --sizes 10000 --largest-on-processor 0
 
-Every part prints lines of JSON. "solve": data without rank decay (ten features, bandwidth 2), all m points are support points and
-landmarks; times include the mass matrix, the whitening and the kernel sums. "stream": samples made on the device, chunk by chunk, whose
-kernel sums at m landmarks are taken by hand, by ``KernelSums`` in both precisions and by a whole fit; and from the host, through pinned
-buffers. "sample": exact samples of a density of two features and 200 support points.
+Every part prints lines of JSON. "solve": data without rank decay (ten features, bandwidth 2), all m
+points are support points and landmarks; times include the mass matrix, the whitening and the kernel
+sums. "stream": samples made on the device, chunk by chunk, whose kernel sums at m landmarks are
+taken by hand, by ``KernelSums`` in both precisions and by a whole fit; and from the host, through
+pinned buffers. "sample": exact samples of a density of two features and 200 support points.
 """
 
 from __future__ import annotations
@@ -167,8 +169,17 @@ def streams(options: argparse.Namespace) -> None:
 
         sums[precision], seconds = timed(ours, device)
         off = float(torch.max(torch.abs(sums[precision].values - by_hand)) / options.rows)
-        show(part="stream", n=options.rows, landmarks=Z.shape[0], precision=precision, bare=hand, sums=seconds, ratio=seconds / hand,
-             off=off, making=making)  # fmt: skip
+        show(
+            part="stream",
+            n=options.rows,
+            landmarks=Z.shape[0],
+            precision=precision,
+            bare=hand,
+            sums=seconds,
+            ratio=seconds / hand,
+            off=off,
+            making=making,
+        )
     seen = float(torch.max(torch.abs(sums["single"].values - sums["double"].values)) / options.rows)
     show(part="stream", single_error_bound=sums["single"].error, single_error_seen=seen)
     given = {
@@ -185,8 +196,16 @@ def streams(options: argparse.Namespace) -> None:
             lambda how=how: ksos.KernelSoSDensity(**how, random_state=0).fit(ksos.chunks(begin)),
             device,
         )
-        show(part="fit", how=name, n=options.rows, m=int(fit.support_points_.shape[0]), seconds=seconds, gap=fit.solution_.gap,
-             status=fit.solution_.status, minimising=fit.solution_.time)  # fmt: skip
+        show(
+            part="fit",
+            how=name,
+            n=options.rows,
+            m=int(fit.support_points_.shape[0]),
+            seconds=seconds,
+            gap=fit.solution_.gap,
+            status=fit.solution_.status,
+            minimising=fit.solution_.time,
+        )
     host = [X.cpu().numpy() for _, X in zip(range(4), begin(), strict=False)]
     n = sum(X.shape[0] for X in host)
     pageable, slow = timed(lambda: [to_device(X, device) for X in host], device)

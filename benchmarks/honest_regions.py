@@ -5,9 +5,9 @@ python benchmarks/honest_regions.py [--sizes 150 400 1600] [--tables cars_5 wine
 
 Also printed: the standard deviations of the fit relative to those of held-out samples, feature by
 feature. Both are means over the seeds. Real tables are split at random, at most two thirds to fit.
-With --baselines the same for SciPy's gaussian_kde, for scikit-learn's KernelDensity with a bandwidth
-chosen by cross-validation, and for its GaussianMixture with a size chosen by BIC, the latter two on
-standardized features.
+With --baselines the same for SciPy's gaussian_kde, for scikit-learn's KernelDensity with a
+bandwidth chosen by cross-validation, and for its GaussianMixture with a size chosen by BIC, the
+latter two on standardized features.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def blobs(d: int) -> Draw:
 
 
 def cars(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Consumption, displacement, power, weight and acceleration: tied, skewed, of many scales, and in groups by the number of cylinders."""
+    """Consumption, displacement, power, weight and acceleration: tied, skewed, of many scales, and
+    in groups by the number of cylinders.
+    """
     cylinders = rng.choice([4, 4, 4, 6, 8, 8], size=n)
     displacement = 28.0 * cylinders * np.exp(0.18 * rng.normal(size=n))
     power = (
@@ -199,7 +201,10 @@ def main() -> None:
         "--baselines", action="store_true", help="also fit SciPy's and scikit-learn's"
     )
     told = parser.parse_args()
-    header = "| table | n | fit | coverage of the 90% region | standard deviations, fitted / held-out | score |"
+    header = (
+        "| table | n | fit | coverage of the 90% region | standard deviations, fitted / held-out |"
+        " score |"
+    )
     print(f"{header}\n{'| --- ' * 6}|")
     for name in told.tables:
         done: set[int] = set()

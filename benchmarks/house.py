@@ -1,9 +1,11 @@
-"""The shape of the source in numbers, and its speed beside another revision: python benchmarks/house.py [--base REV] [--rounds 3].
+"""The shape of the source in numbers, and its speed beside another revision: python
+benchmarks/house.py [--base REV] [--rounds 3].
 
-Without options: statements and files, by package; small files; imports of another package's private modules; ``isinstance`` over measures;
-patches of private names in the tests; places that share 12 lines or more. With ``--base REV`` the benchmarks also run, alternately on this
-tree and on that revision, each tree with its own scripts, one BLAS thread, in processes of their own. The least processor time over the
-rounds counts, as the scripts report it; ratios above 1.1 are marked.
+Without options: statements and files, by package; small files; imports of another package's private
+modules; ``isinstance`` over measures; patches of private names in the tests; places that share 12
+lines or more. With ``--base REV`` the benchmarks also run, alternately on this tree and on that
+revision, each tree with its own scripts, one BLAS thread, in processes of their own. The least
+processor time over the rounds counts, as the scripts report it; ratios above 1.1 are marked.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ def at(file: Path, node: ast.AST, what: str) -> str:
 
 
 def private_imports() -> list[str]:
-    """Imports of a private module, or of a private name, of another package; ``ksos._name``, beside the packages, is for all."""
+    """Imports of a private module, or of a private name, of another package; ``ksos._name``, beside
+    the packages, is for all.
+    """
     found = []
     for file, node in nodes(SOURCE):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -104,7 +108,9 @@ def private_imports() -> list[str]:
 
 
 def measure_checks() -> list[str]:
-    """``isinstance`` over classes of measures outside of measures/ and integrals/: what differs is asked of the measure."""
+    """``isinstance`` over classes of measures outside of measures/ and integrals/: what differs is
+    asked of the measure.
+    """
     found = []
     for file, node in nodes(SOURCE):
         if package(file) in ("measures", "integrals"):
@@ -124,7 +130,9 @@ def measure_checks() -> list[str]:
 
 
 def shortcuts() -> list[str]:
-    """Objects made without their ``__init__``, copied ``__dict__``, ``getattr`` with a default on a space, subclasses of SoSSpace."""
+    """Objects made without their ``__init__``, copied ``__dict__``, ``getattr`` with a default on a
+    space, subclasses of SoSSpace.
+    """
     found = []
     for file, node in nodes(SOURCE):
         if isinstance(node, ast.Attribute) and (
@@ -201,7 +209,9 @@ def private_patches() -> list[str]:
 
 
 def counted_lines(file: Path) -> list[tuple[int, str]]:
-    """The lines that say something, with their numbers: no blank lines, comments, imports or lists of names."""
+    """The lines that say something, with their numbers: no blank lines, comments, imports or lists
+    of names.
+    """
     text = file.read_text(encoding="utf-8")
     skipped: set[int] = set()
     for node in ast.walk(ast.parse(text)):
@@ -259,10 +269,19 @@ def report() -> Iterator[str]:
     """The numbers as lines of text."""
     lines = {file: count_lines(file) for file in files(SOURCE)}
     total = sum(n for _, n in sizes().values())
-    yield f"{total} statements (at most {LIMITS['statements']}) in {len(lines)} files (at most {LIMITS['files']})"
-    yield f"files of at most 40 lines: {sum(n <= 40 for n in lines.values())}, of at most 50: {sum(n <= 50 for n in lines.values())}"
+    yield (
+        f"{total} statements (at most {LIMITS['statements']}) in {len(lines)} files (at most"
+        f" {LIMITS['files']})"
+    )
+    yield (
+        f"files of at most 40 lines: {sum(n <= 40 for n in lines.values())}, of at most 50:"
+        f" {sum(n <= 50 for n in lines.values())}"
+    )
     most = max(lines, key=lambda file: lines[file])
-    yield f"longest file: {most.relative_to(ROOT)}, {lines[most]} lines (at most {LIMITS['lines of a file']})"
+    yield (
+        f"longest file: {most.relative_to(ROOT)}, {lines[most]} lines (at most"
+        f" {LIMITS['lines of a file']})"
+    )
     for name, (n, total) in sorted(sizes().items()):
         yield f"  {name or '(beside the packages)':24}{n:4} files {total:6} statements"
     for name, found in offenders().items():
@@ -346,7 +365,10 @@ def seconds(name: str, tree: Path) -> dict[str, float]:
 
 def compare(base: str, rounds: int, chosen: list[str]) -> Iterator[str]:
     """The ratios of the times on this tree to those on the revision ``base``, as lines of text."""
-    yield f"seconds of processor time, one BLAS thread, the least of {rounds} rounds, this tree and {base} in turn"
+    yield (
+        f"seconds of processor time, one BLAS thread, the least of {rounds} rounds, this tree and"
+        f" {base} in turn"
+    )
     with tempfile.TemporaryDirectory() as folder:
         archive = subprocess.run(
             ["git", "archive", base], cwd=ROOT, capture_output=True, check=True
@@ -363,7 +385,10 @@ def compare(base: str, rounds: int, chosen: list[str]) -> Iterator[str]:
             for key in [key for key in best["base"] if key in best["here"]]:
                 here, there = best["here"][key], best["base"][key]
                 ratio = here / there if there else float("nan")
-                yield f"  {key:36}{here:9.4f} {there:9.4f}  ratio {ratio:5.2f}{'  slower' if ratio > 1.1 else ''}"
+                yield (
+                    f"  {key:36}{here:9.4f} {there:9.4f}  ratio"
+                    f" {ratio:5.2f}{'  slower' if ratio > 1.1 else ''}"
+                )
             missing: Any = set(best["base"]) ^ set(best["here"])
             if missing:
                 yield f"  only on one side: {', '.join(sorted(missing))}"

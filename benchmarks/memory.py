@@ -1,6 +1,8 @@
-"""Peak memory of a fit, in a process of its own: python benchmarks/memory.py [--support random pivoted] [--max-iter 50].
+"""Peak memory of a fit, in a process of its own: python benchmarks/memory.py [--support random
+pivoted] [--max-iter 50].
 
-The default problem is m = 1500 support points, n = 20 000 samples, d = 2; its peak must stay below 1 GB.
+The default problem is m = 1500 support points, n = 20 000 samples, d = 2; its peak must stay below
+1 GB.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ print(json.dumps(row))
 
 
 def measure(options: dict[str, object]) -> dict[str, Any]:
-    """Run one fit in a fresh process with one BLAS thread (every further thread adds buffers of its own)."""
+    """Run one fit in a fresh process with one BLAS thread (every further thread adds buffers of its
+    own).
+    """
     source = str(Path(__file__).resolve().parents[1] / "src")
     environment = {
         **os.environ,
@@ -88,10 +92,12 @@ def main() -> None:
     arguments = parser.parse_args()
     problem = f"two moons, n = {arguments.n}, d = 2, n_support = {arguments.m}"
     print(
-        f"{problem}; BLAS pinned to one thread; at most {arguments.max_iter} iterations of {arguments.solver}"
+        f"{problem}; BLAS pinned to one thread; at most {arguments.max_iter} iterations of"
+        f" {arguments.solver}"
     )
     print(
-        f"support   bandwidth     m  rank  import MB  peak MB  fit adds MB   seconds  below {TARGET / 1e9:g} GB"
+        "support   bandwidth     m  rank  import MB  peak MB  fit adds MB   seconds  below"
+        f" {TARGET / 1e9:g} GB"
     )
     worst = 0.0
     for bandwidth in arguments.bandwidth:
@@ -110,8 +116,9 @@ def main() -> None:
                 (row["peak"] - row["imported"]) / 1e6,
             )
             print(
-                f"{support:8} {bandwidth:10g} {row['m']:5d} {row['rank']:5d} {megabytes[0]:10.0f} {megabytes[1]:8.0f} {megabytes[2]:12.0f} "
-                f"{row['seconds']:9.1f}  {'yes' if row['peak'] < TARGET else 'NO'} ({row['solver']})",
+                f"{support:8} {bandwidth:10g} {row['m']:5d} {row['rank']:5d} {megabytes[0]:10.0f}"
+                f" {megabytes[1]:8.0f} {megabytes[2]:12.0f} {row['seconds']:9.1f} "
+                f" {'yes' if row['peak'] < TARGET else 'NO'} ({row['solver']})",
                 flush=True,
             )
     sys.exit(int(worst >= TARGET))

@@ -1,10 +1,12 @@
-"""More data must not fit worse: held-out scores of KernelSoSDensity() as n grows, and what a fit costs beside the bare kernel sums.
+"""More data must not fit worse: held-out scores of KernelSoSDensity() as n grows, and what a fit
+costs beside the bare kernel sums.
 
-python benchmarks/more_data.py [--sizes 1000 10000 100000 1000000] [--laws blobs_2 moons] [--cost 1000000]
+python benchmarks/more_data.py [--sizes 1000 10000 100000 1000000] [--laws blobs_2 moons] [--cost
+1000000]
 
-The law: no score more than 0.02 nats below that of the smallest size. The cost: a fit of blobs in ten features in units of the sums
-Σ_i k(x_i, z_j) over the same samples and the same support points, in processor seconds; set
-OMP_NUM_THREADS=1 for both.
+The law: no score more than 0.02 nats below that of the smallest size. The cost: a fit of blobs in
+ten features in units of the sums Σ_i k(x_i, z_j) over the same samples and the same support points,
+in processor seconds; set OMP_NUM_THREADS=1 for both.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ LAWS: dict[str, Law] = {
 
 
 def scores(law: Law, sizes: list[int], seed: int = 0) -> list[tuple[float, float]]:
-    """Held-out score and processor seconds for each size; the samples of a size are the first of those of the next one."""
+    """Held-out score and processor seconds for each size; the samples of a size are the first of
+    those of the next one.
+    """
     held_out, X = (
         law(N_TEST, np.random.default_rng(1000 + seed)),
         law(max(sizes), np.random.default_rng(seed)),
@@ -110,7 +114,8 @@ def main() -> None:
         fitted, bare, m = cost(told.cost)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(
-            f"n = {told.cost}, d = 10, m = {m}: {fitted:.2f} s, bare sums {bare:.2f} s, ratio {fitted / bare:.1f}; peak {peak:.2f} GB"
+            f"n = {told.cost}, d = 10, m = {m}: {fitted:.2f} s, bare sums {bare:.2f} s, ratio"
+            f" {fitted / bare:.1f}; peak {peak:.2f} GB"
         )
 
 

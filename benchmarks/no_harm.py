@@ -1,10 +1,12 @@
-"""Robust estimators beside plain ones, defaults against defaults: without shift, where they must do no harm, and under shifts.
+"""Robust estimators beside plain ones, defaults against defaults: without shift, where they must do
+no harm, and under shifts.
 
     python benchmarks/no_harm.py [splits]
 
-Regression: the squared error of ``RobustRegressor()`` divided by that of least squares. Classification: the accuracy of
-``RobustClassifier()`` divided by that of logistic regression on standardised features. Tables of scikit-learn and synthetic ones; those of
-statsmodels and vega_datasets too, if they are installed.
+Regression: the squared error of ``RobustRegressor()`` divided by that of least squares.
+Classification: the accuracy of ``RobustClassifier()`` divided by that of logistic regression on
+standardised features. Tables of scikit-learn and synthetic ones; those of statsmodels and
+vega_datasets too, if they are installed.
 """
 
 from __future__ import annotations
@@ -158,7 +160,10 @@ def main(splits: int) -> None:
                 X, y, np.flatnonzero(before), np.flatnonzero(~before), classifier
             )
             seconds = time.process_time() - began
-            line = f"{np.mean(ratios):.3f} | {max(ratios):.3f}, {min(ratios):.3f} | {shifted:.3f} | {robust.radius_:.3f} | {seconds:.1f}"
+            line = (
+                f"{np.mean(ratios):.3f} | {max(ratios):.3f}, {min(ratios):.3f} | {shifted:.3f} |"
+                f" {robust.radius_:.3f} | {seconds:.1f}"
+            )
             print(f"| {name} | {line} |", flush=True)
         print()
 

@@ -1,9 +1,10 @@
 """Outliers among the rows of a fit: areas under ROC curves.
 
-python benchmarks/outliers.py [--seeds 10] [--tables wine_13 iris] [--methods documented "isolation forest"]
+python benchmarks/outliers.py [--seeds 10] [--tables wine_13 iris] [--methods documented "isolation
+forest"]
 
-Every table is one class, plus a tenth as many rows of other classes: those are to be found, without labels.
-"held out": every row is scored by a fit to four fifths of the rows that it is not among.
+Every table is one class, plus a tenth as many rows of other classes: those are to be found, without
+labels. "held out": every row is scored by a fit to four fifths of the rows that it is not among.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def held_out(fit: Any, X: np.ndarray) -> np.ndarray:
 DOCUMENTED = ksos.KernelSoSDensity(
     bandwidth="scott", relative_regularization=0.01, contamination=0.05
 )
-"""The line of docs/outliers.md: Scott's bandwidth and ten times the default λ, chosen on seeds 100 to 102 of these tables."""
+"""The line of docs/outliers.md: Scott's bandwidth and ten times the default λ, chosen on seeds 100
+to 102 of these tables.
+"""
 _MMD, _WIDE = ksos.KernelSoSDensity(tol=1e-5), ksos.KernelSoSDensity(bandwidth="median", tol=1e-5)
 _SEARCH = ksos.KernelSoSDensityCV()
 _LIKELIHOOD = ksos.KernelSoSDensity(objective="likelihood", tol=1e-4, time_limit=5.0)

@@ -1,12 +1,16 @@
-"""Sampling side by side with dyadic box bisection, in one run: python benchmarks/sampling.py [--quick] [--clock wall].
+"""Sampling side by side with dyadic box bisection, in one run: python benchmarks/sampling.py
+[--quick] [--clock wall].
 
-Fits to two moons, d = 2, m = 100, 100 000 samples (at most 1/20 of the baseline's time), and to normal data, d = 5, m = 50, 50 000
-samples (at most 1/10). Two routes of the sampler are shown, and the choice of ``method="auto"``, whose time counts; 20 and 784 features
-are timed without a baseline. One BLAS thread; ``--quick`` draws a tenth of the samples.
+Fits to two moons, d = 2, m = 100, 100 000 samples (at most 1/20 of the baseline's time), and to
+normal data, d = 5, m = 50, 50 000 samples (at most 1/10). Two routes of the sampler are shown, and
+the choice of ``method="auto"``, whose time counts; 20 and 784 features are timed without a
+baseline. One BLAS thread; ``--quick`` draws a tenth of the samples.
 
-``--searched`` times models as ``KernelSoSDensityCV`` gives them instead: the first row with all that it takes, then rows per second, beside
-the rows per second of NumPy's kernel matrix of as many rows and the model's support points, in the same run. ``--answers`` times other
-questions to them: a marginal with its quantiles, the mode, the level of a highest-density region, the entropy, a pair plot.
+``--searched`` times models as ``KernelSoSDensityCV`` gives them instead: the first row with all
+that it takes, then rows per second, beside the rows per second of NumPy's kernel matrix of as many
+rows and the model's support points, in the same run. ``--answers`` times other questions to them: a
+marginal with its quantiles, the mode, the level of a highest-density region, the entropy, a pair
+plot.
 """
 
 from __future__ import annotations
@@ -101,7 +105,10 @@ def contest(
         else "rejection"
     )
     ours = seconds(lambda: p.rvs(n, rng=0))
-    line = f"{name:15} {d:4d} {m:4d} {n:8d} {inversion:10.3f} {rejection} ({found.acceptance:8.2g})  {ours:6.3f} {choice:9}"
+    line = (
+        f"{name:15} {d:4d} {m:4d} {n:8d} {inversion:10.3f} {rejection} ({found.acceptance:8.2g}) "
+        f" {ours:6.3f} {choice:9}"
+    )
     if asked is None:
         print(line, flush=True)
         return True
@@ -145,7 +152,8 @@ def rates(name: str, p: Queries, n: int, clock: Callable[[], float]) -> None:
         times.append(clock() - began)
     matrix = n / kernel_matrix_seconds(p, X, clock)
     print(
-        f"{name:30} {times[0]:9.3f} {n / times[1]:10.0f} {n / times[2]:10.0f} {matrix:13.0f} {n / times[2] / matrix:8.2f}",
+        f"{name:30} {times[0]:9.3f} {n / times[1]:10.0f} {n / times[2]:10.0f} {matrix:13.0f}"
+        f" {n / times[2] / matrix:8.2f}",
         flush=True,
     )
 
@@ -160,7 +168,9 @@ def kernel_matrix_seconds(p: Queries, X: np.ndarray, clock: Callable[[], float])
 
 
 def answers(name: str, p: Queries, clock: Callable[[], float]) -> None:
-    """Print the seconds of several questions, and how many kernel matrices of 10 000 rows take as long."""
+    """Print the seconds of several questions, and how many kernel matrices of 10 000 rows take as
+    long.
+    """
     from matplotlib.figure import Figure
 
     def pair_plot() -> None:
@@ -210,14 +220,16 @@ def main() -> int:
         return 0
     if arguments.answers:
         print(
-            f"seconds of the {arguments.clock} clock, one thread, and kernel matrices of 10 000 rows in that time"
+            f"seconds of the {arguments.clock} clock, one thread, and kernel matrices of 10 000"
+            " rows in that time"
         )
         for name, p in searched_models([case for case in _SEARCHED if case[1] == 3]):
             answers(name, p, clock)
         return 0
     print(f"seconds of the {arguments.clock} clock, one thread")
     print(
-        "model              d    m  samples  inversion  rejection (accepts)  auto              bisection    ratio  asked"
+        "model              d    m  samples  inversion  rejection (accepts)  auto             "
+        " bisection    ratio  asked"
     )
     met = [
         contest(name, p, size // 10 if arguments.quick else size, asked, clock)

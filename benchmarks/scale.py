@@ -1,8 +1,11 @@
-"""Fits to more rows than memory holds: python benchmarks/scale.py [--rows 1000000 10000000] [--chart cost.png].
+"""Fits to more rows than memory holds: python benchmarks/scale.py [--rows 1000000 10000000]
+[--chart cost.png].
 
-Prints, for a generated stream of d = 10 features and m = 200 landmarks, the processor time of a fit's passes over the data beside that of
-the bare kernel sums in blocks, and of scores beside the bare evaluation, taken in turns; and the peak memory of fits and scores above what
-the imports take, each in a process of its own. The chart shows how the cost of a fit grows with rows, support points and features.
+Prints, for a generated stream of d = 10 features and m = 200 landmarks, the processor time of a
+fit's passes over the data beside that of the bare kernel sums in blocks, and of scores beside the
+bare evaluation, taken in turns; and the peak memory of fits and scores above what the imports take,
+each in a process of its own. The chart shows how the cost of a fit grows with rows, support points
+and features.
 """
 
 from __future__ import annotations
@@ -35,14 +38,18 @@ def stream(rows: int) -> Iterator[np.ndarray]:
 
 
 def drifting(rows: int, features: int) -> Iterator[np.ndarray]:
-    """Samples that cost next to nothing: the same chunk again and again, a little further each time."""
+    """Samples that cost next to nothing: the same chunk again and again, a little further each
+    time.
+    """
     chunk = np.random.default_rng(0).normal(size=(min(CHUNK, rows), features))
     for k, start in enumerate(range(0, rows, CHUNK)):
         yield chunk[: rows - start] + 1e-3 * k
 
 
 def bare_blocks(X: np.ndarray, Z: np.ndarray, sigma: float) -> Iterator[tuple[slice, np.ndarray]]:
-    """exp(−‖x_i − z_j‖²/σ²) in blocks of rows, with as few operations as there can be, and no care for digits or for what may be wrong."""
+    """exp(−‖x_i − z_j‖²/σ²) in blocks of rows, with as few operations as there can be, and no care
+    for digits or for what may be wrong.
+    """
     scaled, norms, step = (
         (2.0 / sigma**2) * Z.T,
         np.sum(Z * Z, axis=1) / sigma**2,
@@ -74,7 +81,9 @@ def bare_scores(X: np.ndarray, Z: np.ndarray, F: np.ndarray, sigma: float) -> np
 
 
 def a_fit(rows: int, landmarks: int = LANDMARKS) -> Any:
-    """An estimator fitted to the first rows of the stream, its solver stopped early: passes and memory are the question."""
+    """An estimator fitted to the first rows of the stream, its solver stopped early: passes and
+    memory are the question.
+    """
     import ksos
 
     with warnings.catch_warnings():
@@ -86,7 +95,9 @@ def a_fit(rows: int, landmarks: int = LANDMARKS) -> Any:
 
 
 def throughput(rows: int = 8 * CHUNK, repeats: int = 4) -> dict[str, float]:
-    """Processor seconds for the rows, the best of some: sums and scores, bare and ours, and all that a fit does with the rows."""
+    """Processor seconds for the rows, the best of some: sums and scores, bare and ours, and all
+    that a fit does with the rows.
+    """
     from sklearn.base import BaseEstimator
 
     from ksos import KernelSums, chunks
@@ -162,7 +173,9 @@ MIDDLE = {"n": 100_000, "m": 100, "d": 10}
 
 
 def costs() -> list[dict[str, float]]:
-    """Seconds of a fit, its passes and the rest apart, where one of rows n, support points m and features d grows."""
+    """Seconds of a fit, its passes and the rest apart, where one of rows n, support points m and
+    features d grows.
+    """
     import ksos
 
     found = []
@@ -182,7 +195,9 @@ def costs() -> list[dict[str, float]]:
 def workers(
     counts: tuple[int, ...] = (1, 2), rows: int = 24 * CHUNK, repeats: int = 3
 ) -> dict[str, float]:
-    """Seconds of both passes over generated chunks on clusters of so many processes of one thread, by their number; the best of some."""
+    """Seconds of both passes over generated chunks on clusters of so many processes of one thread,
+    by their number; the best of some.
+    """
     import logging
 
     import dask.array as da
@@ -260,7 +275,10 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
                 [row[name] for row in mine], [row[part] for row in mine], marker=marker, label=label
             )
         panel.set(
-            xlabel=f"{what}  ({', '.join(f'{other} = {_shown(MIDDLE[other])}' for other in MIDDLE if other != name)})"
+            xlabel=(
+                f"{what} "
+                f" ({', '.join(f'{other} = {_shown(MIDDLE[other])}' for other in MIDDLE if other != name)})"
+            )
         )
         panel.set_xticks(GROWTH[name], [_shown(value) for value in GROWTH[name]])
         panel.minorticks_off()
@@ -299,7 +317,8 @@ def main() -> None:
         for what in ("fit", "score"):
             found = _elsewhere(what, rows)
             print(
-                f"{what} of {rows} rows: {found['megabytes']:.0f} MB above the imports, {found['seconds']:.1f} s",
+                f"{what} of {rows} rows: {found['megabytes']:.0f} MB above the imports,"
+                f" {found['seconds']:.1f} s",
                 flush=True,
             )
 

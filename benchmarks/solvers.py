@@ -1,4 +1,5 @@
-"""The solvers side by side with the paper's algorithm and CVXPY: python benchmarks/solvers.py [--quick] [--sizes 50 100] (see --help).
+"""The solvers side by side with the paper's algorithm and CVXPY: python benchmarks/solvers.py
+[--quick] [--sizes 50 100] (see --help).
 
 The same as ``ksos bench``, from a source tree that is not installed.
 """

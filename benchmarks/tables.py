@@ -1,10 +1,12 @@
-"""Every table of scikit-learn, statsmodels and vega_datasets with two columns of numbers, through the command line.
+"""Every table of scikit-learn, statsmodels and vega_datasets with two columns of numbers, through
+the command line.
 
 python benchmarks/tables.py [NAME ...] [--page docs/tables.md]
 
-Each table is written as CSV, as it comes, and goes through ``ksos fit``, ``score``, ``sample``, ``query`` and ``plot``. A command that
-refuses its input is called once more with the one option that OPTIONS has for it; what it says then counts. Commands run in this process,
-one BLAS thread, at most 60 seconds of processor time each. Needs statsmodels, vega_datasets and pandas.
+Each table is written as CSV, as it comes, and goes through ``ksos fit``, ``score``, ``sample``,
+``query`` and ``plot``. A command that refuses its input is called once more with the one option
+that OPTIONS has for it; what it says then counts. Commands run in this process, one BLAS thread, at
+most 60 seconds of processor time each. Needs statsmodels, vega_datasets and pandas.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
 
 
 class Outcome(NamedTuple):
-    """How one command ended: its exit code, seconds, the option it needed, and what it wrote to stderr."""
+    """How one command ended: its exit code, seconds, the option it needed, and what it wrote to
+    stderr.
+    """
 
     code: int
     seconds: float
@@ -106,7 +110,9 @@ def go_through(frame: Any, folder: Path) -> dict[str, Outcome]:
 
 
 def main() -> int:
-    """Go through all tables, or those named, and print what became of them; the exit code is 1 if one of them did not get through."""
+    """Go through all tables, or those named, and print what became of them; the exit code is 1 if
+    one of them did not get through.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,11 @@
-"""Levels and powers of ksos.two_sample_test beside the MMD test with the median bandwidth: python benchmarks/two_sample.py [--quick].
+"""Levels and powers of ksos.two_sample_test beside the MMD test with the median bandwidth: python
+benchmarks/two_sample.py [--quick].
 
-Levels: the share of tests between samples of one law that reject at 0.05, over 2000 of them. Powers at n = 1000 per side: a normal law
-against a shifted and a stretched one, and the uniform law against one with bumps, f(x) = 1 + (2.7/P)·Σ_ν θ_ν G(Px − ν) with random signs
-θ_ν, as in the experiments of MMDAgg (Schrab et al., JMLR 24, 2023). The last line times a million rows per side. One BLAS thread.
+Levels: the share of tests between samples of one law that reject at 0.05, over 2000 of them. Powers
+at n = 1000 per side: a normal law against a shifted and a stretched one, and the uniform law
+against one with bumps, f(x) = 1 + (2.7/P)·Σ_ν θ_ν G(Px − ν) with random signs θ_ν, as in the
+experiments of MMDAgg (Schrab et al., JMLR 24, 2023). The last line times a million rows per side.
+One BLAS thread.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ LEVEL, WITHIN = 0.05, 0.015
 
 
 def bumps(x: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """1 + (2.7/P)·Σ_ν θ_ν G(Px − ν), where G is a bump on (−1, −1/2) and minus the same on (−1/2, 0)."""
+    """1 + (2.7/P)·Σ_ν θ_ν G(Px − ν), where G is a bump on (−1, −1/2) and minus the same on (−1/2,
+    0).
+    """
     count, density = signs.shape[0], np.ones_like(x)
     for v, sign in enumerate(signs, start=1):
         t = count * x - v
@@ -152,7 +157,8 @@ def main() -> int:
         test = ksos.two_sample_test(a, b, rng=0)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         print(
-            f"{n} rows per side, 3 features, deviation 1.01 in one: {test}; {time.process_time() - began:.1f} s, peak {peak:.2f} GB"
+            f"{n} rows per side, 3 features, deviation 1.01 in one: {test};"
+            f" {time.process_time() - began:.1f} s, peak {peak:.2f} GB"
         )
     return 0 if good else 1
 

@@ -1,9 +1,11 @@
-"""The worst case in an MMD ball, beside the same problem through CVXPY and Clarabel, in one run: python benchmarks/worst_case.py [--m 100].
+"""The worst case in an MMD ball, beside the same problem through CVXPY and Clarabel, in one run:
+python benchmarks/worst_case.py [--m 100].
 
-Two features, the support points on a grid of the box, loss ‖x‖², 100 samples. CVXPY gets the whitened problem (the compressed tensor, one
-variable C ⪰ 0 with tr C = 1, one second-order cone); forming that tensor counts for neither. ``ksos.worst_case`` returns more: the exact
-MMD, an exactly feasible density and the bound over all distributions; ``ball`` is the bare problem that Clarabel solves. Processor time
-throughout.
+Two features, the support points on a grid of the box, loss ‖x‖², 100 samples. CVXPY gets the
+whitened problem (the compressed tensor, one variable C ⪰ 0 with tr C = 1, one second-order cone);
+forming that tensor counts for neither. ``ksos.worst_case`` returns more: the exact MMD, an exactly
+feasible density and the bound over all distributions; ``ball`` is the bare problem that Clarabel
+solves. Processor time throughout.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The site: the Markdown pages of this folder, the scripts of examples/, and the docstrings. ``make docs`` builds it."""
+"""The site: the Markdown pages of this folder, the scripts of examples/, and the docstrings. ``make
+docs`` builds it.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ sphinx_gallery_conf = {
 
 
 def reachable(inventories: dict[str, str]) -> dict[str, tuple[str, None]]:
-    """The sites that answer now: links to other projects are welcome, but the build never depends on a network."""
+    """The sites that answer now: links to other projects are welcome, but the build never depends
+    on a network.
+    """
     found = {}
     for name, address in inventories.items():
         try:
@@ -162,7 +166,9 @@ def lead_to_pages(app: Sphinx, name: str, text: list[str]) -> None:
 def give_examples_a_section(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
-    """Examples and remarks after the list of parameters get the headings without which numpydoc takes them for parameters."""
+    """Examples and remarks after the list of parameters get the headings without which numpydoc
+    takes them for parameters.
+    """
     out: list[str] = []
     section = ""
     for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):

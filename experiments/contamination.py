@@ -1,8 +1,10 @@
-"""Two moons with up to 20 % outliers: what a fit keeps depends on its objective a little, and on what chooses its bandwidth a lot.
+"""Two moons with up to 20 % outliers: what a fit keeps depends on its objective a little, and on
+what chooses its bandwidth a lot.
 
-Usage: python experiments/contamination.py [folder] [--quick]. Writes contamination.png, .pdf and .csv. Two objectives (MMD, likelihood)
-times two criteria for held-out samples (L² distance, log-likelihood), on one grid of bandwidths; a KDE beside them. The criterion is
-varied apart from the objective because one sample far from all others can outweigh hundreds in a held-out likelihood,
+Usage: python experiments/contamination.py [folder] [--quick]. Writes contamination.png, .pdf and
+.csv. Two objectives (MMD, likelihood) times two criteria for held-out samples (L² distance,
+log-likelihood), on one grid of bandwidths; a KDE beside them. The criterion is varied apart from
+the objective because one sample far from all others can outweigh hundreds in a held-out likelihood,
 whatever was minimised.
 """
 
@@ -48,7 +50,9 @@ def clean_density(X: np.ndarray) -> np.ndarray:
 
 
 def samples(share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(data with the given share of outliers, which lie anywhere in the window; 2000 clean samples to predict)."""
+    """(data with the given share of outliers, which lie anywhere in the window; 2000 clean samples
+    to predict).
+    """
     rng = np.random.default_rng([seed, 1])
 
     def moons(n: int) -> np.ndarray:
@@ -62,7 +66,9 @@ def samples(share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 REGULARIZATIONS = {"squared_mmd": (1e-2, 1e-3), "likelihood": (1.0, 1e-1, 1e-2)}
-"""In units of w₀: the objectives have different scales, and each gets the decades around its default."""
+"""In units of w₀: the objectives have different scales, and each gets the decades around its
+default.
+"""
 
 
 def ours(objective: str, criterion: str) -> Callable[[np.ndarray], Any]:
@@ -95,7 +101,9 @@ CONTESTANTS: dict[str, tuple[Callable[[np.ndarray], Any], str, str]] = {
     "likelihood, by likelihood": (ours("likelihood", "log_likelihood"), ORANGE, "--"),
     "KDE, by likelihood": (fit_kde, GREY, "--"),
 }
-"""What is minimised, by what the bandwidth is chosen: colour for the first, solid or dashed for the second."""
+"""What is minimised, by what the bandwidth is chosen: colour for the first, solid or dashed for the
+second.
+"""
 SHOWN = ("MMD, by L²", "likelihood, by L²", "MMD, by likelihood")
 
 
@@ -118,7 +126,9 @@ def measure(fitted: Any, test: np.ndarray, truth: np.ndarray) -> dict[str, float
 
 
 def run(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Every contestant on every share and seed; and the fits to one heavily contaminated sample, for the picture."""
+    """Every contestant on every share and seed; and the fits to one heavily contaminated sample,
+    for the picture.
+    """
     truth = clean_density(GRID)
     rows: list[dict[str, Any]] = []
     shown: dict[str, Any] = {}
@@ -152,7 +162,9 @@ def run(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def draw(rows: list[dict[str, Any]], picture: dict[str, Any], output: Path) -> list[Path]:
-    """Above: the truth and the fits to a sample with 20 % outliers. Below: errors against the share of outliers."""
+    """Above: the truth and the fits to a sample with 20 % outliers. Below: errors against the share
+    of outliers.
+    """
     with sheet(7.2, 4.6) as figure:
         densities = {"truth, and the samples": picture["truth"], **picture["fits"]}
         top = float(picture["truth"].max())

@@ -1,4 +1,6 @@
-"""The picture of the README: a density fitted to two moons. Usage: python experiments/readme_picture.py docs/figures/two_moons.png."""
+"""The picture of the README: a density fitted to two moons. Usage: python
+experiments/readme_picture.py docs/figures/two_moons.png.
+"""
 
 import sys
 
@@ -14,7 +16,8 @@ with sheet(5.0, 3.15) as figure:
     contours = draw_density(axes, p, 240, peak(p, 240))
     axes.set_ylabel("$x_2$", labelpad=1.0)
     axes.set_title(
-        f"objective {scientific(solution.objective, 3)}, proven to be within {scientific(TOL, 0)} of the optimum",
+        f"objective {scientific(solution.objective, 3)}, proven to be within {scientific(TOL, 0)}"
+        " of the optimum",
         pad=5.0,
     )
     box = axes.get_position()

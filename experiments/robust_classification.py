@@ -1,13 +1,17 @@
-"""Classification where a shortcut fails: test loss against the shift of a class-conditional law, for plain and robust classifiers.
+"""Classification where a shortcut fails: test loss against the shift of a class-conditional law,
+for plain and robust classifiers.
 
-Forty samples, labels ±1 with equal odds. The first feature is ±1 plus noise of standard deviation 1; the second is ±(1 − Δ) plus noise of
-0.5: a shortcut that training (Δ = 0) makes look good, and that tests with Δ = ½, 1, 3/2 take away and turn round. All methods fit linear
-scores with a small ridge and the loss (score ∓ 1)², but for logistic regression, of which only error rates count; the robust ones know that
-features lie in [−4, 4]² and measure MMD of (x, label) with the same kernel. The radius comes from one grid by 3 folds of the unshifted
-samples (of the plain classifiers: the ridge, likewise), or is given. Run again to go on where a run has stopped. Settings were fixed on
+Forty samples, labels ±1 with equal odds. The first feature is ±1 plus noise of standard deviation
+1; the second is ±(1 − Δ) plus noise of 0.5: a shortcut that training (Δ = 0) makes look good, and
+that tests with Δ = ½, 1, 3/2 take away and turn round. All methods fit linear scores with a small
+ridge and the loss (score ∓ 1)², but for logistic regression, of which only error rates count; the
+robust ones know that features lie in [−4, 4]² and measure MMD of (x, label) with the same kernel.
+The radius comes from one grid by 3 folds of the unshifted samples (of the plain classifiers: the
+ridge, likewise), or is given. Run again to go on where a run has stopped. Settings were fixed on
 seeds from 1000 on.
 
-    PYTHONPATH=src:. python experiments/robust_classification.py --seeds 30 --jobs 4 --out results/robust_classification
+    PYTHONPATH=src:. python experiments/robust_classification.py --seeds 30 --jobs 4 --out
+    results/robust_classification
 """
 
 from __future__ import annotations
@@ -96,7 +100,9 @@ class LinearFit:
 
 
 def path(method: str, x: np.ndarray, y: np.ndarray, seed: int, radii: list[float]) -> list[Any]:
-    """Something with ``decision_function`` for every radius (of the plain methods: for every ridge); None if the ball is empty."""
+    """Something with ``decision_function`` for every radius (of the plain methods: for every
+    ridge); None if the ball is empty.
+    """
     if method == "ours":
         return robust_path(x, y, radii)
     Z, features = np.column_stack([x, y]), Features(x)
@@ -120,7 +126,9 @@ def path(method: str, x: np.ndarray, y: np.ndarray, seed: int, radii: list[float
 
 
 def robust_path(x: np.ndarray, y: np.ndarray, radii: list[float]) -> list[RobustClassifier | None]:
-    """Fitted estimators, from the smallest radius to the largest, without those whose ball is empty."""
+    """Fitted estimators, from the smallest radius to the largest, without those whose ball is
+    empty.
+    """
     order = sorted(set(radii))
     for empty in range(len(order)):
         try:

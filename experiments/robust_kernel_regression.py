@@ -1,11 +1,15 @@
-"""Kernel regression under covariate shift: test error against the shift, for kernel ridge regression and three robust methods.
+"""Kernel regression under covariate shift: test error against the shift, for kernel ridge
+regression and three robust methods.
 
-Thirty samples x ~ N(0, ½²), y = sin(2x) + noise of standard deviation 0.2; tests with x ~ N(Δ, ½²), Δ = 0, ½, 1, 3/2. All methods fit the
-same functions, θ_0 + Σ θ_j k(x, c_j) with a small ridge; the robust ones know that x lies in [−2.5, 2.5], y in [−2, 2], and measure MMD of
-(x, y) with the same kernel. The radius comes from one grid by 3 folds of the unshifted samples (kernel ridge regression: its ridge,
-likewise), or is given. Run again to go on where a run has stopped. Settings were fixed on seeds from 1000 on.
+Thirty samples x ~ N(0, ½²), y = sin(2x) + noise of standard deviation 0.2; tests with x ~ N(Δ, ½²),
+Δ = 0, ½, 1, 3/2. All methods fit the same functions, θ_0 + Σ θ_j k(x, c_j) with a small ridge; the
+robust ones know that x lies in [−2.5, 2.5], y in [−2, 2], and measure MMD of (x, y) with the same
+kernel. The radius comes from one grid by 3 folds of the unshifted samples (kernel ridge regression:
+its ridge, likewise), or is given. Run again to go on where a run has stopped. Settings were fixed
+on seeds from 1000 on.
 
-    PYTHONPATH=src:. python experiments/robust_kernel_regression.py --seeds 30 --jobs 4 --out results/robust_kernel_regression
+    PYTHONPATH=src:. python experiments/robust_kernel_regression.py --seeds 30 --jobs 4 --out
+    results/robust_kernel_regression
 """
 
 from __future__ import annotations
@@ -62,9 +66,17 @@ def samples_of(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def regressor(radius: float) -> RobustRegressor:
     """Ours."""
     return RobustRegressor(
-        radius=radius, model="kernel", alpha=ALPHA, n_centers=CENTERS, model_bandwidth=MODEL_BANDWIDTH,
-        bandwidth=BANDWIDTH, embedding_bandwidth=KERNEL.sigma, measure=BOX, n_support=SUPPORT, rtol=TOL,
-    )  # fmt: skip
+        radius=radius,
+        model="kernel",
+        alpha=ALPHA,
+        n_centers=CENTERS,
+        model_bandwidth=MODEL_BANDWIDTH,
+        bandwidth=BANDWIDTH,
+        embedding_bandwidth=KERNEL.sigma,
+        measure=BOX,
+        n_support=SUPPORT,
+        rtol=TOL,
+    )
 
 
 class Features:
@@ -89,7 +101,9 @@ class LinearFit:
 
 
 def path(method: str, x: np.ndarray, y: np.ndarray, seed: int, radii: list[float]) -> list[Any]:
-    """Something with ``predict`` for every radius (of ERM: for every ridge); None if the ball is empty."""
+    """Something with ``predict`` for every radius (of ERM: for every ridge); None if the ball is
+    empty.
+    """
     if method == "ours":
         return robust_path(x, y, radii)
     Z, features = np.column_stack([x, y]), Features(x, y)
@@ -108,7 +122,9 @@ def path(method: str, x: np.ndarray, y: np.ndarray, seed: int, radii: list[float
 
 
 def robust_path(x: np.ndarray, y: np.ndarray, radii: list[float]) -> list[RobustRegressor | None]:
-    """Fitted estimators, from the smallest radius to the largest, without those whose ball is empty."""
+    """Fitted estimators, from the smallest radius to the largest, without those whose ball is
+    empty.
+    """
     order = sorted(set(radii))
     for empty in range(len(order)):
         try:
@@ -196,7 +212,8 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
                     [part.ravel() for part in np.meshgrid(grid, other, indexing="ij")], axis=1
                 )
                 density = fit.worst_case_.distribution.pdf(nodes).reshape(grid.shape[0], -1)
-                # its root: most of the mass stays with the data, and what has moved would not be seen
+                # its root: most of the mass stays with the data, and what has moved would not be
+                # seen
                 axes[3].pcolormesh(grid, other, np.sqrt(density.T), cmap="Blues", rasterized=True)
                 axes[3].plot(grid, fit.predict(grid[:, None]), "C3")
     axes[2].plot(grid, truth(grid), "k", linewidth=0.8, label="truth")

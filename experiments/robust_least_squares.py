@@ -1,10 +1,13 @@
-"""Least squares with an uncertain parameter: loss against the shift of the test distribution, for ERM and three robust methods.
+"""Least squares with an uncertain parameter: loss against the shift of the test distribution, for
+ERM and three robust methods.
 
-Ten samples ξ uniform on [−½, ½]; ‖(A_0 + ξA_1)θ − b‖²; tests with ξ uniform on [−½(1+Δ), ½(1+Δ)], Δ = 0, 1, 2, 4. All methods know that ξ
-lies in [−2.5, 2.5] and measure MMD with the same kernel; each takes its radius from one grid, by 5-fold cross-validation on the unshifted
-samples, or as given. Run again to go on where a run has stopped. Settings were fixed on seeds from 1000 on.
+Ten samples ξ uniform on [−½, ½]; ‖(A_0 + ξA_1)θ − b‖²; tests with ξ uniform on [−½(1+Δ), ½(1+Δ)], Δ
+= 0, 1, 2, 4. All methods know that ξ lies in [−2.5, 2.5] and measure MMD with the same kernel; each
+takes its radius from one grid, by 5-fold cross-validation on the unshifted samples, or as given.
+Run again to go on where a run has stopped. Settings were fixed on seeds from 1000 on.
 
-    PYTHONPATH=src:. python experiments/robust_least_squares.py --seeds 100 --jobs 4 --out results/robust_least_squares
+    PYTHONPATH=src:. python experiments/robust_least_squares.py --seeds 100 --jobs 4 --out
+    results/robust_least_squares
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ FIXED = (0.01, 0.03, 0.1)
 SIGMA, END, PARAMETERS, SAMPLES, FOLDS = 1.0, 2.5, 10, 10, 5
 KERNEL = Gaussian(SIGMA)
 ZETAS = 50
-"""Points at which the semi-infinite dual has its constraint, beside the samples: as many as in its authors' experiment."""
+"""Points at which the semi-infinite dual has its constraint, beside the samples: as many as in its
+authors' experiment.
+"""
 BANDWIDTH, COARSE, RIM, LANDMARKS, TOL = 0.05, 17, (0.25, 0.5, 0.75, 1.0), 41, 1e-4
 METHODS = ("erm", "rkhs_norm", "semi_infinite", "ours")
 KINDS = ("chosen", *(f"radius {radius:g}" for radius in FIXED))
@@ -58,7 +63,9 @@ def problem_of(seed: int) -> tuple[UncertainLeastSquares, np.ndarray]:
 
 
 def adversary(xi: np.ndarray) -> ksos.SoSSpace:
-    """Narrow bumps at the samples, across the domain, and close together at its boundary, where the worst case goes."""
+    """Narrow bumps at the samples, across the domain, and close together at its boundary, where the
+    worst case goes.
+    """
     rim = END - BANDWIDTH * np.array(RIM)
     support = np.unique(np.concatenate([xi[:, 0], np.linspace(-END, END, COARSE), -rim, rim]))
     landmarks = np.linspace(-END, END, LANDMARKS)[:, None]
@@ -120,7 +127,8 @@ def run_seed(seed: int) -> dict[str, Any]:
         )
         thetas = path(method, problem, xi, seed, [radius, *FIXED])
         tests = [None if theta is None else shifted_losses(problem, theta) for theta in thetas]
-        # the radius that four fifths of the samples prefer may be empty for all of them: then there is nothing to be robust against
+        # the radius that four fifths of the samples prefer may be empty for all of them: then there
+        # is nothing to be robust against
         tests[0] = shifted_losses(problem, erm(problem, xi)) if tests[0] is None else tests[0]
         out[method] = {"radius": radius, **dict(zip(KINDS, tests, strict=True))}
     return out

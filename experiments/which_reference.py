@@ -1,4 +1,5 @@
-"""One data set over three references: Lebesgue measure, a normal law, a mixture of normal laws; and λ from ∞ to small.
+"""One data set over three references: Lebesgue measure, a normal law, a mixture of normal laws; and
+λ from ∞ to small.
 
     python experiments/which_reference.py [folder] [--quick]
 
@@ -76,7 +77,9 @@ def fitted(name: str, X: np.ndarray, **more: Any) -> Any:
 def run(
     *, quick: bool = False
 ) -> tuple[list[dict[str, Any]], dict[tuple[str, float], Any], np.ndarray]:
-    """The scores of all laws, references and λ (None: the default); the fits that are drawn; their samples."""
+    """The scores of all laws, references and λ (None: the default); the fits that are drawn; their
+    samples.
+    """
     rows, fits, seeds = [], {}, range(1 if quick else 5)
     samples = anchor(N_SAMPLES, np.random.default_rng(0))
     for law, draw in LAWS.items():

@@ -1,4 +1,6 @@
-"""What holds for every test: hypothesis repeats itself exactly, matplotlib never opens a window, and interrupts are heard."""
+"""What holds for every test: hypothesis repeats itself exactly, matplotlib never opens a window,
+and interrupts are heard.
+"""
 
 from __future__ import annotations
 

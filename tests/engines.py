@@ -1,4 +1,6 @@
-"""Stand-ins for a Ray data set and a Spark data frame: as much of them as docs/several-machines.md uses, pickles in between included."""
+"""Stand-ins for a Ray data set and a Spark data frame: as much of them as docs/several-machines.md
+uses, pickles in between included.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Dataset:
 
 
 class Frame:
-    """``pyspark.sql.DataFrame``: functions of the record batches of a partition; collected binary cells are bytearrays."""
+    """``pyspark.sql.DataFrame``: functions of the record batches of a partition; collected binary
+    cells are bytearrays.
+    """
 
     def __init__(self, partitions: list[list[Any]]) -> None:
         self.partitions = partitions

@@ -1,4 +1,6 @@
-"""Answers computed another way: composite quadrature that respects kinks, brute-force tensors, and a conic solver."""
+"""Answers computed another way: composite quadrature that respects kinks, brute-force tensors, and
+a conic solver.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,20 @@ __all__ = [
 
 
 def tolerance(dtype: Any = np.float64) -> float:
-    """The one tolerance of the suite, by dtype: what closed forms and oracles must agree to, relative."""
+    """The one tolerance of the suite, by dtype: what closed forms and oracles must agree to,
+    relative.
+    """
     return {np.float64: 1e-9, np.float32: 1e-4}[dtype]
 
 
 def quadrature_rule(
     kernel: Kernel, measure: Measure, centres: np.ndarray, per_panel: int = 20, reach: float = 9.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes (N, d) and weights that integrate products of kernels centred at ``centres`` against ``measure``, d ≤ 2.
+    """Nodes (N, d) and weights that integrate products of kernels centred at ``centres`` against
+    ``measure``, d ≤ 2.
 
-    Panels end at every coordinate of a centre where the kernel has a kink there, and the rule ends ``reach`` bandwidths beyond the last
-    centre (five times as far for kernels that are not smooth).
+    Panels end at every coordinate of a centre where the kernel has a kink there, and the rule ends
+    ``reach`` bandwidths beyond the last centre (five times as far for kernels that are not smooth).
     """
     d = centres.shape[1]
     if isinstance(measure, Discrete):
@@ -90,9 +95,11 @@ def _log_normals(measure: Measure, X: np.ndarray) -> np.ndarray:
 def brute_objective(
     space: Any, data: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(A, z, N) of a space from the definitions, by quadrature over ψ: A_kij = ∫ e_k ψ_i ψ_j dρ, z_k = Σ a e_k(x), N = TᵀKT.
+    """(A, z, N) of a space from the definitions, by quadrature over ψ: A_kij = ∫ e_k ψ_i ψ_j dρ,
+    z_k = Σ a e_k(x), N = TᵀKT.
 
-    Here ψ = Tᵀk(x) and e = S k_σ(Z, x): evaluated at nodes, neither suffers from the cancellation of the closed forms.
+    Here ψ = Tᵀk(x) and e = S k_σ(Z, x): evaluated at nodes, neither suffers from the cancellation
+    of the closed forms.
     """
     nodes, w = quadrature_rule(
         space.kernel, space.measure, np.concatenate([space.support_points, space.landmarks])
@@ -125,7 +132,9 @@ def conic_optimum(A: np.ndarray, z: np.ndarray, D: np.ndarray, *, squared: bool 
 def conic_worst_case(
     A: np.ndarray, z: np.ndarray, M: np.ndarray, radius: float | None, penalty: float = 0.0
 ) -> float:
-    """max ⟨M, C⟩ over the spectraplex with ‖A(C) − z‖ ≤ radius, or max ⟨M, C⟩ − penalty·‖A(C) − z‖², by CVXPY with Clarabel."""
+    """max ⟨M, C⟩ over the spectraplex with ‖A(C) − z‖ ≤ radius, or max ⟨M, C⟩ − penalty·‖A(C) −
+    z‖², by CVXPY with Clarabel.
+    """
     import cvxpy as cp
 
     r = M.shape[0]
@@ -142,7 +151,9 @@ def conic_worst_case(
 
 
 def marginal_cdf(p: Any, k: int, thresholds: np.ndarray) -> np.ndarray:
-    """P(x_k ≤ t) of a density with a separable kernel: its marginal density kᵀ(B ∘ W_rest)k, integrated by quadrature up to each t."""
+    """P(x_k ≤ t) of a density with a separable kernel: its marginal density kᵀ(B ∘ W_rest)k,
+    integrated by quadrature up to each t.
+    """
     d = p.n_features
     rest = [j for j in range(d) if j != k]
     weights = p.unit_factor @ p.unit_factor.T

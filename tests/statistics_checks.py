@@ -1,4 +1,6 @@
-"""Statistical tests with a stated false-alarm rate: Dvoretzky–Kiefer–Wolfowitz bounds and a χ² test on cells."""
+"""Statistical tests with a stated false-alarm rate: Dvoretzky–Kiefer–Wolfowitz bounds and a χ² test
+on cells.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ FALSE_ALARM = 1e-6
 def dkw_passes_at(
     samples: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray], n_thresholds: int = 60
 ) -> bool:
-    """Whether |F_n − F| ≤ √(log(2/α)/(2n)) at quantiles of the samples: a right sampler fails with probability at most α = 1e-6."""
+    """Whether |F_n − F| ≤ √(log(2/α)/(2n)) at quantiles of the samples: a right sampler fails with
+    probability at most α = 1e-6.
+    """
     n = samples.shape[0]
     thresholds = np.unique(np.quantile(samples, np.linspace(0.0, 1.0, n_thresholds + 2)[1:-1]))
     empirical = np.searchsorted(np.sort(samples), thresholds, side="right") / n

@@ -1,4 +1,6 @@
-"""Hypothesis strategies for the data that break density estimators: duplicates, flat clouds, one point, huge and tiny scales, outliers."""
+"""Hypothesis strategies for the data that break density estimators: duplicates, flat clouds, one
+point, huge and tiny scales, outliers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Draw = Callable[[st.SearchStrategy], np.ndarray]
 def clouds(
     min_points: int = 2, max_points: int = 8, min_features: int = 1, max_features: int = 3
 ) -> st.SearchStrategy[np.ndarray]:
-    """Plain clouds (n, d) in [−3, 3]^d, on a grid of thousandths: points are equal, or apart by more than rounding."""
+    """Plain clouds (n, d) in [−3, 3]^d, on a grid of thousandths: points are equal, or apart by
+    more than rounding.
+    """
     shapes = st.tuples(st.integers(min_points, max_points), st.integers(min_features, max_features))
     return shapes.flatmap(
         lambda shape: arrays(

@@ -1,7 +1,8 @@
 """Every kernel, measure, pair, functional and solver, listed once. The laws run on all of them.
 
-The tables start from the library's own (``KERNELS``, ``MEASURES``, ``CLOSED_FORMS``, ``SOLVERS``): what is added there is tested here
-without another word; only variants with special parameters are added by hand.
+The tables start from the library's own (``KERNELS``, ``MEASURES``, ``CLOSED_FORMS``, ``SOLVERS``):
+what is added there is tested here without another word; only variants with special parameters are
+added by hand.
 """
 
 from __future__ import annotations
@@ -140,17 +141,22 @@ FUNCTIONAL_CASES: dict[str, Functional] = {
     "squared mmd + trace": SquaredMMD(points(12, 2, 1)) + 1e-2 * Trace(),
     "mmd + trace": MMD(points(12, 2, 1)) + 1e-2 * Trace(relative=True),
     "squared mmd + frobenius": SquaredMMD(points(12, 2, 1)) + 1e-2 * Frobenius(),
-    "everything": 0.5 * SquaredMMD(points(12, 2, 1))
-    + 0.3 * MMD(points(5, 2, 2))
-    + 1e-2 * Trace()
-    + 1e-3 * Frobenius(relative=True),
+    "everything": (
+        0.5 * SquaredMMD(points(12, 2, 1))
+        + 0.3 * MMD(points(5, 2, 2))
+        + 1e-2 * Trace()
+        + 1e-3 * Frobenius(relative=True)
+    ),
     "trace alone": Trace(),
-    "squared mmd + expectation": SquaredMMD(points(12, 2, 1))
-    + 0.1 * Expectation(coordinate(0) ** 2 + BoxIndicator([0, 0], [1, 2])),
+    "squared mmd + expectation": (
+        SquaredMMD(points(12, 2, 1))
+        + 0.1 * Expectation(coordinate(0) ** 2 + BoxIndicator([0, 0], [1, 2]))
+    ),
     "squared l2": SquaredL2(points(12, 2, 1)),
     "likelihood": NegativeLogLikelihood(points(12, 2, 1)),
-    "likelihood + trace": NegativeLogLikelihood(points(12, 2, 1), np.arange(12))
-    + 0.1 * Trace(relative=True),
+    "likelihood + trace": (
+        NegativeLogLikelihood(points(12, 2, 1), np.arange(12)) + 0.1 * Trace(relative=True)
+    ),
 }
 
 SOLVER_CASES: list[str] = ["auto", *SOLVERS]
@@ -170,7 +176,9 @@ SOLVER_FUNCTIONAL_CASES: list[tuple[str, str]] = [
     if functional in TAKES.get(solver, FUNCTIONAL_CASES)
 ]
 REACH: dict[str, float] = {"frank_wolfe": 1e-4}
-"""The gap that a slow solver reaches within the time of a test, where that is not the one that all others reach."""
+"""The gap that a slow solver reaches within the time of a test, where that is not the one that all
+others reach.
+"""
 SOLVER_OPTIONS: dict[type[Solver], dict[str, object]] = {
     Auto: {"max_iter": 3, "newton_steps": 1, "gradient_steps": 10},
     LowRank: {

@@ -1,4 +1,6 @@
-"""The house keeps its shape: imports go one way, importing ksos is light and touches nothing global, files stay short."""
+"""The house keeps its shape: imports go one way, importing ksos is light and touches nothing
+global, files stay short.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ import ksos
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(ksos.__file__).parent
 
-# Low to high. A unit (a file or a folder of src/ksos) imports from itself and from the lines above its own, nothing else.
+# Low to high. A unit (a file or a folder of src/ksos) imports from itself and from the lines above
+# its own, nothing else.
 LAYERS: list[set[str]] = [
     {"_version", "exceptions"},
     {"ground"},
@@ -131,7 +134,9 @@ def unit(module: str) -> str:
 
 
 def imported_names(module: str, *, at_import_only: bool = False) -> set[str]:
-    """The dotted names that ``module`` imports anywhere in its text: at the top, inside functions, or for type checkers."""
+    """The dotted names that ``module`` imports anywhere in its text: at the top, inside functions,
+    or for type checkers.
+    """
     found = set()
     pending: list[ast.AST] = [ast.parse(MODULES[module].read_text(encoding="utf-8"))]
     while pending:
@@ -266,7 +271,8 @@ def test_nobody_asks_for_the_class_of_a_measure() -> None:
 def test_objects_are_made_by_their_constructors() -> None:
     none(
         house.shortcuts(),
-        "composition instead of a subclass of SoSSpace, a constructor instead of __new__ and __dict__",
+        "composition instead of a subclass of SoSSpace, a constructor instead of __new__ and"
+        " __dict__",
     )
 
 
@@ -337,21 +343,19 @@ def fresh(program: str, environment: dict[str, str] | None = None) -> object:
 
 
 def test_import_leaves_heavy_packages_alone() -> None:
-    # some of them come with scikit-learn itself: only what ksos adds is counted here, and the test of the text above covers the others
-    loaded = fresh(
-        f"""
+    # some of them come with scikit-learn itself: only what ksos adds is counted here, and the test
+    # of the text above covers the others
+    loaded = fresh(f"""
 import json, sklearn
 before = set(sys.modules)
 import ksos
 print(json.dumps([name for name in {HEAVY!r} if name in sys.modules and name not in before]))
-"""
-    )
+""")
     assert loaded == []
 
 
 def test_import_changes_nothing_global() -> None:
-    changed = fresh(
-        f"""
+    changed = fresh(f"""
 import json, locale, logging, os, random, signal, threading, warnings
 import matplotlib, matplotlib.pyplot, numpy as np, scipy.linalg, scipy.special, scipy.stats, sklearn.base, sklearn.cluster, sklearn.utils
 import array_api_compat
@@ -370,13 +374,13 @@ for name in {[m for m in MODULES if not m.endswith(("__main__", "__init__"))]!r}
     __import__(name)
 after = state()
 print(json.dumps([key for key in before if before[key] != after[key]]))
-"""
-    )
+""")
     assert changed == []
 
 
 def test_import_is_quick(tmp_path: Path) -> None:
-    # compiled, as an installed package is: in a folder of its own, for checkouts may be kept free of it
+    # compiled, as an installed package is: in a folder of its own, for checkouts may be kept free
+    # of it
     environment = {
         key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
     } | {"PYTHONPYCACHEPREFIX": str(tmp_path)}

@@ -1,4 +1,6 @@
-"""Arrays of other backends: torch tensors and array-api-strict, which refuses whatever the standard does not promise."""
+"""Arrays of other backends: torch tensors and array-api-strict, which refuses whatever the standard
+does not promise.
+"""
 
 from __future__ import annotations
 

@@ -134,7 +134,9 @@ def test_outliers_are_far_from_the_weighted_median() -> None:
 
 
 def brute_force(multiple: float, kernel: Kernel, measure: Measure) -> np.ndarray:
-    """The log-density of every sample under bumps around all the others, each a density of the class by itself."""
+    """The log-density of every sample under bumps around all the others, each a density of the
+    class by itself.
+    """
     k = kernel.with_sigma(multiple * robust_silverman(MOONS, WEIGHTS))
     bumps = [
         ksos.SoSDensity(k, x[None], [[1.0]], measure, normalize=True).pdf(MOONS) for x in MOONS

@@ -1,4 +1,6 @@
-"""The benchmark: the referee judges by the definitions, contestants solve the same problem, and whatever happens becomes a row."""
+"""The benchmark: the referee judges by the definitions, contestants solve the same problem, and
+whatever happens becomes a row.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def judged(
 
 
 def in_the_notes_own_terms(setting: bench.Setting, B: np.ndarray) -> float:
-    """‖P(v − w_p)‖² + λ tr A with the tensor u_pqr and K⁻¹; for settings in which K can be inverted."""
+    """‖P(v − w_p)‖² + λ tr A with the tensor u_pqr and K⁻¹; for settings in which K can be
+    inverted.
+    """
     X, s2 = setting.points(), setting.sigma**2
     d = ((X[:, None] - X[None]) ** 2).sum(-1)
     K = np.exp(-d / s2)
@@ -138,7 +142,9 @@ def test_every_solver_takes_part_and_its_iterates_are_seen() -> None:
 
 
 def test_the_kronecker_step_is_valid() -> None:
-    """The Frobenius norm of the Hessian is at least its largest eigenvalue, seen here through the referee's own map."""
+    """The Frobenius norm of the Hessian is at least its largest eigenvalue, seen here through the
+    referee's own map.
+    """
     X = SMALL.points()
     bound, referee = rivals.kronecker_lipschitz(SMALL, X), Referee(SMALL, X)
     columns = []

@@ -1,4 +1,6 @@
-"""The contamination experiment: its truth is a density, its outliers are as many as it says, and the criterion decides what is kept."""
+"""The contamination experiment: its truth is a density, its outliers are as many as it says, and
+the criterion decides what is kept.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_truth_and_samples(experiment: dict[str, Any]) -> None:
 
 
 def test_measures_against_closed_forms(experiment: dict[str, Any]) -> None:
-    """Of a kernel density estimate with one bump, whose distances to a mixture along the moons are sums of Gaussians."""
+    """Of a kernel density estimate with one bump, whose distances to a mixture along the moons are
+    sums of Gaussians.
+    """
     truth = experiment["clean_density"](experiment["GRID"])
     fitted = KernelDensity(bandwidth=0.5).fit([[0.5, 0.25]])
     found = experiment["measure"](fitted, np.array([[0.5, 0.25]]), truth)
@@ -68,7 +72,9 @@ def test_measures_against_closed_forms(experiment: dict[str, Any]) -> None:
 def test_the_criterion_decides(
     experiment: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The whole script, in small. Objective and criterion are told apart: for either objective, L² keeps what held-out likelihood loses."""
+    """The whole script, in small. Objective and criterion are told apart: for either objective, L²
+    keeps what held-out likelihood loses.
+    """
     namespace = experiment["run"].__globals__
     monkeypatch.setitem(namespace, "N_SAMPLES", 100)
 

@@ -1,4 +1,6 @@
-"""Dask on a cluster of processes: the sums of the array in memory, whoever dies; what is wrong is named by chunk."""
+"""Dask on a cluster of processes: the sums of the array in memory, whoever dies; what is wrong is
+named by chunk.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +207,10 @@ def test_an_exception_in_a_chunk_names_the_chunk(
     lazy = da.from_array(X, chunks=(1000, 2))
     with pytest.raises(
         RuntimeError,
-        match=r"chunk 7 \(rows 7000 to 7999\) of a dask array in 12 chunks cannot be .*: OSError: the line is down",
+        match=(
+            r"chunk 7 \(rows 7000 to 7999\) of a dask array in 12 chunks cannot be .*: OSError: the"
+            r" line is down"
+        ),
     ):
         KernelSoSDensity(**SETTING).fit(lazy.map_blocks(fails_at_7, dtype=float))
     with pytest.raises(ValueError, match=r"chunk 4 \(rows 5335 to 5336\): Input X contains NaN"):
@@ -242,7 +247,10 @@ def test_a_chunk_of_another_width_is_named(cluster: Any) -> None:
     ]
     with pytest.raises(
         ValueError,
-        match=r"chunk 3 \(rows 15 to 19\): an array of shape \(5, 3\) came, but 2 columns were expected",
+        match=(
+            r"chunk 3 \(rows 15 to 19\): an array of shape \(5, 3\) came, but 2 columns were"
+            r" expected"
+        ),
     ):
         KernelSoSDensity(**SETTING).fit(da.concatenate(parts))
 

@@ -1,4 +1,6 @@
-"""Data and densities on a device, with tensors of the processor in the place of a GPU's: the same answers, and nothing goes astray."""
+"""Data and densities on a device, with tensors of the processor in the place of a GPU's: the same
+answers, and nothing goes astray.
+"""
 
 from __future__ import annotations
 

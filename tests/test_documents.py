@@ -1,4 +1,6 @@
-"""Everything the pages show is true: their code runs, their names and files exist, their numbers of version agree."""
+"""Everything the pages show is true: their code runs, their names and files exist, their numbers of
+version agree.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def without_fences(text: str) -> str:
 
 
 def find(dotted: str) -> Any:
-    """What a dotted name stands for: a module, an attribute of one, or a field that a class only annotates."""
+    """What a dotted name stands for: a module, an attribute of one, or a field that a class only
+    annotates.
+    """
     parts = dotted.split(".")
     for n in range(len(parts), 0, -1):
         try:

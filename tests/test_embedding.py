@@ -132,7 +132,10 @@ def test_the_cost_of_an_exact_value_is_predicted_and_refused() -> None:
     p = make_density(PairCase(Gaussian(0.7), MEASURE_CASES["lebesgue"][2], 2), m=10)
     with pytest.raises(
         ValueError,
-        match=r"10 and 10 support points is predicted to take 1e\+04 operations, more than.*pass landmarks=",
+        match=(
+            r"10 and 10 support points is predicted to take 1e\+04 operations, more than.*pass"
+            r" landmarks="
+        ),
     ):
         ksos.mmd(points(3, 2), p, max_operations=9e3)
     assert ksos.mmd(points(3, 2), p, max_operations=1e4) > 0.0
@@ -153,7 +156,10 @@ def test_the_cost_of_an_exact_value_is_predicted_and_refused() -> None:
         (
             (points(3, 2), ksos.MeanEmbedding(points(3, 2), kernel=Gaussian(2.0)), Gaussian(1.0)),
             ValueError,
-            r"b is an embedding in the RKHS of Gaussian\(sigma=2.0\), but distances are measured in that of Gaussian\(sigma=1.0\)",
+            (
+                r"b is an embedding in the RKHS of Gaussian\(sigma=2.0\), but distances are"
+                r" measured in that of Gaussian\(sigma=1.0\)"
+            ),
         ),
         (
             (np.full((2, 2), np.nan), points(3, 2), Gaussian(1.0)),

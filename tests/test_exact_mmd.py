@@ -1,4 +1,6 @@
-"""The exact MMD of a density: every route gives the same number, which is that of a fine sum, and what a worst case reports."""
+"""The exact MMD of a density: every route gives the same number, which is that of a fine sum, and
+what a worst case reports.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every script of the gallery runs as it stands, says something, writes nothing, and shows what it draws."""
+"""Every script of the gallery runs as it stands, says something, writes nothing, and shows what it
+draws.
+"""
 
 from __future__ import annotations
 

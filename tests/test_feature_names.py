@@ -1,4 +1,6 @@
-"""Names of features: a permuted table gives the same answers everywhere, and what does not match is refused by name."""
+"""Names of features: a permuted table gives the same answers everywhere, and what does not match is
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -270,7 +272,10 @@ def test_names_that_are_none(names: Any, error: type[Exception], words: str) -> 
     [
         (
             lambda p: p.marginal("mpgg"),
-            "features names the feature 'mpgg', but the features are 'hp', 'mpg', 'wt'; did you mean 'mpg'",
+            (
+                "features names the feature 'mpgg', but the features are 'hp', 'mpg', 'wt'; did you"
+                " mean 'mpg'"
+            ),
         ),
         (lambda p: p.marginal(["hp", 0]), "name each feature once"),
         (lambda p: p.conditional({"hp": np.inf}), "the value of 'hp' must be finite"),
@@ -339,7 +344,10 @@ ODD_COLUMNS: dict[str, tuple[Any, str]] = {
     "days": ([datetime.date(2020, 1, 1)] * 3, "column 'odd' holds values of type date"),
     "missing": (
         [1.0, np.nan, 2.0],
-        r"Input X contains NaN: column 'odd' has missing values in 1 of 3 rows, the first in row 1 \(counted",
+        (
+            r"Input X contains NaN: column 'odd' has missing values in 1 of 3 rows, the first in"
+            r" row 1 \(counted"
+        ),
     ),
     "None": (
         [1.0, 2.0, None],
@@ -504,10 +512,23 @@ def test_files_keep_names(p: Density, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "forged",
     [
-        None, "abc", 7, {}, [], ["a", "b"], ["a", "b", "c", "d"], ["a", "b", 3], ["a", "b", None], ["a", "b", "a"], ["a", "b", ["c"]],
-        ["a", "b", "\x1b[2J"], ["a", "b", "c\n"], ["a", "b", "\u202e"], ["a", "b", "c" * 1001],
+        None,
+        "abc",
+        7,
+        {},
+        [],
+        ["a", "b"],
+        ["a", "b", "c", "d"],
+        ["a", "b", 3],
+        ["a", "b", None],
+        ["a", "b", "a"],
+        ["a", "b", ["c"]],
+        ["a", "b", "\x1b[2J"],
+        ["a", "b", "c\n"],
+        ["a", "b", "\u202e"],
+        ["a", "b", "c" * 1001],
     ],
-)  # fmt: skip
+)
 def test_forged_names_are_refused(tmp_path: Path, forged: Any) -> None:
     path = tmp_path / "p.ksos"
     LAWS["Gaussian"]().with_feature_names(NAMES).save(path)

@@ -1,4 +1,6 @@
-"""The checks of benchmarks/house.py find what they look for: a check that finds nothing anywhere would prove nothing."""
+"""The checks of benchmarks/house.py find what they look for: a check that finds nothing anywhere
+would prove nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ TWELVE = "\n".join(f"    line_{i} = {i} + offset" for i in range(12))
 TREE = {
     "src/ksos/ground/memory.py": "limit = 1\n",
     "src/ksos/measures/box.py": "def f(m):\n    return isinstance(m, Box)\n",
-    "src/ksos/robust/bad.py": f"""from ksos.ground.memory import limit
+    "src/ksos/robust/bad.py": (
+        f"""from ksos.ground.memory import limit
 from ksos.density._assemble import parts
 from ksos.density.sos import _hidden
 from ksos.robust._own import own
@@ -27,10 +30,14 @@ class Wide(SoSSpace):
 def f(m, offset):  # a comment
 {TWELVE}
     return isinstance(m, (Box, Lebesgue)), np.polynomial.legendre.leggauss(3)
-""",
-    "src/ksos/density/good.py": f"def g(offset):\n{TWELVE.replace(' + ', '  +  ')}\n    return offset\n",
+"""
+    ),
+    "src/ksos/density/good.py": (
+        f"def g(offset):\n{TWELVE.replace(' + ', '  +  ')}\n    return offset\n"
+    ),
     "src/ksos/quadrature/rules.py": "from numpy.polynomial.legendre import leggauss\n",
-    "tests/test_it.py": """
+    "tests/test_it.py": (
+        """
 def test_it(monkeypatch):
     monkeypatch.setattr("ksos.ground.memory.available_memory", lambda: 1)
     monkeypatch.setattr(module, "_LIMIT", 1)
@@ -38,7 +45,8 @@ def test_it(monkeypatch):
     monkeypatch.setattr(module, "public", lambda _: 1)
     monkeypatch.setattr(builtins, "__import__", block)
     monkeypatch.setattr("ksos.kernels.gaussian", None)
-""",
+"""
+    ),
 }
 
 
@@ -94,7 +102,10 @@ def test_equal_runs_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_times_are_read_from_what_the_benchmarks_print() -> None:
     _, sampling = house.BENCHMARKS["sampling.py"]
-    line = "normal, σ = 1      5   50     5000      0.146     0.006 (    0.87)   0.0061 rejection      11.01     1768  10: yes"
+    line = (
+        "normal, σ = 1      5   50     5000      0.146     0.006 (    0.87)   0.0061 rejection     "
+        " 11.01     1768  10: yes"
+    )
     assert sampling(line) == {"normal, σ = 1, d=5": 0.0061}
     _, worst = house.BENCHMARKS["worst_case.py"]
     assert worst('{"radius": 0.1, "ball_seconds": 0.4, "worst_case_seconds": 1.3}\n') == {

@@ -1,4 +1,6 @@
-"""Spaces with labels, and with directions: every method of a space works, the blocks do not touch, a labelled density has its laws."""
+"""Spaces with labels, and with directions: every method of a space works, the blocks do not touch,
+a labelled density has its laws.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is available is what the process may really take, and what does not fit is refused before it is allocated."""
+"""What is available is what the process may really take, and what does not fit is refused before it
+is allocated.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,16 @@ def process(
     own: str,
     root: str = "/",
 ) -> Path:
-    """A /proc folder of a process in the group ``own``, with the limits, use and cached files of ``groups``."""
+    """A /proc folder of a process in the group ``own``, with the limits, use and cached files of
+    ``groups``.
+    """
     kind, line, options, (limit, used, cache) = GENERATIONS[generation]
     proc, top = folder / "proc", folder / "groups"
     proc.mkdir()
     (proc / "cgroup").write_text(f"9:name=systemd:/elsewhere\n{line}{own}\n")
     (proc / "mountinfo").write_text(
-        f"20 1 8:1 / / rw - ext4 /dev/sda rw\n35 31 0:32 {root} {top} rw,relatime - {kind} {kind} {options}\n"
+        f"20 1 8:1 / / rw - ext4 /dev/sda rw\n35 31 0:32 {root} {top} rw,relatime - {kind} {kind}"
+        f" {options}\n"
     )
     for name, (most, taken, cached) in groups.items():
         group = top / name
@@ -91,10 +96,11 @@ def test_without_groups_or_limits_there_is_none(tmp_path: Path) -> None:
 )
 def test_the_limit_of_the_address_space_counts() -> None:
     code = (
-        "import resource; from ksos.ground.memory import available_memory as free; before = free(); "
-        "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, resource.RLIM_INFINITY)); import time; time.sleep(0.05); "
-        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); "
-        "assert abs(free() - min(before, (8 << 30) - used)) < 0.05 * (8 << 30), (free(), before, used)"
+        "import resource; from ksos.ground.memory import available_memory as free; before = free();"
+        " resource.setrlimit(resource.RLIMIT_AS, (8 << 30, resource.RLIM_INFINITY)); import time;"
+        " time.sleep(0.05); used = int(open('/proc/self/statm').read().split()[0]) *"
+        " resource.getpagesize(); assert abs(free() - min(before, (8 << 30) - used)) < 0.05 * (8 <<"
+        " 30), (free(), before, used)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -107,7 +113,10 @@ def test_the_basis_of_samples_is_forecast() -> None:
         (NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), "400"),
         (SquaredL2(X) + 1e-3 * Trace(), r"\d+"),
     ):
-        message = rf"the basis of 30 support points at {count} points needs .* GB, but only .*; use fewer samples or support points"
+        message = (
+            rf"the basis of 30 support points at {count} points needs .* GB, but only .*; use fewer"
+            r" samples or support points"
+        )
         with resources(memory=1e4), pytest.raises(MemoryError, match=message):
             ksos.minimize(functional, space)
         assert ksos.minimize(functional, space).status == "solved"

@@ -1,4 +1,6 @@
-"""Many points of low rank: the thin route gives what the dense one gives, and its cost follows the rank."""
+"""Many points of low rank: the thin route gives what the dense one gives, and its cost follows the
+rank.
+"""
 
 from __future__ import annotations
 

@@ -39,8 +39,12 @@ def test_what_does_not_fall_is_not_foreseen() -> None:
 
 def test_words() -> None:
     assert [left_in_words(seconds) for seconds in (None, np.inf, 0.04, 99.0, 3600.0)] == [
-        "", "", "; about 0.0 s left", "; about 99.0 s left", "; about 60 min left",
-    ]  # fmt: skip
+        "",
+        "",
+        "; about 0.0 s left",
+        "; about 99.0 s left",
+        "; about 60 min left",
+    ]
 
 
 def test_a_quiet_fit_says_nothing_and_a_verbose_one_its_stages(
@@ -196,29 +200,58 @@ def regression(estimator: Any) -> Any:
 
 
 CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
-    "fit": (lambda: ksos.KernelSoSDensity().fit(blobs()), ["60 samples of 2 features: bandwidth", r"iteration \d+, objective .*, gap "]),
+    "fit": (
+        lambda: ksos.KernelSoSDensity().fit(blobs()),
+        ["60 samples of 2 features: bandwidth", r"iteration \d+, objective .*, gap "],
+    ),
     "search": (
         lambda: ksos.KernelSoSDensityCV(cv=3).fit(blobs()),
-        ["step 1 of 32: mixtures of 1 component", "step 29 of 32: bandwidth 3, 5 λ, fold 1 of 3",
-         "step 32 of 32: fit to all samples: iteration"],
+        [
+            "step 1 of 32: mixtures of 1 component",
+            "step 29 of 32: bandwidth 3, 5 λ, fold 1 of 3",
+            "step 32 of 32: fit to all samples: iteration",
+        ],
     ),
     "grid": (
-        lambda: ksos.KernelSoSDensityCV(reference=None, bandwidths=[0.5, 1.0], relative_regularizations=[0.1], cv=3).fit(blobs()),
-        ["step 2 of 7: bandwidth 1, 1 λ, fold 2 of 3", "step 7 of 7: fit to all samples: iteration"],
+        lambda: ksos.KernelSoSDensityCV(
+            reference=None, bandwidths=[0.5, 1.0], relative_regularizations=[0.1], cv=3
+        ).fit(blobs()),
+        [
+            "step 2 of 7: bandwidth 1, 1 λ, fold 2 of 3",
+            "step 7 of 7: fit to all samples: iteration",
+        ],
     ),
-    "anomalies": (lambda: ksos.KernelSoSDensity(contamination=0.1).fit(blobs()), ["fit without held-out rows, 5 of 5: iteration"]),
-    "regressor": (lambda: regression(ksos.RobustRegressor(radius=0.5, n_support=16)), ["radius 0.5, 1 of 1"]),
+    "anomalies": (
+        lambda: ksos.KernelSoSDensity(contamination=0.1).fit(blobs()),
+        ["fit without held-out rows, 5 of 5: iteration"],
+    ),
+    "regressor": (
+        lambda: regression(ksos.RobustRegressor(radius=0.5, n_support=16)),
+        ["radius 0.5, 1 of 1"],
+    ),
     "auto radius": (lambda: regression(ksos.RobustRegressor()), ["held-out losses with radius"]),
     "worst case": (
-        lambda: ksos.worst_case(lambda X: np.cos(X[:, 0]), blobs(30, 1), 0.1, measure=ksos.measures.Box([-4.0], [4.0]), space=None),
+        lambda: ksos.worst_case(
+            lambda X: np.cos(X[:, 0]),
+            blobs(30, 1),
+            0.1,
+            measure=ksos.measures.Box([-4.0], [4.0]),
+            space=None,
+        ),
         ["setting up|multiplier"],
     ),
     "conditional": (
         lambda: regression(ksos.KernelSoSConditional()),
-        ["step 1 of 4: location by cross-fitting: fold 1 of", "step 4 of 4: density of the scaled residuals: step 1 of"],
+        [
+            "step 1 of 4: location by cross-fitting: fold 1 of",
+            "step 4 of 4: density of the scaled residuals: step 1 of",
+        ],
     ),
-    "two samples": (lambda: ksos.two_sample_test(blobs(), blobs() + 0.1, rng=0), ["kernel sums", "999 permutations, kernel 4 of 4"]),
-}  # fmt: skip
+    "two samples": (
+        lambda: ksos.two_sample_test(blobs(), blobs() + 0.1, rng=0),
+        ["kernel sums", "999 permutations, kernel 4 of 4"],
+    ),
+}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -270,7 +303,9 @@ print("done")
 
 
 def watched(program: str, seen: bool = True, **environment: str) -> str:
-    """What a program in a terminal of 80 columns writes to it; ``seen``: whether its stderr is the terminal."""
+    """What a program in a terminal of 80 columns writes to it; ``seen``: whether its stderr is the
+    terminal.
+    """
     import pty
 
     controller, device = pty.openpty()

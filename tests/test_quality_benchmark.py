@@ -1,4 +1,6 @@
-"""The quality benchmark is right about its truths, its scores and its sums, and can be cut short, resumed and merged."""
+"""The quality benchmark is right about its truths, its scores and its sums, and can be cut short,
+resumed and merged.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +185,8 @@ def test_quadrature_scores_against_closed_forms() -> None:
     error = np.exp(WIDE.logpdf(axes[0][:, None])) - np.exp(NARROW.logpdf(axes[0][:, None]))
     exact = inner(WIDE, WIDE, 1.3) + inner(NARROW, NARROW, 1.3) - 2.0 * inner(WIDE, NARROW, 1.3)
     assert grid_mmd2(error * cell, axes, SIGMA) == pytest.approx(exact, rel=1e-3)
-    narrow = 1e-4  # a kernel so narrow that the squared MMD is its mass times the integrated squared error
+    # a kernel so narrow that the squared MMD is its mass times the integrated squared error
+    narrow = 1e-4
     ise = (
         inner(WIDE, WIDE, narrow)
         + inner(NARROW, NARROW, narrow)
@@ -206,7 +209,9 @@ def test_squared_mmd_to_held_out_samples_is_unbiased() -> None:
 
 
 def test_importance_sampling_of_the_squared_error() -> None:
-    """In the plane, with a second feature N(0, 1) in truth and fit alike, which contributes ∫N(0, 1)² = 1/(2√π)."""
+    """In the plane, with a second feature N(0, 1) in truth and fit alike, which contributes ∫N(0,
+    1)² = 1/(2√π).
+    """
     plane, guess = (
         GaussianMixtureLaw(
             law.weights,
@@ -332,7 +337,9 @@ def test_a_stack_is_the_sum_of_its_refits() -> None:
 
 
 def test_shares_are_at_the_maximum_of_the_held_out_likelihood() -> None:
-    """Against SciPy's constrained solver, on log-densities of which one column is hopeless and far below the floating-point range."""
+    """Against SciPy's constrained solver, on log-densities of which one column is hopeless and far
+    below the floating-point range.
+    """
     rng = np.random.default_rng(5)
     logs = np.concatenate([rng.normal(size=(200, 4)), np.full((200, 1), -1e4)], axis=1)
 
@@ -353,9 +360,13 @@ def test_sizes_beyond_the_samples_of_a_fold_are_left_out() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         candidates, logs = mixture_grid.held_out(U)
-    assert {candidate.components for candidate in candidates} == {1, 2, 3, 5, 8}, (
-        "a fold of ten leaves eight"
-    )
+    assert {candidate.components for candidate in candidates} == {
+        1,
+        2,
+        3,
+        5,
+        8,
+    }, "a fold of ten leaves eight"
     assert logs.shape == (10, len(candidates)) and np.all(np.isfinite(logs))
 
 
@@ -363,9 +374,10 @@ def test_a_mixture_that_fails_is_left_out() -> None:
     candidates, logs = mixture_grid.held_out(
         np.linspace(-1.0, 1.0, 20)[:, None] * [1.0, 1.0], sizes=(1, 3), floors=(0.0, 1e-2)
     )
-    assert {candidate.floor for candidate in candidates} == {1e-2} and logs.shape == (20, 2), (
-        "collinear samples without a floor"
-    )
+    assert {candidate.floor for candidate in candidates} == {1e-2} and logs.shape == (
+        20,
+        2,
+    ), "collinear samples without a floor"
 
 
 def test_mmd_of_ours_agrees_with_the_grid() -> None:
@@ -521,7 +533,9 @@ def test_options() -> None:
 
 
 def test_the_command_works_without_matplotlib(tmp_path: Path) -> None:
-    """As on a machine with NumPy, SciPy and scikit-learn only, from a source tree that is not installed."""
+    """As on a machine with NumPy, SciPy and scikit-learn only, from a source tree that is not
+    installed.
+    """
     blocker = tmp_path / "site"
     blocker.mkdir()
     (blocker / "matplotlib.py").write_text("raise ModuleNotFoundError('matplotlib')\n")

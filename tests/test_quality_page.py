@@ -1,4 +1,6 @@
-"""The quality page claims what the records say: counts, differences, losses, and where the records were made."""
+"""The quality page claims what the records say: counts, differences, losses, and where the records
+were made.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ PEERS = {
 
 
 def made_up(gaps: dict[str, float], seeds: int = 4, n: int | None = None) -> list[dict[str, Any]]:
-    """Records in which the search is ahead of KDE by a gap per data set, and the others are as in ``PEERS``."""
+    """Records in which the search is ahead of KDE by a gap per data set, and the others are as in
+    ``PEERS``.
+    """
     out = []
     for name, gap in gaps.items():
         for seed in range(seeds):
@@ -114,11 +118,14 @@ def test_the_page_names_the_losses() -> None:
         "| search ahead of KDE, CV | 2 of 3 cells |" in text
         and "3 of 74 cells, 4 seeds per cell." in text
     )
-    kde = "**ksos, search behind KDE, CV** in 1 of 3 cells, by more than two standard errors in 1: rings, n = 100 (−0.285 ± 0.006)."
+    kde = (
+        "**ksos, search behind KDE, CV** in 1 of 3 cells, by more than two standard errors in 1:"
+        " rings, n = 100 (−0.285 ± 0.006)."
+    )
     assert kde in text
     assert (
-        "| rings, n = 100 | 0.165 | −0.285 ± 0.006 | −0.185 ± 0.006 | −0.385 ± 0.006 | −0.335 ± 0.006 | −0.435 ± 0.006 | 1.285 |"
-        in text
+        "| rings, n = 100 | 0.165 | −0.285 ± 0.006 | −0.185 ± 0.006 | −0.385 ± 0.006 | −0.335 ±"
+        " 0.006 | −0.435 ± 0.006 | 1.285 |" in text
     )
     assert "| 1 / 1 / 1 / 1 / 1 / 1 / 1 |" in text, "times beside"
     assert "![" not in text and "No run failed." in text

@@ -1,5 +1,6 @@
-"""Spaces that hold the constant function, over reference measures: the embedding map agrees with quadrature, certificates are true, and the
-strongest penalty leaves the reference."""
+"""Spaces that hold the constant function, over reference measures: the embedding map agrees with
+quadrature, certificates are true, and the strongest penalty leaves the reference.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +135,9 @@ def test_every_solver_finds_the_optimum_and_its_certificate_is_true(solver: str)
 
 
 def test_the_objective_is_that_of_the_density_by_volume() -> None:
-    """In three features, where the density by volume is a signed sum of normal laws: another route to its embedding."""
+    """In three features, where the density by volume is a signed sum of normal laws: another route
+    to its embedding.
+    """
     rng, d = np.random.default_rng(0), 3
     roots = rng.normal(size=(3, d, d))
     measure = GaussianMixture(

@@ -1,4 +1,6 @@
-"""The paper's figures: the files are there, and their numbers agree with computations that share nothing with the code that made them."""
+"""The paper's figures: the files are there, and their numbers agree with computations that share
+nothing with the code that made them.
+"""
 
 from __future__ import annotations
 
@@ -207,7 +209,9 @@ def test_two_moons_vary_one_thing(
 
 
 def moons(row: dict[str, Any]) -> tuple[np.ndarray, Any, np.ndarray]:
-    """The data, the fitted density and B of a row; only the support points and the factor are taken from the fit."""
+    """The data, the fitted density and B of a row; only the support points and the factor are taken
+    from the fit.
+    """
     fitted = figure2.fit(figure2.Setting(int(row["m"]), row["sigma"], row["lam"]))
     p = fitted.solution.distribution
     return figure2.sample(), p, p.factor @ p.factor.T
@@ -215,7 +219,9 @@ def moons(row: dict[str, Any]) -> tuple[np.ndarray, Any, np.ndarray]:
 
 @pytest.mark.parametrize("name", ["figure2a", "figure2b", "figure2c"])
 def test_exact_mmd_by_quadrature(drawn: dict[str, Any], name: str) -> None:
-    """On a grid the Gaussian kernel is a product of two small matrices, and ‖w_p − w_data‖² a sum over the grid."""
+    """On a grid the Gaussian kernel is a product of two small matrices, and ‖w_p − w_data‖² a sum
+    over the grid.
+    """
     t = np.linspace(-8.0, 9.0, 341)
     h = t[1] - t[0]
     nodes = np.stack(np.meshgrid(t, t, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -233,7 +239,9 @@ def test_exact_mmd_by_quadrature(drawn: dict[str, Any], name: str) -> None:
 
 
 def test_objective_and_gap_in_the_papers_own_terms(drawn: dict[str, Any]) -> None:
-    """Eq. (12) and its gradient with the m³ tensor u_pqr of the appendix; the gap from a generalised eigenvalue problem in B."""
+    """Eq. (12) and its gradient with the m³ tensor u_pqr of the appendix; the gap from a
+    generalised eigenvalue problem in B.
+    """
     row = table(drawn, "figure2b")[0]
     X, p, B = moons(row)
     s, lam, Z = row["sigma"], row["lam"], p.support_points
@@ -261,7 +269,9 @@ def test_objective_and_gap_in_the_papers_own_terms(drawn: dict[str, Any]) -> Non
 
 
 def test_what_the_figures_show(drawn: dict[str, Any]) -> None:
-    """More penalty: a larger distance to the data and a lower rank. More support points: a smaller exact distance."""
+    """More penalty: a larger distance to the data and a lower rank. More support points: a smaller
+    exact distance.
+    """
     by_lam, by_m = table(drawn, "figure2a"), table(drawn, "figure2c")
     assert by_lam[0]["mmd_exact"] < by_lam[1]["mmd_exact"] < by_lam[2]["mmd_exact"]
     assert by_lam[0]["rank"] >= by_lam[1]["rank"] >= by_lam[2]["rank"]
@@ -304,7 +314,9 @@ def test_counter_example_adversaries_are_what_they_claim(drawn: dict[str, Any]) 
 
 
 def test_counter_example_against_densities(drawn: dict[str, Any]) -> None:
-    """The sum-of-squares adversary: a little weaker than atoms, the less so the finer it is, and the same θ*."""
+    """The sum-of-squares adversary: a little weaker than atoms, the less so the finer it is, and
+    the same θ*.
+    """
     rows, atoms = (
         table(drawn, "figure1_sos"),
         {row["theta"]: row["true_value"] for row in table(drawn, "figure1")},
@@ -362,7 +374,8 @@ def test_worst_atoms_are_feasible_and_proven(case: tuple[MMDBall, int]) -> None:
     assert worst.mmd == pytest.approx(mmd, abs=1e-7)
     assert mmd <= ball.radius + 1e-7
     assert worst.value == pytest.approx(float(ball.K[theta] @ worst.weights), abs=1e-12)
-    # Weak duality from the definitions alone: the penalised problem at τ, bounded below by its tangent plane at the best corner.
+    # Weak duality from the definitions alone: the penalised problem at τ, bounded below by its
+    # tangent plane at the best corner.
     slope = ball.K[theta] + 2.0 * worst.multiplier * (ball.K @ difference)
     bound = (
         worst.value

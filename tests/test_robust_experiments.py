@@ -1,4 +1,6 @@
-"""The robust experiments, in small: they run from data to figure, and their tests measure what they say."""
+"""The robust experiments, in small: they run from data to figure, and their tests measure what they
+say.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,35 @@ import pytest
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 SMALL: dict[str, dict[str, Any]] = {
-    "robust_least_squares": {"GRID": (0.01, 0.1), "FOLDS": 2, "COARSE": 9, "RIM": (0.5,), "ZETAS": 10, "TOL": 1e-3},
+    "robust_least_squares": {
+        "GRID": (0.01, 0.1),
+        "FOLDS": 2,
+        "COARSE": 9,
+        "RIM": (0.5,),
+        "ZETAS": 10,
+        "TOL": 1e-3,
+    },
     "robust_kernel_regression": {
-        "GRID": (0.2,), "FIXED": (0.2, 0.3, 0.4), "FOLDS": 2, "CENTERS": 4, "SUPPORT": 20, "BANDWIDTH": 1.0, "ZETAS": 10, "TOL": 1e-2,
+        "GRID": (0.2,),
+        "FIXED": (0.2, 0.3, 0.4),
+        "FOLDS": 2,
+        "CENTERS": 4,
+        "SUPPORT": 20,
+        "BANDWIDTH": 1.0,
+        "ZETAS": 10,
+        "TOL": 1e-2,
     },
     "robust_classification": {
-        "GRID": (0.1,), "FIXED": (0.1, 0.2, 0.3), "FOLDS": 2, "SUPPORT": 16, "BANDWIDTH": 2.0, "ZETAS": 10, "TOL": 1e-2, "TESTS": 200,
+        "GRID": (0.1,),
+        "FIXED": (0.1, 0.2, 0.3),
+        "FOLDS": 2,
+        "SUPPORT": 16,
+        "BANDWIDTH": 2.0,
+        "ZETAS": 10,
+        "TOL": 1e-2,
+        "TESTS": 200,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -1,4 +1,6 @@
-"""The rivals of robust learning: their losses are what they say, and each of them has the limits that theory gives it."""
+"""The rivals of robust learning: their losses are what they say, and each of them has the limits
+that theory gives it.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_without_a_radius_all_are_erm(case: str) -> None:
 
 
 def test_a_large_ball_is_the_worst_point() -> None:
-    """Any distribution on the points is in it: a constant is fitted to the middle of the targets' range, and not to their mean."""
+    """Any distribution on the points is in it: a constant is fitted to the middle of the targets'
+    range, and not to their mean.
+    """
     pytest.importorskip("cvxpy")
     points = np.column_stack([np.linspace(-1.0, 1.0, 6), [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]])
     loss = LinearSquare(lambda x: np.ones((x.shape[0], 1)), np.zeros(1))
@@ -105,7 +109,9 @@ def test_the_relaxation_lowers_its_own_objective() -> None:
 
 
 def test_radius_by_folds() -> None:
-    """Of fits that are their own radius, the one nearest to the held-out rows wins; an empty ball never does."""
+    """Of fits that are their own radius, the one nearest to the held-out rows wins; an empty ball
+    never does.
+    """
     values = np.array([1.0, 1.1, 0.9, 1.0])
 
     def path(rows: np.ndarray, radii: list[float]) -> list[Any]:

@@ -1,4 +1,6 @@
-"""The baseline of benchmarks/sampling.py samples the right law: a contest against a wrong one would prove nothing."""
+"""The baseline of benchmarks/sampling.py samples the right law: a contest against a wrong one would
+prove nothing.
+"""
 
 from __future__ import annotations
 

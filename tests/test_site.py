@@ -1,4 +1,6 @@
-"""The site leaves nothing out: every page is in its table of contents, every public name in its reference and in an example that runs."""
+"""The site leaves nothing out: every page is in its table of contents, every public name in its
+reference and in an example that runs.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def listed() -> set[str]:
 
 
 def public() -> Iterator[tuple[str, str]]:
-    """(module, name) of every public name, where it is documented: names of ksos itself are not repeated in their modules."""
+    """(module, name) of every public name, where it is documented: names of ksos itself are not
+    repeated in their modules.
+    """
     for module in MODULES:
         home = importlib.import_module(module)
         for name in home.__all__:

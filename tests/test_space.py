@@ -1,4 +1,6 @@
-"""Laws of SoSSpace: whitening, the map A and its adjoint, targets; on every pair and every whitening."""
+"""Laws of SoSSpace: whitening, the map A and its adjoint, targets; on every pair and every
+whitening.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The benchmark that sends tables through the command line: what it counts as through, and the options that it tries."""
+"""The benchmark that sends tables through the command line: what it counts as through, and the
+options that it tries.
+"""
 
 from __future__ import annotations
 

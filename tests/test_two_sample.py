@@ -1,4 +1,6 @@
-"""The two-sample test: exact level whatever the rows, power where one kernel has none, and words for what cannot be tested."""
+"""The two-sample test: exact level whatever the rows, power where one kernel has none, and words
+for what cannot be tested.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _tied(rng: Rng, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", NULLS)
 def test_the_level_is_exact(name: str) -> None:
-    """Over 300 nulls, the number of rejections at 0.05 and 0.2 lies within binomial bounds of 1e-4; ties may only lower it."""
+    """Over 300 nulls, the number of rejections at 0.05 and 0.2 lies within binomial bounds of 1e-4;
+    ties may only lower it.
+    """
     pair, permutations = NULLS[name]
     rng = np.random.default_rng(5)
     found = np.array(
@@ -88,7 +92,9 @@ def test_with_one_kernel_it_is_the_permutation_test_of_the_mmd(kernel: Kernel) -
 
 
 def test_fisher_statistics_have_their_degrees_of_freedom() -> None:
-    """Under the null the statistic of q degrees has mean about q·(1/n + 1/m), and its approximate p-values are about uniform."""
+    """Under the null the statistic of q degrees has mean about q·(1/n + 1/m), and its approximate
+    p-values are about uniform.
+    """
     rng = np.random.default_rng(2)
     tests = [
         ksos.two_sample_test(

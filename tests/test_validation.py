@@ -1,4 +1,6 @@
-"""What enters the library stays as it was given: nobody's array is shared, no mask is overlooked, nothing but numbers counts as numbers."""
+"""What enters the library stays as it was given: nobody's array is shared, no mask is overlooked,
+nothing but numbers counts as numbers.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +140,10 @@ LABELS = np.ma.masked_equal(np.array([0, 1, 0, 1, 0, 1]), 1)
 def test_masks_are_refused_with_the_remedy(name: str, call: Callable[[], Any]) -> None:
     with pytest.raises(
         ValueError,
-        match=rf"^{name} is a masked array with .* masked entr.*, and masks are not seen; .*filled\(value\)",
+        match=(
+            rf"^{name} is a masked array with .* masked entr.*, and masks are not seen;"
+            r" .*filled\(value\)"
+        ),
     ):
         call()
 

@@ -1,4 +1,6 @@
-"""The script of the page "Which reference?": its laws are what they are called, its table and its picture are made of its scores."""
+"""The script of the page "Which reference?": its laws are what they are called, its table and its
+picture are made of its scores.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""``make check-package``: what an index would get is whole, and works in an empty environment. The archives lie in dist/.
+"""``make check-package``: what an index would get is whole, and works in an empty environment. The
+archives lie in dist/.
 
-Files, README, installation without extras, import, command line, a certified fit, and the page of the explorer are checked.
+Files, README, installation without extras, import, command line, a certified fit, and the page of
+the explorer are checked.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def one(pattern: str) -> Path:
 
 
 def check_files(wheel: Path, source: Path) -> None:
-    """The wheel holds the package as it is in src/, and nothing else; the source archive holds what tests and site need."""
+    """The wheel holds the package as it is in src/, and nothing else; the source archive holds what
+    tests and site need.
+    """
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     here = {
         f.relative_to(ROOT / "src").as_posix()
@@ -81,7 +85,9 @@ def check_files(wheel: Path, source: Path) -> None:
 
 
 def check_metadata(wheel: Path) -> None:
-    """The README of the index has no link, picture or formula that only a checkout can show; the extras are those of pyproject.toml."""
+    """The README of the index has no link, picture or formula that only a checkout can show; the
+    extras are those of pyproject.toml.
+    """
     with zipfile.ZipFile(wheel) as archive:
         metadata = BytesParser().parsebytes(
             archive.read(next(n for n in archive.namelist() if n.endswith("/METADATA")))
@@ -112,7 +118,9 @@ def check_installed(archive: Path) -> None:
             return done.stdout
 
         def seconds(code: str) -> float:
-            """Of the processor, from the start of the interpreter to the end of the code: a busy machine must not fail the check."""
+            """Of the processor, from the start of the interpreter to the end of the code: a busy
+            machine must not fail the check.
+            """
             return float(run("-c", f"{code}\nimport time; print(time.process_time())").split()[-1])
 
         run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", archive)
@@ -129,7 +137,8 @@ def check_installed(archive: Path) -> None:
         }
         added = times["import ksos"] - times["import sklearn"]
         print(
-            f"    first density after {times[FIRST_DENSITY]:.1f} s; the import adds {added:.2f} s to that of scikit-learn"
+            f"    first density after {times[FIRST_DENSITY]:.1f} s; the import adds {added:.2f} s"
+            " to that of scikit-learn"
         )
         assert times[FIRST_DENSITY] < LONGEST and added < LONGEST_IMPORT
         assert "reproduce" in run("-m", "ksos", "--help")

@@ -1,4 +1,6 @@
-"""``make types``: mypy and pyright, with the settings of a user who has none, accept the code of README.md and of examples/."""
+"""``make types``: mypy and pyright, with the settings of a user who has none, accept the code of
+README.md and of examples/.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ FOLDER = ROOT / "build" / "types"
 
 
 def collect() -> list[str]:
-    """Copy the code to a folder outside of the project's settings; the blocks of the README are one program."""
+    """Copy the code to a folder outside of the project's settings; the blocks of the README are one
+    program.
+    """
     shutil.rmtree(FOLDER, ignore_errors=True)
     shutil.copytree(
         ROOT / "examples",
@@ -26,7 +30,8 @@ def collect() -> list[str]:
         re.MULTILINE | re.DOTALL,
     )
     (FOLDER / "readme.py").write_text("\n".join(blocks), encoding="utf-8")
-    # scikit-learn has no types: it is not complained about, and its types are not guessed from its code
+    # scikit-learn has no types: it is not complained about, and its types are not guessed from its
+    # code
     (FOLDER / "pyrightconfig.json").write_text(
         '{"typeCheckingMode": "basic", "useLibraryCodeForTypes": false}'
     )

@@ -1,4 +1,5 @@
-"""The lowest version of every dependency that pyproject.toml allows, one constraint a line: what ``make test-lowest`` installs.
+"""The lowest version of every dependency that pyproject.toml allows, one constraint a line: what
+``make test-lowest`` installs.
 
 Names that constraints.txt pins are left out: it says why.
 """
@@ -30,7 +31,8 @@ def floors() -> dict[str, str]:
         match = REQUIREMENT.fullmatch(requirement)
         if match is None:
             raise SystemExit(
-                f"pyproject.toml asks for {requirement!r}, which has no lowest version: write name>=version"
+                f"pyproject.toml asks for {requirement!r}, which has no lowest version: write"
+                " name>=version"
             )
         name, version = match["name"], match["version"]
         if found.setdefault(name, version) != version:

@@ -1,4 +1,6 @@
-"""The picture that a script shows, as a file: ``python tools/picture.py examples/gallery/SCRIPT.py docs/figures/SCRIPT.png``."""
+"""The picture that a script shows, as a file: ``python tools/picture.py examples/gallery/SCRIPT.py
+docs/figures/SCRIPT.png``.
+"""
 
 from __future__ import annotations
 

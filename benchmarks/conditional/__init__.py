@@ -1,1 +1,3 @@
-"""Conditional densities beside boosting and forests: likelihood, CRPS, pinball loss, coverage, width and time, cell by cell."""
+"""Conditional densities beside boosting and forests: likelihood, CRPS, pinball loss, coverage,
+width and time, cell by cell.
+"""

@@ -1,4 +1,6 @@
-"""python benchmarks/conditional [run | report] … (see --help): works from a source tree that is not installed."""
+"""python benchmarks/conditional [run | report] … (see --help): works from a source tree that is not
+installed.
+"""
 
 from __future__ import annotations
 

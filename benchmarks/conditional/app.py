@@ -37,9 +37,16 @@ def main(arguments: Sequence[str]) -> int:
             f"no cell matches {' '.join(options.cells)}; data sets: {' '.join(DATASETS)}"
         )
     missing = run(
-        keys, options.output, options.jobs, options.minutes, lambda line: print(line, flush=True), options.also,
-        work=work.measure, guess=work.expected_seconds, line=work.line,
-    )  # fmt: skip
+        keys,
+        options.output,
+        options.jobs,
+        options.minutes,
+        lambda line: print(line, flush=True),
+        options.also,
+        work=work.measure,
+        guess=work.expected_seconds,
+        line=work.line,
+    )
     return finish(missing)
 
 

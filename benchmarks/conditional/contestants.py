@@ -1,4 +1,6 @@
-"""Who takes part. A contestant turns rows into a law of y given x; whatever it chooses, it chooses from these rows."""
+"""Who takes part. A contestant turns rows into a law of y given x; whatever it chooses, it chooses
+from these rows.
+"""
 
 from __future__ import annotations
 
@@ -87,14 +89,18 @@ def ksos_joint(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
 
 
 def normal(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
-    """One normal law around scikit-learn's histogram gradient boosting, its spread from residuals over five folds."""
+    """One normal law around scikit-learn's histogram gradient boosting, its spread from residuals
+    over five folds.
+    """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     return _normal_around(HistGradientBoostingRegressor(random_state=0), X, y)
 
 
 def normal_same(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
-    """One normal law around the very regressors of KernelSoSConditional(), its spread from residuals of held-out rows."""
+    """One normal law around the very regressors of KernelSoSConditional(), its spread from
+    residuals of held-out rows.
+    """
     from ksos import KernelSoSConditional, KernelSoSDensity
 
     quick = KernelSoSDensity(n_support=20, tol=1e-3)  # of which only the mean, nearly zero, matters
@@ -126,7 +132,9 @@ def ngboost(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
 
 
 def ngboost_stopped(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
-    """NGBoost with normal laws, longer steps than its own, at most 500 of them, stopped early on a fifth of the rows."""
+    """NGBoost with normal laws, longer steps than its own, at most 500 of them, stopped early on a
+    fifth of the rows.
+    """
     from ngboost import NGBRegressor
 
     model = NGBRegressor(
@@ -148,7 +156,9 @@ def _ngboost_law(model: Any) -> Law:
 
 
 def xgboost_distribution(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
-    """xgboost-distribution with normal laws, at most 500 steps, stopped early on a fifth of the rows."""
+    """xgboost-distribution with normal laws, at most 500 steps, stopped early on a fifth of the
+    rows.
+    """
     from xgboost_distribution import XGBDistribution
 
     order = np.random.default_rng(0).permutation(len(y))
@@ -174,8 +184,8 @@ def quantile_boosting(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     models = {
-        level: HistGradientBoostingRegressor(loss="quantile", quantile=level, random_state=0).fit(
-            X, y
+        level: (
+            HistGradientBoostingRegressor(loss="quantile", quantile=level, random_state=0).fit(X, y)
         )
         for level in levels.tolist()
     }
@@ -196,7 +206,9 @@ def quantile_forest(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
 
 @dataclass(frozen=True)
 class Contestant:
-    """``seconds`` is a guess for 10 000 rows, which puts long pieces first; ``rows`` the most rows that it is tried on."""
+    """``seconds`` is a guess for 10 000 rows, which puts long pieces first; ``rows`` the most rows
+    that it is tried on.
+    """
 
     fit: Callable[[np.ndarray, np.ndarray, np.ndarray], Law]
     title: str

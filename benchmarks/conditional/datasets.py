@@ -1,4 +1,6 @@
-"""Regression tables: Friedman's three functions with five kinds of noise, and two small tables of scikit-learn."""
+"""Regression tables: Friedman's three functions with five kinds of noise, and two small tables of
+scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ NOISE_TO_SIGNAL = 0.35
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to fit and rows to judge by; ``y`` has one column per target, and each is a problem of its own."""
+    """Rows to fit and rows to judge by; ``y`` has one column per target, and each is a problem of
+    its own.
+    """
 
     X: np.ndarray
     y: np.ndarray

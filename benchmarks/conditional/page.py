@@ -26,7 +26,9 @@ RIVALS = (
 
 
 def ahead(among: Sequence[Cell], others: Sequence[str], field: str) -> str:
-    """In how many cells our mean over the seeds is the lower one, against the best of ``others`` in each cell."""
+    """In how many cells our mean over the seeds is the lower one, against the best of ``others`` in
+    each cell.
+    """
     count = total = 0
     for cell in among:
         lead = [
@@ -40,7 +42,9 @@ def ahead(among: Sequence[Cell], others: Sequence[str], field: str) -> str:
 
 
 def measured(among: Sequence[Cell], names: Sequence[str], field: str) -> list[str]:
-    """Those of the methods that have been measured in some cell: a page has no columns for the others."""
+    """Those of the methods that have been measured in some cell: a page has no columns for the
+    others.
+    """
     return [name for name in names if any(cell.values(name, field) for cell in among)]
 
 
@@ -89,15 +93,30 @@ def page(records: Sequence[Record]) -> str:
     lines = [
         "# Conditional densities beside boosting and forests",
         "",
-        f"{len(among)} of {sum(len(data.sizes) for data in DATASETS.values())} cells, seeds {seeds[0]} to {seeds[-1]}; one thread per",
+        (
+            f"{len(among)} of {sum(len(data.sizes) for data in DATASETS.values())} cells, seeds"
+            f" {seeds[0]} to {seeds[-1]}; one thread per"
+        ),
         "process. Times are processor seconds of the fit, on",
         f"{'; '.join(machines)}.",
-        "Friedman's functions have noise of 0.35 times their standard deviation, of five kinds. All numbers",
-        "are in units of the standard deviation of the targets that were fitted. CRPS is twice the mean",
-        "pinball loss over the levels 0.05, 0.10 … 0.95. The settings of `KernelSoSConditional()` were chosen",
+        (
+            "Friedman's functions have noise of 0.35 times their standard deviation, of five kinds."
+            " All numbers"
+        ),
+        (
+            "are in units of the standard deviation of the targets that were fitted. CRPS is twice"
+            " the mean"
+        ),
+        (
+            "pinball loss over the levels 0.05, 0.10 … 0.95. The settings of"
+            " `KernelSoSConditional()` were chosen"
+        ),
         "at n = 300 and n = 1000 with other seeds.",
         "",
-        "`python benchmarks/conditional run` measures, `python benchmarks/conditional report` writes this page.",
+        (
+            "`python benchmarks/conditional run` measures, `python benchmarks/conditional report`"
+            " writes this page."
+        ),
         "",
         "## Summary",
         "",

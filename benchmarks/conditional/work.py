@@ -19,7 +19,9 @@ NOMINAL = 0.9
 
 
 def measure(key: Key) -> Record:
-    """The record of one contestant on one split: means over the targets; ``seconds`` is the processor's time of the fits alone."""
+    """The record of one contestant on one split: means over the targets; ``seconds`` is the
+    processor's time of the fits alone.
+    """
     split = DATASETS[key.dataset].split(key.n, key.seed)
     record: Record = {
         **key._asdict(),
@@ -55,8 +57,9 @@ def measure(key: Key) -> Record:
 def scores(law: Law, X: np.ndarray, y: np.ndarray, unit: float) -> dict[str, float]:
     """Everything in units of the spread of the targets that were fitted.
 
-    ``crps`` is twice the mean pinball loss over the levels 0.05, 0.10 … 0.95, the same for everyone; ``coverage`` and ``width`` are
-    those of the interval between the quantiles 0.05 and 0.95; ``crossings`` counts quantiles that fall where the level rises.
+    ``crps`` is twice the mean pinball loss over the levels 0.05, 0.10 … 0.95, the same for
+    everyone; ``coverage`` and ``width`` are those of the interval between the quantiles 0.05 and
+    0.95; ``crossings`` counts quantiles that fall where the level rises.
     """
     q = law.quantiles(X, LEVELS)
     excess = (y[:, None] - q) / unit
@@ -92,4 +95,7 @@ def line(key: Key, record: Record) -> str:
     if "error" in record:
         return f"{where}: {record['error']}"
     nll = f"NLL {record['nll']:.4f}, " if "nll" in record else ""
-    return f"{where}: {nll}CRPS {record['crps']:.4f}, coverage {record['coverage']:.3f}, {record['seconds']:.2f} s"
+    return (
+        f"{where}: {nll}CRPS {record['crps']:.4f}, coverage {record['coverage']:.3f},"
+        f" {record['seconds']:.2f} s"
+    )

@@ -1,1 +1,3 @@
-"""How well densities predict: ksos side by side with the usual estimators, on known densities and on real data."""
+"""How well densities predict: ksos side by side with the usual estimators, on known densities and
+on real data.
+"""

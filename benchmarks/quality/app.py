@@ -1,4 +1,6 @@
-"""The command: ``run`` measures, ``report`` turns what was measured into the page, its tables and its pictures."""
+"""The command: ``run`` measures, ``report`` turns what was measured into the page, its tables and
+its pictures.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def _million(options: argparse.Namespace) -> int:
     record = measure_million(options.n)
     append(options.output, record)
     print(
-        f"fit {record['seconds']:.1f} s, bare kernel sums {record['kernel_seconds']:.1f} s of one processor"
+        f"fit {record['seconds']:.1f} s, bare kernel sums {record['kernel_seconds']:.1f} s of one"
+        " processor"
     )
     return 0
 
@@ -82,7 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     large = found.commands.add_parser(
         "million",
-        help="a million samples in ten features: the fit without a search beside the bare kernel sums",
+        help=(
+            "a million samples in ten features: the fit without a search beside the bare kernel"
+            " sums"
+        ),
     )
     large.add_argument(
         "--output",

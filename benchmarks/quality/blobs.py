@@ -12,7 +12,9 @@ _COMPONENTS = 5
 
 
 def blobs(d: int) -> GaussianMixtureLaw:
-    """Means of spread 2 per feature; covariances turned at random, with standard deviations from 0.3 to 1.2."""
+    """Means of spread 2 per feature; covariances turned at random, with standard deviations from
+    0.3 to 1.2.
+    """
     rng = np.random.default_rng([20_210_609, d])
     means = rng.normal(scale=2.0, size=(_COMPONENTS, d))
     deviations = np.geomspace(0.3, 1.2, d)

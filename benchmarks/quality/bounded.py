@@ -36,7 +36,9 @@ def half_normal_like() -> Marginal:
 
 @dataclass(frozen=True)
 class ClaytonCopula:
-    """Beta marginals tied by Clayton's copula, C(u, v) = (u^{−θ} + v^{−θ} − 1)^{−1/θ}: on [0, 1]², with a tail that clings to a corner."""
+    """Beta marginals tied by Clayton's copula, C(u, v) = (u^{−θ} + v^{−θ} − 1)^{−1/θ}: on [0, 1]²,
+    with a tail that clings to a corner.
+    """
 
     theta: float = 2.0
     marginals: tuple[Any, Any] = field(default=(beta(1.2, 2.0), beta(2.0, 1.1)))

@@ -1,4 +1,6 @@
-"""Who takes part. A contestant turns samples into a :class:`Fitted`; whatever it chooses, it chooses from these samples."""
+"""Who takes part. A contestant turns samples into a :class:`Fitted`; whatever it chooses, it
+chooses from these samples.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Fitted:
         raise NotImplementedError
 
     def squared_mmd(self, test: np.ndarray, sigma: np.ndarray) -> float:
-        """‖w_p − w_test‖² in the Gaussian kernel with bandwidths σ: exact, or an estimate without bias."""
+        """‖w_p − w_test‖² in the Gaussian kernel with bandwidths σ: exact, or an estimate without
+        bias.
+        """
         raise NotImplementedError
 
 
@@ -102,7 +106,9 @@ def standardised(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def kde(X: np.ndarray, box: Any) -> Fitted:
-    """scikit-learn's KernelDensity on standardised data, the bandwidth by 5-fold cross-validation over 40 values."""
+    """scikit-learn's KernelDensity on standardised data, the bandwidth by 5-fold cross-validation
+    over 40 values.
+    """
     from sklearn.model_selection import GridSearchCV, KFold
     from sklearn.neighbors import KernelDensity
 
@@ -126,7 +132,9 @@ def scipy_kde(X: np.ndarray, box: Any) -> Fitted:
 
 
 def mixture(X: np.ndarray, box: Any) -> Fitted:
-    """scikit-learn's GaussianMixture, full covariances, 1 to 12 components by BIC, three starts each."""
+    """scikit-learn's GaussianMixture, full covariances, 1 to 12 components by BIC, three starts
+    each.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
@@ -173,7 +181,9 @@ def _ours(**options: Any) -> Callable[[np.ndarray, Any], Fitted]:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A name for tables, and how to fit; ``walls``: takes part only where a box is known, and is told it."""
+    """A name for tables, and how to fit; ``walls``: takes part only where a box is known, and is
+    told it.
+    """
 
     title: str
     fit: Callable[[np.ndarray, Any], Fitted]

@@ -42,7 +42,9 @@ class Split:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A source of samples; ``law`` is None for real data, ``box`` is what may be told to estimators that know walls."""
+    """A source of samples; ``law`` is None for real data, ``box`` is what may be told to estimators
+    that know walls.
+    """
 
     name: str
     group: str
@@ -56,7 +58,9 @@ class DataSet:
     """Of a law whose density is not known in closed form."""
 
     def split(self, n: int, seed: int) -> Split:
-        """The samples of one run: a function of the name, n and the seed, the same on every machine."""
+        """The samples of one run: a function of the name, n and the seed, the same on every
+        machine.
+        """
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), n, seed])
         sample = self.sampler if self.law is None else self.law.sample
         if sample is None:
@@ -68,7 +72,8 @@ class DataSet:
         """A box around the truth, for quadrature; d ≤ 2."""
         if self.law is None or self.d > 2:
             raise ValueError(
-                f"{self.name} has no window: quadrature is for known densities in one or two dimensions"
+                f"{self.name} has no window: quadrature is for known densities in one or two"
+                " dimensions"
             )
         points = self.law.sample(4000, np.random.default_rng(0))
         low, high = points.min(axis=0), points.max(axis=0)

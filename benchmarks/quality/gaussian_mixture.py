@@ -1,4 +1,6 @@
-"""Gaussian mixtures with everything in closed form: density, samples, embedding. Truths and peers alike are written as one."""
+"""Gaussian mixtures with everything in closed form: density, samples, embedding. Truths and peers
+alike are written as one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class GaussianMixtureLaw:
-    """Σ_a w_a N(μ_a, Σ_a); ``covariances`` has shape (c, d, d), or (1, d, d) when all components share one."""
+    """Σ_a w_a N(μ_a, Σ_a); ``covariances`` has shape (c, d, d), or (1, d, d) when all components
+    share one.
+    """
 
     weights: np.ndarray
     means: np.ndarray
@@ -37,7 +41,9 @@ class GaussianMixtureLaw:
         )
 
     def embedding(self, Z: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-        """∫ k(z, x) p(x) dx for the Gaussian kernel exp(−‖(x − z)/σ‖²), which is (πσ²)^{d/2} times a normal density of variance σ²/2."""
+        """∫ k(z, x) p(x) dx for the Gaussian kernel exp(−‖(x − z)/σ‖²), which is (πσ²)^{d/2} times
+        a normal density of variance σ²/2.
+        """
         return np.exp(self._log_smoothed(Z, 0.5 * sigma**2) + _log_kernel_mass(sigma))
 
     def self_inner(self, sigma: np.ndarray) -> float:

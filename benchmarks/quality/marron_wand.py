@@ -1,4 +1,6 @@
-"""The fifteen normal mixtures of Marron and Wand, "Exact Mean Integrated Squared Error", Annals of Statistics 20 (1992), table 1."""
+"""The fifteen normal mixtures of Marron and Wand, "Exact Mean Integrated Squared Error", Annals of
+Statistics 20 (1992), table 1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A million samples in ten features: the fit without a search, beside the sums of kernel values that no fit can do without."""
+"""A million samples in ten features: the fit without a search, beside the sums of kernel values
+that no fit can do without.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _BLOCK = 10_000
 
 
 def measure_million(n: int = 1_000_000, d: int = 10) -> Record:
-    """``seconds`` of ``KernelSoSDensity().fit(X)``, and ``kernel_seconds`` of Σ_i k(x_i, x̃_j) at as many points as it took."""
+    """``seconds`` of ``KernelSoSDensity().fit(X)``, and ``kernel_seconds`` of Σ_i k(x_i, x̃_j) at
+    as many points as it took.
+    """
     import ksos
 
     X = blobs(d).sample(n, np.random.default_rng([d, n]))

@@ -1,4 +1,6 @@
-"""Two peers made of many Gaussian mixtures: the one that predicts best, and all of them stacked, both judged on held-out samples."""
+"""Two peers made of many Gaussian mixtures: the one that predicts best, and all of them stacked,
+both judged on held-out samples.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Candidate(NamedTuple):
 def best(
     U: np.ndarray, *, sizes: Sequence[int] = SIZES
 ) -> tuple[GaussianMixtureLaw, dict[str, float]]:
-    """The candidate of the highest held-out likelihood, fitted again to all samples; one that fails there gives way to the next."""
+    """The candidate of the highest held-out likelihood, fitted again to all samples; one that fails
+    there gives way to the next.
+    """
     candidates, logs = held_out(U, sizes=sizes)
     for c in np.argsort(-logs.mean(axis=0), kind="stable"):
         law = _fit(U, candidates[c])
@@ -45,7 +49,9 @@ def best(
 def stack(
     U: np.ndarray, *, sizes: Sequence[int] = SIZES
 ) -> tuple[GaussianMixtureLaw, list[list[float]]]:
-    """Σ_c w_c p_c, the shares w by likelihood on held-out samples, every p_c fitted again to all samples; and (components, floor, w_c)."""
+    """Σ_c w_c p_c, the shares w by likelihood on held-out samples, every p_c fitted again to all
+    samples; and (components, floor, w_c).
+    """
     candidates, logs = held_out(U, sizes=sizes)
     fits = [
         (candidate, share, _fit(U, candidate))
@@ -70,7 +76,8 @@ def held_out(
 ) -> tuple[list[Candidate], np.ndarray]:
     """The log-densities (n, candidates) at each sample, by fits that have not seen its fold.
 
-    Candidates with more components than a fold leaves samples, and those that fail in a fold, are left out.
+    Candidates with more components than a fold leaves samples, and those that fail in a fold, are
+    left out.
     """
     from sklearn.model_selection import KFold
 
@@ -93,8 +100,9 @@ def held_out(
 def shares_by_em(logs: np.ndarray) -> np.ndarray:
     """The shares w on the simplex that maximise mean_i log Σ_c w_c p_c(x_i), given log p_c(x_i).
 
-    With g_c = mean_i p_c(x_i)/Σ_a w_a p_a(x_i), a step of EM is w_c ← w_c g_c; concavity bounds what is left to gain by max_c log g_c.
-    The steps end when that is a millionth of a nat; after 10⁵ of them at most log(candidates)/10⁵ is left.
+    With g_c = mean_i p_c(x_i)/Σ_a w_a p_a(x_i), a step of EM is w_c ← w_c g_c; concavity bounds
+    what is left to gain by max_c log g_c. The steps end when that is a millionth of a nat; after
+    10⁵ of them at most log(candidates)/10⁵ is left.
     """
     densities = np.exp(logs - logs.max(axis=1, keepdims=True))
     w = np.full(logs.shape[1], 1.0 / logs.shape[1])
@@ -107,7 +115,9 @@ def shares_by_em(logs: np.ndarray) -> np.ndarray:
 
 
 def _fit(U: np.ndarray, candidate: Candidate) -> GaussianMixtureLaw | None:
-    """scikit-learn's GaussianMixture with its own number of starts, steps and tolerance; None where it fails."""
+    """scikit-learn's GaussianMixture with its own number of starts, steps and tolerance; None where
+    it fails.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 

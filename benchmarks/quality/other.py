@@ -1,4 +1,6 @@
-"""Tables as they come, on which nothing was tuned: features tied by laws of nature, long tails, mixed scales, thin manifolds."""
+"""Tables as they come, on which nothing was tuned: features tied by laws of nature, long tails,
+mixed scales, thin manifolds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ Sampler = Callable[[int, np.random.Generator], np.ndarray]
 
 
 def _shells(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Six measures of an animal: lengths in proportion, weights with the third power of length, thickness of its own."""
+    """Six measures of an animal: lengths in proportion, weights with the third power of length,
+    thickness of its own.
+    """
     length = 0.7 * rng.beta(6.0, 2.5, n)
     width = 0.8 * length * np.exp(0.04 * rng.normal(size=n))
     height = 0.27 * length * np.exp(0.12 * rng.normal(size=n))
@@ -24,7 +28,9 @@ def _shells(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _plant(n: int, rng: np.random.Generator) -> np.ndarray:
-    """A power plant: seasons in temperature, vacuum and humidity that follow it, an output that falls with both."""
+    """A power plant: seasons in temperature, vacuum and humidity that follow it, an output that
+    falls with both.
+    """
     warm = rng.random(n) < 0.45
     temperature = np.where(warm, rng.normal(26.0, 4.0, n), rng.normal(12.0, 4.5, n))
     vacuum = (
@@ -45,7 +51,9 @@ def _plant(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _households(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Age, schooling, hours and the logarithms of income, rent and savings: three kinds of households, noise that grows with income."""
+    """Age, schooling, hours and the logarithms of income, rent and savings: three kinds of
+    households, noise that grows with income.
+    """
     kind = rng.choice(3, n, p=[0.5, 0.3, 0.2])
     age = np.array([42.0, 27.0, 69.0])[kind] + np.array([9.0, 4.0, 7.0])[kind] * rng.normal(size=n)
     school = np.array([13.0, 15.5, 10.5])[kind] + 1.8 * rng.normal(size=n)
@@ -71,7 +79,9 @@ def _roll(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _response(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Four uniform inputs and a smooth response of all of them, with little noise: a density on a curved surface inside a box."""
+    """Four uniform inputs and a smooth response of all of them, with little noise: a density on a
+    curved surface inside a box.
+    """
     X = rng.random((n, 4))
     y = (
         10.0 * np.sin(np.pi * X[:, 0] * X[:, 1])

@@ -1,4 +1,6 @@
-"""The first table of the page: how often the fits of ksos are ahead, how far behind at most, and what they cost."""
+"""The first table of the page: how often the fits of ksos are ahead, how far behind at most, and
+what they cost.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,10 @@ def _million(records: Sequence[Record]) -> list[str] | None:
     if not found:
         return None
     seconds, bare = found[-1]["seconds"], found[-1]["kernel_seconds"]
-    title = "`KernelSoSDensity()`, n = 10⁶ in ten features, processor time / that of the bare kernel sums"
+    title = (
+        "`KernelSoSDensity()`, n = 10⁶ in ten features, processor time / that of the bare kernel"
+        " sums"
+    )
     return [
         title,
         f"{seconds / bare:.1f} × ({seconds:.1f} s, {found[-1]['support']} support points)",

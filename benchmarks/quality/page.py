@@ -1,4 +1,6 @@
-"""docs/quality.md, written from the records: words about the method, numbers from what was measured and from nowhere else."""
+"""docs/quality.md, written from the records: words about the method, numbers from what was measured
+and from nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ def _machines(records: Sequence[Record]) -> list[str]:
         who = (
             ""
             if len(made) == 1
-            else f" ({'; '.join(CONTESTANTS[key].title for key in CONTESTANTS if key in contestants)})"
+            else (
+                f" ({'; '.join(CONTESTANTS[key].title for key in CONTESTANTS if key in contestants)})"
+            )
         )
         lines.append(f"{name}{who}")
     return [f"**These records** were made on: {'; '.join(lines)}.", ""] if lines else []
@@ -149,7 +153,10 @@ def _losses(main: Sequence[Cell]) -> list[str]:
         )
         sure = f", by more than two standard errors in {share.clearly}: {listed}" if listed else ""
         lines += [
-            f"**{CONTESTANTS[mine].title} behind {title}** in {len(share.behind)} of {share.total} cells{sure}.",
+            (
+                f"**{CONTESTANTS[mine].title} behind {title}** in {len(share.behind)} of"
+                f" {share.total} cells{sure}."
+            ),
             "",
         ]
     return lines

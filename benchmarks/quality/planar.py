@@ -17,7 +17,9 @@ _NODES = 400
 
 @dataclass(frozen=True)
 class Curves:
-    """A point c(t) of one of several curves, t uniform on [0, 1], plus normal noise: p(x) = mean over curves of ∫ N(x; c(t), s²I) dt."""
+    """A point c(t) of one of several curves, t uniform on [0, 1], plus normal noise: p(x) = mean
+    over curves of ∫ N(x; c(t), s²I) dt.
+    """
 
     curves: tuple[Callable[[np.ndarray], np.ndarray], ...]
     noise: float
@@ -68,7 +70,9 @@ def spirals(noise: float = 0.15, turns: float = 1.25) -> Curves:
 
 @dataclass(frozen=True)
 class Rings:
-    """Concentric circles plus normal noise: of one circle of radius r, p(x) = e^{−(|x|² + r²)/2s²} I₀(|x|r/s²)/(2πs²)."""
+    """Concentric circles plus normal noise: of one circle of radius r, p(x) = e^{−(|x|² + r²)/2s²}
+    I₀(|x|r/s²)/(2πs²).
+    """
 
     radii: tuple[float, ...] = (1.0, 2.0, 3.0)
     noise: float = 0.12
@@ -88,7 +92,9 @@ class Rings:
 
 @dataclass(frozen=True)
 class Pinwheel:
-    """Elongated normal blobs around the origin, each point turned by an angle that grows with its distance: area is kept, so p is known."""
+    """Elongated normal blobs around the origin, each point turned by an angle that grows with its
+    distance: area is kept, so p is known.
+    """
 
     arms: int = 5
     radius: float = 2.0

@@ -1,4 +1,6 @@
-"""The real data that come with scikit-learn, split at random into two thirds to fit and one third to predict."""
+"""The real data that come with scikit-learn, split at random into two thirds to fit and one third
+to predict.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def _as_it_is(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _principal(k: int) -> Preparation:
-    """Standardised, then the first k principal components; both learnt from the part that is fitted."""
+    """Standardised, then the first k principal components; both learnt from the part that is
+    fitted.
+    """
 
     def reduce(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         from sklearn.decomposition import PCA
@@ -39,7 +43,9 @@ def _principal(k: int) -> Preparation:
 
 
 def _without_sex(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Feature 1 has two values: it has no density, and a likelihood rewards whoever collapses on it."""
+    """Feature 1 has two values: it has no density, and a likelihood rewards whoever collapses on
+    it.
+    """
     return np.delete(train, 1, axis=1), np.delete(test, 1, axis=1)
 
 
@@ -62,7 +68,9 @@ FURTHER: dict[str, tuple[str, int, Preparation]] = {
     "breast_cancer_means": ("breast_cancer", 10, _first(10)),
     "digits_pca4": ("digits", 4, _principal(4)),
 }
-"""The same for the contest on other data: twenty samples; radius, perimeter and area side by side; digits seen from farther off."""
+"""The same for the contest on other data: twenty samples; radius, perimeter and area side by side;
+digits seen from farther off.
+"""
 
 
 def split(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

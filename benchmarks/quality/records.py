@@ -1,4 +1,6 @@
-"""One line of JSON per (data set, n, seed, contestant), appended as it is measured: runs can be cut short, resumed and merged."""
+"""One line of JSON per (data set, n, seed, contestant), appended as it is measured: runs can be cut
+short, resumed and merged.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def mend(path: Path) -> None:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of one file; a last line that was cut short is left out, any other broken line is an error."""
+    """The records of one file; a last line that was cut short is left out, any other broken line is
+    an error.
+    """
     lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -65,7 +69,9 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def read_all(paths: Iterable[Path]) -> list[Record]:
-    """Several files merged; of records about the same thing the last one counts, and a failure only where there is nothing else."""
+    """Several files merged; of records about the same thing the last one counts, and a failure only
+    where there is nothing else.
+    """
     found = [record for path in paths if path.exists() for record in read(path)]
     merged = {
         key_of(record): record for record in sorted(found, key=lambda record: "error" not in record)

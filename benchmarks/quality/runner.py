@@ -1,4 +1,6 @@
-"""Many pieces of work over several processes, for as long as the clock allows, each result written the moment it is there."""
+"""Many pieces of work over several processes, for as long as the clock allows, each result written
+the moment it is there.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def guess_seconds(key: Key) -> float:
 def expected_seconds(
     keys: Iterable[Key], measured: Iterable[Record], guess: Callable[[Key], float] = guess_seconds
 ) -> dict[Key, float]:
-    """What a piece will take, scoring included: as long as the longest of its other seeds took, or else a guess."""
+    """What a piece will take, scoring included: as long as the longest of its other seeds took, or
+    else a guess.
+    """
     known: dict[tuple[str, int, str], float] = {}
     for record in measured:
         key = key_of(record)
@@ -79,10 +83,11 @@ def run(
     guess: Callable[[Key], float] = guess_seconds,
     line: Callable[[Key, Record], str] = describe,
 ) -> int:
-    """Measure what ``output`` (and the files ``also``) do not hold yet, the longest first; returns how many pieces are still missing.
+    """Measure what ``output`` (and the files ``also``) do not hold yet, the longest first; returns
+    how many pieces are still missing.
 
-    Towards the end only pieces begin that are expected to end in time. Those still running when the time is over are stopped, and
-    measured again next time.
+    Towards the end only pieces begin that are expected to end in time. Those still running when the
+    time is over are stopped, and measured again next time.
     """
     mend(output)
     measured = [record for record in read_all([output, *also]) if "error" not in record]
@@ -91,7 +96,8 @@ def run(
     waiting = sorted(seconds, key=lambda key: -seconds[key])
     total, whole = len(waiting), 60.0 * minutes
     report(
-        f"{total} of {len(keys)} pieces to measure, {jobs} at a time, for at most {minutes:g} minutes"
+        f"{total} of {len(keys)} pieces to measure, {jobs} at a time, for at most {minutes:g}"
+        " minutes"
     )
     report(f"about {sum(seconds.values()) / 60.0:.0f} minutes of one processor")
     end = time.monotonic() + whole
@@ -124,7 +130,9 @@ def run(
 def _next(
     waiting: Sequence[Key], seconds: dict[Key, float], left: float, whole: float
 ) -> Key | None:
-    """The longest piece that ends in time; in the first tenth of a run any, so that one longer than expected is not put off for ever."""
+    """The longest piece that ends in time; in the first tenth of a run any, so that one longer than
+    expected is not put off for ever.
+    """
     return next(
         (key for key in waiting if left > 0.0 and (seconds[key] <= left or left > 0.9 * whole)),
         None,

@@ -1,4 +1,6 @@
-"""What is measured of a fitted density: held-out log-likelihood, integrated squared error, squared MMD, mass beyond the walls."""
+"""What is measured of a fitted density: held-out log-likelihood, integrated squared error, squared
+MMD, mass beyond the walls.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def scores(fitted: Fitted, data: DataSet, split: Split, n: int, seed: int) -> di
 
 @cache
 def _truth_on_grid(name: str) -> tuple[list[np.ndarray], float, np.ndarray, np.ndarray]:
-    """Axes, volume of a cell, nodes, and the true density there: the same for every contestant and every seed."""
+    """Axes, volume of a cell, nodes, and the true density there: the same for every contestant and
+    every seed.
+    """
     data = DATASETS[name]
     assert data.law is not None
     axes, cell = grid(data)
@@ -54,12 +58,16 @@ def _truth_on_grid(name: str) -> tuple[list[np.ndarray], float, np.ndarray, np.n
 
 
 def mmd_bandwidth(test: np.ndarray) -> np.ndarray:
-    """Of the kernel that measures MMD: per feature √(2d) standard deviations of the held-out samples, a typical distance between them."""
+    """Of the kernel that measures MMD: per feature √(2d) standard deviations of the held-out
+    samples, a typical distance between them.
+    """
     return np.sqrt(2.0 * test.shape[1]) * test.std(axis=0)
 
 
 def grid(data: DataSet) -> tuple[list[np.ndarray], float]:
-    """Midpoints of equal cells that cover the window and end at its walls, and the volume of a cell."""
+    """Midpoints of equal cells that cover the window and end at its walls, and the volume of a
+    cell.
+    """
     low, high = data.window()
     axes, cell = [], 1.0
     for k in range(data.d):
@@ -89,13 +97,17 @@ def grid_mmd2(masses: np.ndarray, axes: list[np.ndarray], sigma: np.ndarray) -> 
 
 
 def unbiased_mmd2(fitted: Fitted, test: np.ndarray, sigma: np.ndarray) -> float:
-    """The squared MMD to the law behind the held-out samples, without bias: the diagonal of their own kernel matrix is left out."""
+    """The squared MMD to the law behind the held-out samples, without bias: the diagonal of their
+    own kernel matrix is left out.
+    """
     pairs = sample_inner(test, sigma)
     return fitted.squared_mmd(test, sigma) - pairs + off_diagonal(pairs, test.shape[0])
 
 
 def sampled_ise(fitted: Fitted, data: DataSet, split: Split, n: int, seed: int) -> float:
-    """∫(p̂ − p)² as the mean of (p̂ − p)²/q over draws from q, half the truth and half a KDE of the samples, the same for everyone."""
+    """∫(p̂ − p)² as the mean of (p̂ − p)²/q over draws from q, half the truth and half a KDE of the
+    samples, the same for everyone.
+    """
     assert data.law is not None
     rng = np.random.default_rng([n, seed, data.d])
     covariance = np.cov(split.train.T) * split.train.shape[0] ** (-2.0 / (data.d + 4))

@@ -63,7 +63,9 @@ class Cell:
     def difference(
         self, contestant: str, other: str, field: str = "log_likelihood"
     ) -> Estimate | None:
-        """Mean of contestant − other over the seeds that both have: the samples are the same, so most of their noise cancels."""
+        """Mean of contestant − other over the seeds that both have: the samples are the same, so
+        most of their noise cancels.
+        """
         mine, theirs = self.values(contestant, field), self.values(other, field)
         return _estimate(
             [mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
@@ -141,7 +143,9 @@ class Share:
 def share_ahead(
     among: Sequence[Cell], contestant: str, other: Callable[[Cell], str | None]
 ) -> Share:
-    """The share of cells in which ``contestant`` has the higher held-out log-likelihood, by the mean paired difference."""
+    """The share of cells in which ``contestant`` has the higher held-out log-likelihood, by the
+    mean paired difference.
+    """
     differences = [
         (cell, found)
         for cell in among

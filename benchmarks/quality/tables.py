@@ -51,7 +51,9 @@ def field_table(
     best: Callable[[Sequence[float]], float],
     scale: float = 1.0,
 ) -> list[str]:
-    """One row per cell, one column per contestant that took part anywhere in them; the best of each row is bold."""
+    """One row per cell, one column per contestant that took part anywhere in them; the best of each
+    row is bold.
+    """
     names = [name for name in CONTESTANTS if any(cell.estimate(name, field) for cell in cells)]
     rows = []
     for cell in cells:
@@ -78,7 +80,9 @@ def field_table(
 def every_cell(
     cells: Sequence[Cell], mine: str, peers: Sequence[str], quick: str, quick_peer: str
 ) -> list[str]:
-    """One row per cell: our score, ours − each peer's, the truth's − ours, the fit without a search, and everybody's seconds."""
+    """One row per cell: our score, ours − each peer's, the truth's − ours, the fit without a
+    search, and everybody's seconds.
+    """
     titles = {name: contestant.title for name, contestant in CONTESTANTS.items()}
     timed = [mine, *peers, quick]
     head = [

@@ -1,4 +1,6 @@
-"""One piece of work: fit one contestant to one sample and score it. Everything in it is seeded; a failure becomes a record that says so."""
+"""One piece of work: fit one contestant to one sample and score it. Everything in it is seeded; a
+failure becomes a record that says so.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ __all__ = ["machine", "measure"]
 
 
 def measure(key: Key) -> Record:
-    """The record of one contestant on one sample; ``seconds`` is the processor's time of the fit alone, choice of parameters included."""
+    """The record of one contestant on one sample; ``seconds`` is the processor's time of the fit
+    alone, choice of parameters included.
+    """
     data, contestant = DATASETS[key.dataset], CONTESTANTS[key.contestant]
     record: Record = {**key._asdict(), "d": data.d, "machine": machine()}
     split = data.split(key.n, key.seed)
@@ -49,4 +53,7 @@ def machine() -> str:
     versions = ", ".join(
         f"{library.__name__} {library.__version__}" for library in (numpy, scipy, sklearn)
     )
-    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}"
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()},"
+        f" {versions}"
+    )

@@ -1,1 +1,3 @@
-"""Rivals of robust learning in an MMD ball, written from the papers, on problems where the answer is known by simulation."""
+"""Rivals of robust learning in an MMD ball, written from the papers, on problems where the answer
+is known by simulation.
+"""

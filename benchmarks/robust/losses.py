@@ -1,4 +1,6 @@
-"""Losses ℓ(θ, z), convex in θ, in the forms that the rivals need: numbers, derivatives, and an expression for a modelling language."""
+"""Losses ℓ(θ, z), convex in θ, in the forms that the rivals need: numbers, derivatives, and an
+expression for a modelling language.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ __all__ = ["LinearLogistic", "LinearSquare", "ParametricLoss", "UncertainLeastSq
 
 
 class ParametricLoss(ABC):
-    """ℓ(θ, z_i) at the rows z_i of an array, and a ridge Σ α_j θ_j² that every method adds to its risk."""
+    """ℓ(θ, z_i) at the rows z_i of an array, and a ridge Σ α_j θ_j² that every method adds to its
+    risk.
+    """
 
     alpha: np.ndarray
 

@@ -1,4 +1,5 @@
-"""Put the tables and figures of the robust experiments into docs/robust-learning.md, from the folder in which their results lie.
+"""Put the tables and figures of the robust experiments into docs/robust-learning.md, from the
+folder in which their results lie.
 
 PYTHONPATH=src:. python -m benchmarks.robust.page results
 """

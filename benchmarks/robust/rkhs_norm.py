@@ -1,7 +1,9 @@
-"""The relaxation by an RKHS norm, after Staib & Jegelka, "Distributionally robust optimization and generalization in kernel methods".
+"""The relaxation by an RKHS norm, after Staib & Jegelka, "Distributionally robust optimization and
+generalization in kernel methods".
 
-If distributions may be any vectors of the RKHS, the worst case in an MMD ball is mean ℓ + ε‖ℓ_θ‖. The norm of the loss is not known; from
-its values at the samples it is estimated as ‖ℓ_θ‖² ≈ ℓᵀ(K + nμI)⁻¹ℓ. That is not convex in θ: a descent from ERM, as the authors do.
+If distributions may be any vectors of the RKHS, the worst case in an MMD ball is mean ℓ + ε‖ℓ_θ‖.
+The norm of the loss is not known; from its values at the samples it is estimated as ‖ℓ_θ‖² ≈ ℓᵀ(K +
+nμI)⁻¹ℓ. That is not convex in θ: a descent from ERM, as the authors do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""The dual with its constraint at sampled points, after Zhu, Jitkrittum, Diehl & Schölkopf, "Kernel distributionally robust optimization".
+"""The dual with its constraint at sampled points, after Zhu, Jitkrittum, Diehl & Schölkopf, "Kernel
+distributionally robust optimization".
 
-    min over θ, f_0 and f in the RKHS of  f_0 + mean f(z_i) + ε‖f‖ + Σ ρ_j θ_j²   such that   ℓ(θ, ζ_j) ≤ f_0 + f(ζ_j)  at all ζ_j,
+    min over θ, f_0 and f in the RKHS of  f_0 + mean f(z_i) + ε‖f‖ + Σ ρ_j θ_j²   such that   ℓ(θ,
+    ζ_j) ≤ f_0 + f(ζ_j)  at all ζ_j,
 
-where the ζ_j are the samples and points drawn uniformly in the domain, and f is in the span of the kernels at those points.
+where the ζ_j are the samples and points drawn uniformly in the domain, and f is in the span of the
+kernels at those points.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from benchmarks.robust.losses import ParametricLoss
 __all__ = ["semi_infinite"]
 
 _RANKS = (1e-10, 1e-9, 1e-8, 1e-7)
-"""Eigenvalues of the kernel matrix below so much of the largest are left out; more of them where the solver gives up. The answers agree to
-six digits and more."""
+"""Eigenvalues of the kernel matrix below so much of the largest are left out; more of them where
+the solver gives up. The answers agree to six digits and more.
+"""
 
 
 def semi_infinite(

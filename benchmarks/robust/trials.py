@@ -1,4 +1,6 @@
-"""Many seeds: run what is missing on several processes, choose radii by cross-validation, sum up with confidence intervals."""
+"""Many seeds: run what is missing on several processes, choose radii by cross-validation, sum up
+with confidence intervals.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ __all__ = ["chosen_radius", "interval", "run_seeds", "summary"]
 def run_seeds(
     run_seed: Callable[[int], dict[str, Any]], seeds: Sequence[int], out: Path, jobs: int = 1
 ) -> list[dict[str, Any]]:
-    """The records of all seeds, from out/records.jsonl or run now; each is written as soon as it is there."""
+    """The records of all seeds, from out/records.jsonl or run now; each is written as soon as it is
+    there.
+    """
     out.mkdir(parents=True, exist_ok=True)
     file = out / "records.jsonl"
     records = (
@@ -52,7 +56,9 @@ def chosen_radius(
     folds: int,
     rng: np.random.Generator,
 ) -> float:
-    """The radius with the least held-out loss. ``path(rows, radii)`` fits, None being an empty ball; ``score(fit, rows)`` sums losses."""
+    """The radius with the least held-out loss. ``path(rows, radii)`` fits, None being an empty
+    ball; ``score(fit, rows)`` sums losses.
+    """
     order, scores = rng.permutation(n_samples), np.zeros(len(radii))
     for held_out in np.array_split(order, folds):
         fits = path(np.setdiff1d(order, held_out), list(radii))
@@ -73,7 +79,9 @@ def interval(values: np.ndarray) -> tuple[list[float], list[float]]:
 def summary(
     records: list[dict[str, Any]], methods: Sequence[str], kinds: Sequence[str], ours: str = "ours"
 ) -> dict[str, Any]:
-    """Per kind and method, means over the seeds at which every method has an answer; and paired differences of the others to ours."""
+    """Per kind and method, means over the seeds at which every method has an answer; and paired
+    differences of the others to ours.
+    """
     out: dict[str, Any] = {}
     for kind in kinds:
         rows = [

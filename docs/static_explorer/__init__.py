@@ -1,6 +1,8 @@
-"""The explorer of the site: the page of ``ksos explore`` with certified fits made beforehand, so that it needs no Python.
+"""The explorer of the site: the page of ``ksos explore`` with certified fits made beforehand, so
+that it needs no Python.
 
-Files of the page come from ``ksos/explorer/static`` as they are, but for ``source.js``, which asks no server.
+Files of the page come from ``ksos/explorer/static`` as they are, but for ``source.js``, which asks
+no server.
 """
 
 from __future__ import annotations
@@ -34,13 +36,17 @@ PAGE = files("ksos.explorer") / "static"
 FEATURES = [(0, 1), (0,), (1,)]
 LARGEST = 5_000_000  # bytes, of the whole page: it is loaded by people who only want a look
 EXACT = 1e-9  # of the largest value: what columns that are left out of a factor may change
-NOTE = "Fits were made beforehand; to fit your own data and to save models, run ksos explore data.csv. Levels are those of a grid."
+NOTE = (
+    "Fits were made beforehand; to fit your own data and to save models, run ksos explore data.csv."
+    " Levels are those of a grid."
+)
 
 
 class Grid(NamedTuple):
     """The settings for which there are fits, in equal steps.
 
-    The bandwidth by powers of 2 of the automatic one, λ by powers of 10 (the automatic one comes with them), the most support points.
+    The bandwidth by powers of 2 of the automatic one, λ by powers of 10 (the automatic one comes
+    with them), the most support points.
     """
 
     scales: tuple[float, ...] = (-1.0, -0.5, 0.0, 0.5, 1.0)
@@ -65,7 +71,9 @@ WHOLE = Grid()
 
 
 class Set(NamedTuple):
-    """Samples: a title, names of the features, the lines of Python that make them, and what these give."""
+    """Samples: a title, names of the features, the lines of Python that make them, and what these
+    give.
+    """
 
     title: str
     names: list[str]
@@ -77,7 +85,8 @@ SETS = {
     "moons": Set(
         "Two moons",
         ["east", "north"],
-        "from sklearn.datasets import make_moons\nX, _ = make_moons(250, noise=0.08, random_state=0)",
+        "from sklearn.datasets import make_moons\nX, _ = make_moons(250, noise=0.08,"
+        " random_state=0)",
         make_moons(250, noise=0.08, random_state=0)[0],
     ),
     "iris": Set(
@@ -90,7 +99,9 @@ SETS = {
 
 
 def build(folder: Path, cache: Path, grid: Grid = WHOLE) -> None:
-    """Write the page into ``folder``; fits of an earlier time are taken from ``cache`` if nothing of this package has changed."""
+    """Write the page into ``folder``; fits of an earlier time are taken from ``cache`` if nothing
+    of this package has changed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for file in PAGE.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
@@ -168,7 +179,9 @@ def _as_in_javascript(value: float) -> str:
 
 
 def _record(fitted: Fitted, data: Samples) -> dict[str, Any]:
-    """What the server would answer, the model's numbers as bytes, with the exact MMD and the program."""
+    """What the server would answer, the model's numbers as bytes, with the exact MMD and the
+    program.
+    """
     told, p = answers.fit(fitted, data), fitted.solution.distribution
     model = answers.model(_few_columns(p))
     support, factor = np.array(model["support"]), np.array(model["factor"])
@@ -184,7 +197,9 @@ def _record(fitted: Fitted, data: Samples) -> dict[str, Any]:
 
 
 def _few_columns(p: SoSDensity) -> SoSDensity:
-    """The density with as few columns as give the same values at its support points and between them."""
+    """The density with as few columns as give the same values at its support points and between
+    them.
+    """
     X = p.support_points
     X = np.concatenate([X, 0.5 * (X + np.roll(X, 1, axis=0))])
     wanted, few = p.pdf(X), p

@@ -2,7 +2,8 @@
 Ask a density
 =============
 
-Probabilities of boxes, quantiles, marginals and conditionals of a fitted density, all of them exact.
+Probabilities of boxes, quantiles, marginals and conditionals of a fitted density, all of them
+exact.
 """
 
 import numpy as np
@@ -19,7 +20,8 @@ print("mean flower:", p.mean().round(2))
 short = p.probability(high={"petal length (cm)": 2.5})
 print(f"P(petals shorter than 2.5 cm)              = {short:.3f}")
 print(
-    f"P(… and sepals longer than 5.5 cm)         = {p.probability(low={'sepal length (cm)': 5.5}, high={'petal length (cm)': 2.5}):.3f}"
+    "P(… and sepals longer than 5.5 cm)         ="
+    f" {p.probability(low={'sepal length (cm)': 5.5}, high={'petal length (cm)': 2.5}):.3f}"
 )
 
 petal = p.marginal(
@@ -34,7 +36,8 @@ for sepal_length in (5.0, 6.0, 7.0):
     )  # a density of the petal length alone
     low, middle, high = length.ppf([0.05, 0.5, 0.95])
     print(
-        f"sepal {sepal_length} cm: petal {middle:.1f} cm, with probability 0.9 between {low:.1f} and {high:.1f}"
+        f"sepal {sepal_length} cm: petal {middle:.1f} cm, with probability 0.9 between {low:.1f}"
+        f" and {high:.1f}"
     )
 
 assert np.isclose(p.marginal("petal length (cm)").unnamed.cdf([[2.5]])[0], short)

@@ -2,7 +2,8 @@
 The distribution behind a conditional mean embedding
 ====================================================
 
-The weights of such an embedding are signed, so it is no distribution; the density nearest to it is one.
+The weights of such an embedding are signed, so it is no distribution; the density nearest to it is
+one.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +21,8 @@ y = branch * (0.2 + x**2) + 0.1 * rng.standard_normal(
     (n, 1)
 )  # two branches that come close at x = 0
 
-# The embedding of y given x = x₀ is Σ_i a_i k(·, y_i) with a = (K + nλI)⁻¹ k(X, x₀): regression in the RKHS.
+# The embedding of y given x = x₀ is Σ_i a_i k(·, y_i) with a = (K + nλI)⁻¹ k(X, x₀): regression in
+# the RKHS.
 kernel_x, kernel_y = Gaussian(0.4), Gaussian(0.4)
 K = kernel_x(x) + n * 1e-3 * np.eye(n)
 space = ksos.SoSSpace(Gaussian(0.4), np.linspace(-2.0, 2.0, 41)[:, None], embedding_kernel=kernel_y)

@@ -2,9 +2,10 @@
 A whole law, and its worst case
 ===============================
 
-The time that a delivery takes, given its distance: far away it depends on the road, and the law has two modes. A mean would name a time
-at which hardly anybody arrives. Beside it, the question of a planner: how often is the demand above the capacity of 1.6, if its
-distribution is not quite that of the data?
+The time that a delivery takes, given its distance: far away it depends on the road, and the law has
+two modes. A mean would name a time at which hardly anybody arrives. Beside it, the question of a
+planner: how often is the demand above the capacity of 1.6, if its distribution is not quite that of
+the data?
 """
 
 import matplotlib.pyplot as plt
@@ -59,7 +60,8 @@ for radius in (0.03, 0.06, 0.12):
         embedding_bandwidth=0.5,
     )
     print(
-        f"MMD ≤ {radius}: P(demand above 1.6) is at worst {worst.value:.3f}, and at most {worst.upper_bound:.3f}"
+        f"MMD ≤ {radius}: P(demand above 1.6) is at worst {worst.value:.3f}, and at most"
+        f" {worst.upper_bound:.3f}"
     )
     right.plot(
         grid, worst.distribution.pdf(grid), label=f"MMD ≤ {radius}: P(> 1.6) = {worst.value:.2f}"

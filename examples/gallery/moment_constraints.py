@@ -30,7 +30,10 @@ print(f"known:               mean {mean:6.3f}, mean square {square:.3f}, P(x > 0
 for name, solution in (("without constraints", free), ("with constraints   ", informed)):
     p = solution.distribution
     square = p.cov()[0, 0] + p.mean()[0] ** 2
-    numbers = f"mean {p.mean()[0]:6.3f}, mean square {square:.3f}, P(x > 0.25) = {p.probability(0.25, np.inf):.3f}"
+    numbers = (
+        f"mean {p.mean()[0]:6.3f}, mean square {square:.3f}, P(x > 0.25) ="
+        f" {p.probability(0.25, np.inf):.3f}"
+    )
     print(f"{name}: {numbers}; {solution.status}, gap {solution.gap:.0e}")
 for constraint, multiplier in zip(knowledge, informed.multipliers, strict=True):
     print(f"    {constraint!r} costs {multiplier:.4f} per unit")

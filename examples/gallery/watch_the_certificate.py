@@ -2,7 +2,8 @@
 Watch the certificate
 =====================
 
-How two solvers approach one minimum, and what is proven at every step: the minimum lies in the shaded band.
+How two solvers approach one minimum, and what is proven at every step: the minimum lies in the
+shaded band.
 """
 
 import matplotlib.pyplot as plt

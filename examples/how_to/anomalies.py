@@ -2,8 +2,9 @@
 Find anomalies
 ==============
 
-``contamination=0.05`` flags one new row in twenty of those that are as the old ones, and nearly all that are not. The threshold comes from
-held-out rows, because a density is higher at the rows that it was fitted to.
+``contamination=0.05`` flags one new row in twenty of those that are as the old ones, and nearly all
+that are not. The threshold comes from held-out rows, because a density is higher at the rows that
+it was fitted to.
 """
 
 import matplotlib.pyplot as plt

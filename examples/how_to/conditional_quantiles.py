@@ -2,7 +2,8 @@
 Conditional quantiles
 =====================
 
-The whole law of y for every x: where the noise grows and splits in two, a mean and an error bar would not tell.
+The whole law of y for every x: where the noise grows and splits in two, a mean and an error bar
+would not tell.
 """
 
 import matplotlib.pyplot as plt
@@ -26,7 +27,8 @@ for x in (0.5, 3.5):
     p = est.pdf([[x]], grid=np.linspace(-4.0, 4.0, 400))[0]
     modes = np.sum((p[1:-1] > p[:-2]) & (p[1:-1] > p[2:]) & (p[1:-1] > 0.1 * p.max()))
     print(
-        f"x = {x}: median {middle:.2f}, nine tenths of the mass in [{low:.2f}, {high:.2f}], {modes} mode(s)"
+        f"x = {x}: median {middle:.2f}, nine tenths of the mass in [{low:.2f}, {high:.2f}], {modes}"
+        " mode(s)"
     )
 covered = np.mean((est.cdf(X, y) > 0.05) & (est.cdf(X, y) < 0.95))
 print(f"share of the samples between the 5 % and the 95 % quantile: {covered:.3f}")

@@ -2,8 +2,9 @@
 Use a GPU
 =========
 
-Tensors in, tensors out: a fit runs where its data lie, and so do chunks of data that do not fit there. The lines below take a GPU if
-there is one, else the processor through PyTorch, else NumPy; the answers agree.
+Tensors in, tensors out: a fit runs where its data lie, and so do chunks of data that do not fit
+there. The lines below take a GPU if there is one, else the processor through PyTorch, else NumPy;
+the answers agree.
 """
 
 import importlib.util
@@ -29,7 +30,8 @@ _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, X in places.items():
     est = ksos.KernelSoSDensity(bandwidth=1.5, n_support=60).fit(X)
     print(
-        f"{name}: objective {est.solution_.objective:.9f}, gap {est.solution_.gap:.0e}, scores: {type(est.score_samples(data))}"
+        f"{name}: objective {est.solution_.objective:.9f}, gap {est.solution_.gap:.0e}, scores:"
+        f" {type(est.score_samples(data))}"
     )
     x0 = est.distribution_.on_host().marginal([0])
     grid = np.linspace(-4.0, 4.0, 200)[:, None]

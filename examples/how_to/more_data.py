@@ -2,9 +2,9 @@
 Fit more data than memory holds
 ===============================
 
-A source hands out chunks of rows, and no array ever holds all of them. The fit needs only sums over the rows, and those are exact: the
-density is that of all rows. Here a function makes the chunks. Files (CSV, NPY, Parquet, Arrow) work the same way:
-``ksos.chunks("folder/*.parquet")``.
+A source hands out chunks of rows, and no array ever holds all of them. The fit needs only sums over
+the rows, and those are exact: the density is that of all rows. Here a function makes the chunks.
+Files (CSV, NPY, Parquet, Arrow) work the same way: ``ksos.chunks("folder/*.parquet")``.
 """
 
 import matplotlib.pyplot as plt
@@ -32,7 +32,8 @@ few = ksos.KernelSoSDensity(
 new = next(rows())
 print(est.solution_.message)
 print(
-    f"mean log-density of 10 000 rows: {est.score(new):.3f} from 100 000 rows, {few.score(new):.3f} from 500"
+    f"mean log-density of 10 000 rows: {est.score(new):.3f} from 100 000 rows, {few.score(new):.3f}"
+    " from 500"
 )
 
 _, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained")

@@ -2,8 +2,8 @@
 P(x > c given y)
 ================
 
-What is the probability that a flower is wider than 1.55 cm, given its length? One joint density answers for every length, exactly, and for
-intervals of lengths as well.
+What is the probability that a flower is wider than 1.55 cm, given its length? One joint density
+answers for every length, exactly, and for intervals of lengths as well.
 """
 
 import matplotlib.pyplot as plt
@@ -22,10 +22,12 @@ p = est.distribution_
 
 print(f"P(width > 1.55)                  = {p.probability(low={'width': 1.55}):.3f}")
 print(
-    f"P(width > 1.55 | length = 4.8)   = {p.probability(low={'width': 1.55}, given={'length': 4.8}):.3f}"
+    "P(width > 1.55 | length = 4.8)   ="
+    f" {p.probability(low={'width': 1.55}, given={'length': 4.8}):.3f}"
 )
 print(
-    f"P(width > 1.55 | 4 < length < 5) = {p.probability(low={'width': 1.55}, given={'length': (4.0, 5.0)}):.3f}"
+    "P(width > 1.55 | 4 < length < 5) ="
+    f" {p.probability(low={'width': 1.55}, given={'length': (4.0, 5.0)}):.3f}"
 )
 near = petals[(petals["length"] > 4.0) & (petals["length"] < 5.0)]
 print(

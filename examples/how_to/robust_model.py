@@ -2,9 +2,10 @@
 Train a robust model
 ====================
 
-Least squares whose matrix depends on an uncertain number ξ: ten measurements of it are known, all within [−½, ½], and in use it may stray
-farther. The robust solutions minimise the worst case over all distributions of ξ near the measurements. They pay a little where nothing
-shifts, and save much where something does.
+Least squares whose matrix depends on an uncertain number ξ: ten measurements of it are known, all
+within [−½, ½], and in use it may stray farther. The robust solutions minimise the worst case over
+all distributions of ξ near the measurements. They pay a little where nothing shifts, and save much
+where something does.
 """
 
 import matplotlib.pyplot as plt
@@ -40,12 +41,14 @@ for radius, solution in zip(radii, found, strict=True):
     ]
     name = "least squares" if radius == 0.0 else f"radius {radius}"
     print(
-        f"{name}: mean loss {means[0]:.2f} without shift, {means[10]:.2f} at shift 2, {means[-1]:.2f} at shift 4"
+        f"{name}: mean loss {means[0]:.2f} without shift, {means[10]:.2f} at shift 2,"
+        f" {means[-1]:.2f} at shift 4"
     )
     left.plot(shifts, means, label=name)
     if solution.worst_case is not None:
         print(
-            f"    certified: at most {solution.value:.2f} in the ball, and no θ can promise less than {solution.lower_bound:.2f}"
+            f"    certified: at most {solution.value:.2f} in the ball, and no θ can promise less"
+            f" than {solution.lower_bound:.2f}"
         )
         right.plot(grid, solution.worst_case.distribution.pdf(grid), label=name)
 left.set(xlabel="shift Δ: tests on ±½(1 + Δ)", ylabel="mean loss")

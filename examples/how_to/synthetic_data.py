@@ -2,8 +2,9 @@
 Draw synthetic data
 ===================
 
-Fit a density to a table and draw a new one: as many rows as you like, with the names of the columns, the spreads and the ties between them.
-A test that asks whether the two tables can be told apart is the check.
+Fit a density to a table and draw a new one: as many rows as you like, with the names of the
+columns, the spreads and the ties between them. A test that asks whether the two tables can be told
+apart is the check.
 """
 
 import matplotlib.pyplot as plt

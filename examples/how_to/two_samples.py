@@ -2,7 +2,8 @@
 Compare two samples
 ===================
 
-Have two samples the same law, and where do they differ? A test with an exact level, and the witness μ_a − μ_b that explains it.
+Have two samples the same law, and where do they differ? A test with an exact level, and the witness
+μ_a − μ_b that explains it.
 """
 
 import matplotlib.pyplot as plt
@@ -19,10 +20,12 @@ after = np.concatenate(
 test = ksos.two_sample_test(before, after, rng=0)
 one = ksos.two_sample_test(before, after, ksos.median_kernel(before, after), rng=0)
 print(
-    f"p-value {test.pvalue:.3f} with several kernels, {one.pvalue:.3f} with the median bandwidth alone"
+    f"p-value {test.pvalue:.3f} with several kernels, {one.pvalue:.3f} with the median bandwidth"
+    " alone"
 )
 print(
-    f"more of the second sample near {test.most_b.point[0]:.2f}, more of the first near {test.most_a.point[0]:.2f}"
+    f"more of the second sample near {test.most_b.point[0]:.2f}, more of the first near"
+    f" {test.most_a.point[0]:.2f}"
 )
 
 x = np.linspace(-3.5, 3.5, 300)[:, None]

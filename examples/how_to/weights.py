@@ -2,8 +2,8 @@
 Weights
 =======
 
-A survey reached too many of the young. Weights give every group its share of the population; a whole number counts as repetition, zero as
-absence, and only proportions matter.
+A survey reached too many of the young. Weights give every group its share of the population; a
+whole number counts as repetition, zero as absence, and only proportions matter.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,8 @@ weighted = ksos.KernelSoSDensity().fit(income, sample_weight=weight)
 for name, est in (("as sampled", plain), ("weighted", weighted)):
     p = est.distribution_
     print(
-        f"{name}: mean {p.mean()[0]:.1f}, P(income > 35) = {p.probability(35.0, np.inf):.2f}, median {p.ppf(0.5):.1f}"
+        f"{name}: mean {p.mean()[0]:.1f}, P(income > 35) = {p.probability(35.0, np.inf):.2f},"
+        f" median {p.ppf(0.5):.1f}"
     )
 print("in the population: mean 33.0, P(income > 35) = 0.42")
 

@@ -2,8 +2,9 @@
 Bound the worst case
 ====================
 
-A loss, data, and a distance: how bad can the expected loss be under a distribution that is no farther than that from the data? The answer
-is a number with bounds on both sides, and the density that attains it.
+A loss, data, and a distance: how bad can the expected loss be under a distribution that is no
+farther than that from the data? The answer is a number with bounds on both sides, and the density
+that attains it.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +26,8 @@ found = [
 print(f"in the data: P(overflow) = {found[0].empirical_value:.3f}")
 for radius, worst in zip(radii, found, strict=True):
     print(
-        f"MMD ≤ {radius}: at worst between {worst.value:.4f} and {worst.upper_bound:.4f} ({worst.upper_bound_kind})"
+        f"MMD ≤ {radius}: at worst between {worst.value:.4f} and {worst.upper_bound:.4f}"
+        f" ({worst.upper_bound_kind})"
     )
 
 grid = np.linspace(0.0, 3.0, 400)[:, None]

@@ -1,8 +1,9 @@
 """ksos: optimise distributions, not just points.
 
-A density is a kernel sum of squares, p(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j) with B ⪰ 0 and ∫p = 1; distances between distributions are those
-of kernel mean embeddings (MMD); every fit carries a certificate of optimality. The method is that of [Muzellec2021]. Keys in brackets are
-entries of docs/references.bib.
+A density is a kernel sum of squares, p(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j) with B ⪰ 0 and ∫p = 1;
+distances between distributions are those of kernel mean embeddings (MMD); every fit carries a
+certificate of optimality. The method is that of [Muzellec2021]. Keys in brackets are entries of
+docs/references.bib.
 """
 
 from __future__ import annotations

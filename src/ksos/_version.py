@@ -1,4 +1,6 @@
-"""The version, in a file that imports nothing: the package, its model files, its command line and its packaging all read it here."""
+"""The version, in a file that imports nothing: the package, its model files, its command line and
+its packaging all read it here.
+"""
 
 from __future__ import annotations
 

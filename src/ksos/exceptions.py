@@ -1,4 +1,6 @@
-"""Errors and warnings of ksos: each one's message names what came, what was expected, and the remedy."""
+"""Errors and warnings of ksos: each one's message names what came, what was expected, and the
+remedy.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ class KsosError(Exception):
 
 
 class IntegralNotAvailableError(KsosError, ValueError):
-    """No closed form is known for this kernel and measure; the message names the measure to use instead.
+    """No closed form is known for this kernel and measure; the message names the measure to use
+    instead.
 
     >>> import ksos
     >>> ksos.SoSSpace(ksos.kernels.Matern(nu=0.7), [[0.0], [1.0]])  # doctest: +ELLIPSIS
@@ -27,7 +30,8 @@ class IntegralNotAvailableError(KsosError, ValueError):
 
 
 class FunctionalError(KsosError, ValueError):
-    """A user's functional that raised, or returned something other than a finite value and gradients of the right shapes.
+    """A user's functional that raised, or returned something other than a finite value and
+    gradients of the right shapes.
 
     >>> import ksos
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
@@ -40,7 +44,8 @@ class FunctionalError(KsosError, ValueError):
 
 
 class ConvexityError(FunctionalError):
-    """A functional declared convex that is not: two of its own points prove it, and nothing may be certified with it.
+    """A functional declared convex that is not: two of its own points prove it, and nothing may be
+    certified with it.
 
     >>> issubclass(ConvexityError, FunctionalError)
     True
@@ -48,7 +53,8 @@ class ConvexityError(FunctionalError):
 
 
 class ModelFormatError(KsosError, ValueError):
-    """A model file that is not what ``SoSDensity.save`` writes: damaged, forged, newer, or something else altogether.
+    """A model file that is not what ``SoSDensity.save`` writes: damaged, forged, newer, or
+    something else altogether.
 
     >>> import tempfile
     >>> import ksos
@@ -61,11 +67,14 @@ class ModelFormatError(KsosError, ValueError):
 
 
 class InternalError(KsosError, RuntimeError):
-    """Two answers of ksos contradict each other: a mistake of the library, which is never returned as a result."""
+    """Two answers of ksos contradict each other: a mistake of the library, which is never returned
+    as a result.
+    """
 
 
 class BandwidthWarning(UserWarning):
-    """The bandwidth leaves the model nearly without structure: the kernel matrix is close to I or to 11ᵀ.
+    """The bandwidth leaves the model nearly without structure: the kernel matrix is close to I or
+    to 11ᵀ.
 
     >>> import warnings
     >>> import ksos

@@ -1,4 +1,6 @@
-"""The densities of a space in the exact MMD ball, by a conic solver on the referee's own matrices: what no bound may lie below."""
+"""The densities of a space in the exact MMD ball, by a conic solver on the referee's own matrices:
+what no bound may lie below.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ _GRID, _SEEN = (
 
 
 class Ball:
-    """max of min_k E_p[f_k] over the densities p of a solution's space whose MMD to the data is at most the radius, on a box of the line.
+    """max of min_k E_p[f_k] over the densities p of a solution's space whose MMD to the data is at
+    most the radius, on a box of the line.
 
-    The exact ball lies in the projected one, so no upper bound of the library may be below this, for one f; and by minimax the least worst
-    risk over all parameters is at most this, for the losses f_k of any parameters.
+    The exact ball lies in the projected one, so no upper bound of the library may be below this,
+    for one f; and by minimax the least worst risk over all parameters is at most this, for the
+    losses f_k of any parameters.
     """
 
     def __init__(self, found: Any, data: Any, radius: float) -> None:

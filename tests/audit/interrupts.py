@@ -1,7 +1,9 @@
-"""Ctrl-C at random moments: each must end the call, as KeyboardInterrupt or with the status "interrupted"; an answer has swallowed it.
+"""Ctrl-C at random moments: each must end the call, as KeyboardInterrupt or with the status
+"interrupted"; an answer has swallowed it.
 
-A moment is the n-th call of a function of the library, at which the signal is raised in the process itself: it comes while the call is
-running, and the same seed gives the same moment on every machine. The benchmark sends signals from a timer besides.
+A moment is the n-th call of a function of the library, at which the signal is raised in the process
+itself: it comes while the call is running, and the same seed gives the same moment on every
+machine. The benchmark sends signals from a timer besides.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ class Interrupts:
         ]
 
     def _run(self, name: str, moment: int) -> tuple[str, int]:
-        """What the call answers when a signal comes at that moment, and how many calls of the library there were until then."""
+        """What the call answers when a signal comes at that moment, and how many calls of the
+        library there were until then.
+        """
         count, handler = 0, signal.signal(signal.SIGINT, signal.default_int_handler)
 
         def watch(frame: FrameType, event: str, argument: Any) -> None:
@@ -124,7 +128,9 @@ class Interrupts:
         return answer, count
 
     def by_a_timer(self, seed: int) -> list[Finding]:
-        """One signal, sent to the process after a random time; a call that ended before it came proves nothing."""
+        """One signal, sent to the process after a random time; a call that ended before it came
+        proves nothing.
+        """
         rng, name = np.random.default_rng([23, seed]), list(self.calls)[seed % len(self.calls)]
         handler, sent = signal.signal(signal.SIGINT, signal.default_int_handler), threading.Event()
         try:

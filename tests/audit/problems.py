@@ -1,4 +1,6 @@
-"""Random problems from seeds, kernels × measures × objectives × constraints × solvers × data, and what the referee has against them."""
+"""Random problems from seeds, kernels × measures × objectives × constraints × solvers × data, and
+what the referee has against them.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +130,10 @@ def minimise(seed: int) -> list[Finding]:
     ):
         solver = "auto"
     steps = None if rng.random() < 0.8 else int(rng.integers(1, 6))
-    label = f"minimise {seed}: {name} {kind} d={d} n={n} {data} {distance} {penalty}={strength:g} {solver} max_iter={steps}"
+    label = (
+        f"minimise {seed}: {name} {kind} d={d} n={n} {data} {distance} {penalty}={strength:g}"
+        f" {solver} max_iter={steps}"
+    )
     promised = 1e-5 if distance == "likelihood" else 1e-8  # without a tolerance of the user's
     tol = None if rng.random() < 0.5 else 1e-8
     with loud():
@@ -238,7 +243,9 @@ def constrained(seed: int) -> list[Finding]:
 
 
 def worst_case(seed: int) -> list[Finding]:
-    """One random worst case on the line, solved or left half-way, judged by quadrature, by atoms, and by a conic solver in its space."""
+    """One random worst case on the line, solved or left half-way, judged by quadrature, by atoms,
+    and by a conic solver in its space.
+    """
     rng = np.random.default_rng([19, seed])
     X, a = samples(
         str(rng.choice(["clustered", "normal", "duplicated", "weighted"])),
@@ -257,7 +264,10 @@ def worst_case(seed: int) -> list[Finding]:
     }
     which = str(rng.choice(list(losses)))
     loss, truth = losses[which]
-    label = f"worst case {seed}: {which} shift={shift:g} n={X.shape[0]} radius={radius:g} sigma={sigma:.2f}"
+    label = (
+        f"worst case {seed}: {which} shift={shift:g} n={X.shape[0]} radius={radius:g}"
+        f" sigma={sigma:.2f}"
+    )
     data, rtol = (
         ksos.MeanEmbedding(X + shift, a, kernel=Gaussian(sigma)),
         float(rng.choice([1e-8, 1e-8, 1e-2])),
@@ -277,7 +287,9 @@ def worst_case(seed: int) -> list[Finding]:
 def _judged(
     worst: Any, truth: Any, data: Any, label: str, rtol: float | None = None
 ) -> list[Finding]:
-    """A worst case on a box of the line: its value, its exact MMD, its bounds, and with the digits asked for its status."""
+    """A worst case on a box of the line: its value, its exact MMD, its bounds, and with the digits
+    asked for its status.
+    """
     if worst.value is None:
         return []
     p, radius, kernel = worst.distribution, worst.radius, data.kernel
@@ -338,7 +350,9 @@ def _judged(
 
 
 def _worst_atoms(box: Box, kernel: Any, data: Any, truth: Any, radius: float) -> float:
-    """The worst distribution in the ball whose atoms lie on a grid, by a conic solver; −∞ if it does not say."""
+    """The worst distribution in the ball whose atoms lie on a grid, by a conic solver; −∞ if it
+    does not say.
+    """
     import cvxpy as cp
 
     atoms, points = (
@@ -362,7 +376,9 @@ def _worst_atoms(box: Box, kernel: Any, data: Any, truth: Any, radius: float) ->
 
 
 def robust_fit(seed: int) -> list[Finding]:
-    """One random robust location: min over θ of the worst expected loss ℓ(x − θ), with ℓ a square or a smooth distance."""
+    """One random robust location: min over θ of the worst expected loss ℓ(x − θ), with ℓ a square
+    or a smooth distance.
+    """
     from scipy.optimize import minimize_scalar
 
     rng = np.random.default_rng([21, seed])
@@ -388,7 +404,10 @@ def robust_fit(seed: int) -> list[Finding]:
         return values, (2.0 * away if squared else away / values)[:, None]
 
     rtol = float(rng.choice([1e-6, 1e-2]))
-    label = f"robust fit {seed}: {'square' if squared else 'distance'} n={X.shape[0]} radius={radius:g} sigma={sigma:.2f} ridge={ridge:g}"
+    label = (
+        f"robust fit {seed}: {'square' if squared else 'distance'} n={X.shape[0]} radius={radius:g}"
+        f" sigma={sigma:.2f} ridge={ridge:g}"
+    )
     label, data = f"{label} rtol={rtol:g}", ksos.MeanEmbedding(X, a, kernel=Gaussian(sigma))
     where: dict[str, Any] = {"measure": Box([-2.0], [2.0]), "n_support": 24}
     with loud():

@@ -16,7 +16,9 @@ Answer = tuple[str, Any, Any, float]
 
 
 def questions(seed: int) -> tuple[int, list[Finding]]:
-    """About ten questions to one random density on the line or in the plane: how many, and what was answered wrongly."""
+    """About ten questions to one random density on the line or in the plane: how many, and what was
+    answered wrongly.
+    """
     rng = np.random.default_rng([20, seed])
     d, name = int(rng.choice([1, 2])), str(rng.choice(list(KERNELS)))
     kind = str(

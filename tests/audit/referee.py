@@ -1,7 +1,9 @@
-"""A referee that shares no code with the library: kernels, quadrature and gaps of its own, in extended precision.
+"""A referee that shares no code with the library: kernels, quadrature and gaps of its own, in
+extended precision.
 
-It takes from a solution only what the solution states: the support points, the whitening T and the projection S that define the problem,
-the factor of the density, and the claims (status, objective, gap). Everything else it computes again.
+It takes from a solution only what the solution states: the support points, the whitening T and the
+projection S that define the problem, the factor of the density, and the claims (status, objective,
+gap). Everything else it computes again.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _REACH = {
 }  # in bandwidths: beyond, kernels are below rounding
 
 Term = tuple[str, float, Any]
-"""(name, weight, data), with the name "squared_mmd", "mmd", "likelihood", "trace" or "frobenius", in the note's units."""
+"""(name, weight, data), with the name "squared_mmd", "mmd", "likelihood", "trace" or "frobenius",
+in the note's units.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,9 @@ def kernel_matrix(kernel: Any, X: Any, Z: Any) -> np.ndarray:
 
 
 def _matern(r: np.ndarray, nu: float) -> np.ndarray:
-    """Half-integer orders, by the recurrence of the reverse Bessel polynomials: θ_k = (2k − 1)θ_{k−1} + r²θ_{k−2}."""
+    """Half-integer orders, by the recurrence of the reverse Bessel polynomials: θ_k = (2k −
+    1)θ_{k−1} + r²θ_{k−2}.
+    """
     before, now, scale = np.ones_like(r), 1 + r, LONG(1)
     for k in range(2, round(nu - 0.5) + 1):
         before, now, scale = now, (2 * k - 1) * now + r * r * before, scale * (2 * k - 1)
@@ -77,7 +83,9 @@ class Rule:
 
 
 def rule_for(measure: Any, points: np.ndarray, width: float, reach: float) -> Rule:
-    """Gauss–Legendre panels of at most ``width``, broken at every coordinate of ``points`` (where kernels have kinks), ``reach`` beyond."""
+    """Gauss–Legendre panels of at most ``width``, broken at every coordinate of ``points`` (where
+    kernels have kinks), ``reach`` beyond.
+    """
     if measure.name == "discrete":
         return Rule(np.asarray(measure.points, LONG), np.asarray(measure.weights, LONG))
     axes = []
@@ -178,7 +186,9 @@ class Verdict:
     mass: float
     objective: float
     gap: float
-    """⟨G, C⟩ − λ_min of the pencil (G, N), N = ∫ψψᵀdρ: what the density lacks at most, by the referee's own integrals."""
+    """⟨G, C⟩ − λ_min of the pencil (G, N), N = ∫ψψᵀdρ: what the density lacks at most, by the
+    referee's own integrals.
+    """
 
     def against(self, claims: Claims, problem: str, tol: float = 1e-8) -> list[Finding]:
         """Every claim that it refutes."""

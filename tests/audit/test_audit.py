@@ -1,4 +1,6 @@
-"""The quick version of the audit: the first seeds of every kind. ``benchmarks/audit.py`` runs hundreds of each."""
+"""The quick version of the audit: the first seeds of every kind. ``benchmarks/audit.py`` runs
+hundreds of each.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_a_constrained_problem_left_half_way_claims_no_more_than_is_true(
 
 @pytest.mark.parametrize("edge", [0.3, -0.55])
 def test_what_quadrature_misses_counts(edge: float) -> None:
-    """Jumps between the nodes of the library, at ends of panels of the referee: the optimum is the lowest eigenvalue of its pencil."""
+    """Jumps between the nodes of the library, at ends of panels of the referee: the optimum is the
+    lowest eigenvalue of its pencil.
+    """
     X, box = np.random.default_rng(5).normal(scale=0.6, size=(12, 1)), Box([-2.0], [2.0])
     window = NumericFunction(lambda Y: -1.0 * (np.abs(Y[:, 0] - edge) < 0.3), max_nodes=64)
     solution = ksos.minimize(Expectation(window), ksos.SoSSpace(Gaussian(0.9), X, box))
@@ -128,7 +132,9 @@ def test_what_quadrature_misses_counts(edge: float) -> None:
 
 
 def test_what_rounding_in_the_integrals_takes_counts() -> None:
-    """Weak directions in five features, where integrals are closed forms: the referee's are products of those of every feature."""
+    """Weak directions in five features, where integrals are closed forms: the referee's are
+    products of those of every feature.
+    """
     rng = np.random.default_rng(1)
     X = np.concatenate(
         [rng.normal(scale=0.3, size=(12, 1)), 1e-2 * rng.normal(size=(12, 4))], axis=1

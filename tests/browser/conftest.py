@@ -1,4 +1,6 @@
-"""A browser without a window: Selenium with Debian's chromium. Without them the tests are skipped, and one line says how to get them."""
+"""A browser without a window: Selenium with Debian's chromium. Without them the tests are skipped,
+and one line says how to get them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from typing import Any
 
 import pytest
 
-HOW = "the tests in the browser need: apt-get install chromium chromium-driver && pip install selenium"
+HOW = (
+    "the tests in the browser need: apt-get install chromium chromium-driver && pip install"
+    " selenium"
+)
 REQUIRED = os.environ.get("KSOS_BROWSER") == "required"
 """Whether it is an error if they cannot run."""
 
@@ -45,7 +50,9 @@ def found() -> tuple[str, str] | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without a browser, one of the tests is skipped in the name of all, so that one line says how to get it."""
+    """Without a browser, one of the tests is skipped in the name of all, so that one line says how
+    to get it.
+    """
     own = [item for item in items if Path(__file__).parent in item.path.parents]
     if found() is not None or not own:
         return
@@ -80,7 +87,8 @@ class Browser:
     def settled(self) -> None:
         """Until the last fit is no draft and its slow answers have come."""
         self.wait(
-            "document.body.dataset.fits && document.body.dataset.details === document.body.dataset.fits"
+            "document.body.dataset.fits && document.body.dataset.details ==="
+            " document.body.dataset.fits"
         )
 
     def element(self, name: str) -> Any:
@@ -98,12 +106,18 @@ class Browser:
     def move(self, name: str, value: float) -> None:
         """Move a slider as a hand would, and wait for the fit that follows."""
         fits = int(self.run("return document.body.dataset.fits"))
-        script = "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('input'))"
+        script = (
+            "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+            " e.dispatchEvent(new Event('input'))"
+        )
         self.run(script, name, value)
         self.wait(f"Number(document.body.dataset.fits) > {fits}")
 
     def choose(self, name: str, value: str) -> None:
-        script = "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('change'))"
+        script = (
+            "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+            " e.dispatchEvent(new Event('change'))"
+        )
         self.run(script, name, value)
 
     def errors(self) -> list[str]:
@@ -111,7 +125,9 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """The addresses that pages have asked for since this was last called, as the browser's network log has them."""
+        """The addresses that pages have asked for since this was last called, as the browser's
+        network log has them.
+        """
         messages = [
             json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")
         ]

@@ -35,7 +35,9 @@ def page(X: np.ndarray) -> Iterator[ksos.Explorer]:
 
 @pytest.fixture
 def seen(browser: Browser, page: ksos.Explorer) -> Iterator[Browser]:
-    """The page, freshly loaded and settled; afterwards the console is empty and nobody else was asked."""
+    """The page, freshly loaded and settled; afterwards the console is empty and nobody else was
+    asked.
+    """
     browser.emulate()
     browser.errors(), browser.hosts()
     browser.open(page.url).settled()
@@ -152,8 +154,10 @@ def test_the_keyboard_is_enough(seen: Browser, page: ksos.Explorer) -> None:
 
 def test_everything_has_a_name(seen: Browser) -> None:
     """Every control has a label that screen readers say, and ids are unique."""
-    unnamed = seen.run("""return [...document.querySelectorAll('input, select, button, canvas, progress, pre')].filter((e) =>
-      !(e.labels && e.labels.length) && !e.getAttribute('aria-label') && !e.textContent.trim()).map((e) => e.id)""")
+    unnamed = seen.run(
+        """return [...document.querySelectorAll('input, select, button, canvas, progress, pre')].filter((e) =>
+      !(e.labels && e.labels.length) && !e.getAttribute('aria-label') && !e.textContent.trim()).map((e) => e.id)"""
+    )
     ids = seen.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert unnamed == [] and len(ids) == len(set(ids))
     assert seen.run("return document.documentElement.lang") == "en"
@@ -214,18 +218,22 @@ def test_a_long_fit_shows_progress_and_can_be_cancelled(browser: Browser) -> Non
         browser.open(page.url).settled()
         browser.move("scale", -0.8)
         browser.run(
-            "document.getElementById('support').max = 300; document.getElementById('support').value = 300"
+            "document.getElementById('support').max = 300; document.getElementById('support').value"
+            " = 300"
         )
         browser.run(
-            "document.getElementById('strength').value = -8; document.getElementById('strength').dispatchEvent(new Event('input'))"
+            "document.getElementById('strength').value = -8;"
+            " document.getElementById('strength').dispatchEvent(new Event('input'))"
         )
         browser.choose("objective", "mmd")
         browser.wait(
-            "!document.getElementById('running').hidden && document.getElementById('running-text').textContent.includes('gap')"
+            "!document.getElementById('running').hidden &&"
+            " document.getElementById('running-text').textContent.includes('gap')"
         )
         browser.element("cancel").click()
         browser.wait(
-            "document.getElementById('running').hidden && document.getElementById('status').textContent.startsWith('Cancelled')"
+            "document.getElementById('running').hidden &&"
+            " document.getElementById('status').textContent.startsWith('Cancelled')"
         )
         assert browser.text("error") == ""
 
@@ -235,11 +243,13 @@ def test_the_choice_of_a_reference_can_be_cancelled(browser: Browser) -> None:
         browser.open(page.url).settled()
         browser.choose("reference", "mixture")
         browser.wait(
-            "!document.getElementById('running').hidden && document.getElementById('running-text').textContent === 'preparing the fit'"
+            "!document.getElementById('running').hidden &&"
+            " document.getElementById('running-text').textContent === 'preparing the fit'"
         )
         browser.element("cancel").click()
         browser.wait(
-            "document.getElementById('running').hidden && document.getElementById('status').textContent.startsWith('Cancelled')",
+            "document.getElementById('running').hidden &&"
+            " document.getElementById('status').textContent.startsWith('Cancelled')",
             20.0,
         )
         assert browser.text("error") == ""
@@ -283,12 +293,17 @@ def test_pictures(seen: Browser, name: str, tmp_path: Path) -> None:
         "nothing to scroll sideways for"
     )
     assert seen.screenshot(tmp_path / f"explore-{name}.png").stat().st_size > 20_000
-    script = "const c = document.getElementById('plot'); return Array.from(c.getContext('2d').getImageData(2, 2, 1, 1).data.slice(0, 3))"
+    script = (
+        "const c = document.getElementById('plot'); return"
+        " Array.from(c.getContext('2d').getImageData(2, 2, 1, 1).data.slice(0, 3))"
+    )
     assert (sum(seen.run(script)) < 384) is dark
 
 
 def test_it_follows_a_hand(browser: Browser) -> None:
-    """Fifty moves of sliders, 100 support points, two features: processor time of the fit, and time until the picture is there."""
+    """Fifty moves of sliders, 100 support points, two features: processor time of the fit, and time
+    until the picture is there.
+    """
     with ksos.explore(moons(400), open_browser=False) as page:
         browser.open(page.url).settled()
         paint = browser.run(

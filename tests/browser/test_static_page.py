@@ -1,4 +1,6 @@
-"""The explorer of the site, read from a disk: fits made beforehand, and what the browser computes of them, against Python's own answers."""
+"""The explorer of the site, read from a disk: fits made beforehand, and what the browser computes
+of them, against Python's own answers.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def seen(browser: Browser, folder: Path) -> Iterator[Browser]:
-    """The page from the disk, settled; afterwards the console is empty, and nothing but files was read."""
+    """The page from the disk, settled; afterwards the console is empty, and nothing but files was
+    read.
+    """
     browser.emulate()
     browser.errors(), browser.requests()
     browser.open((folder / "index.html").as_uri()).settled()
@@ -37,7 +41,8 @@ def seen(browser: Browser, folder: Path) -> Iterator[Browser]:
 def by_program(seen: Browser, folder: Path) -> dict[str, Any]:
     """What the lines of Python that the page shows leave in their variables."""
     seen.run(
-        "document.getElementById('program').textContent = ''; document.getElementById('show-program').click()"
+        "document.getElementById('program').textContent = '';"
+        " document.getElementById('show-program').click()"
     )
     program = seen.wait("document.getElementById('program').textContent")
     names: dict[str, Any] = {"print": lambda *_: None}

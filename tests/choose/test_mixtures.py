@@ -1,4 +1,6 @@
-"""Gaussian mixtures of many weightings at once: the laws of expectation–maximisation, scikit-learn beside it, and hard data."""
+"""Gaussian mixtures of many weightings at once: the laws of expectation–maximisation, scikit-learn
+beside it, and hard data.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_one_component_is_the_normal_law_of_the_samples() -> None:
 
 
 def test_components_may_share_one_covariance() -> None:
-    """Against linear discriminant analysis: three clusters far apart, so that responsibilities are certain."""
+    """Against linear discriminant analysis: three clusters far apart, so that responsibilities are
+    certain.
+    """
     rng = np.random.default_rng(0)
     shape = np.array([[1.0, 0.6], [0.6, 0.5]])
     labels = np.repeat([0, 1, 2], [40, 60, 50])
@@ -184,7 +188,9 @@ def test_seeds_are_nested_and_spread() -> None:
 
 
 def test_places_are_the_samples_of_a_component_whatever_their_masses() -> None:
-    """Three clusters far apart, of one, two and five samples: a sample of a large mass counts once, one of mass zero not at all."""
+    """Three clusters far apart, of one, two and five samples: a sample of a large mass counts once,
+    one of mass zero not at all.
+    """
     rng = np.random.default_rng(3)
     X = np.repeat([[-30.0, 0.0], [0.0, 0.0], [0.0, 30.0]], [1, 2, 5], axis=0) + 0.1 * rng.normal(
         size=(8, 2)

@@ -1,4 +1,6 @@
-"""The quick fits of the search against certified ones: as low, as good on held-out samples, and much cheaper."""
+"""The quick fits of the search against certified ones: as low, as good on held-out samples, and
+much cheaper.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ def test_fits_are_as_low_as_certified_ones_and_score_the_same(name: str, objecti
         ours, theirs = (
             log_density(space, factor, X[test]) for factor in (F, tight.parameter_factor)
         )
-        # far in the tails, where p is a tiny difference, even the gap of the certified fit leaves nats open
+        # far in the tails, where p is a tiny difference, even the gap of the certified fit leaves
+        # nats open
         errors.append(np.abs(ours - theirs)[theirs > theirs.max() - 8.0])
     middle, mean = (1e-3, 0.005) if objective == "squared_mmd" else (0.01, 0.02)
     assert np.median(np.concatenate(errors)) < middle and np.mean(np.concatenate(errors)) < mean, [

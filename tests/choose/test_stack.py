@@ -1,4 +1,6 @@
-"""The stack of mixtures: certified weights, candidates that do not know the held-out samples, heavy tails."""
+"""The stack of mixtures: certified weights, candidates that do not know the held-out samples, heavy
+tails.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +186,9 @@ def test_heavy_tails_are_candidates() -> None:
 def test_what_three_rows_share_is_a_value_and_what_two_share_is_chance(
     rows: int, narrow: bool
 ) -> None:
-    """A component of few rows is wide in every feature, except in one whose value three or more of them have."""
+    """A component of few rows is wide in every feature, except in one whose value three or more of
+    them have.
+    """
     rng = np.random.default_rng(5)
     far = 12.0 + rng.normal(size=(rows, 4)) * [0.2, 0.2, 0.2, 0.0]
     X = np.vstack([rng.normal(size=(60, 4)), far])

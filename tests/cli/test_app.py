@@ -46,14 +46,20 @@ def test_help_of_each_command(ksos: Command, name: str) -> None:
     [
         (
             [],
-            "ksos: error: a command is needed: fit, score, predict, sample, query, compare, plot, explore, inspect, worst-case",
+            (
+                "ksos: error: a command is needed: fit, score, predict, sample, query, compare,"
+                " plot, explore, inspect, worst-case"
+            ),
         ),
         (["fti"], "ksos: error: there is no command 'fti'; there are fit, score"),
         (["--json", "fit", "x.csv"], "ksos: error: options of a command follow it: ksos fit ..."),
         (["--frobnicate"], "ksos: error: a command is needed"),
         (
             ["inspect"],
-            "ksos inspect: error: the following arguments are required: MODEL; see ksos inspect --help",
+            (
+                "ksos inspect: error: the following arguments are required: MODEL; see ksos inspect"
+                " --help"
+            ),
         ),
         (["inspect", "a", "b"], "ksos inspect: error: unrecognized arguments: b"),
         (
@@ -90,12 +96,18 @@ def test_wrong_usage_is_one_line(ksos: Command, words: list[str], what: str) -> 
         (
             KeyError("x"),
             1,
-            "ksos inspect: error: internal error, please report it (KeyError: 'x'); KSOS_TRACEBACK=1 shows where it arose\n",
+            (
+                "ksos inspect: error: internal error, please report it (KeyError: 'x');"
+                " KSOS_TRACEBACK=1 shows where it arose\n"
+            ),
         ),
         (
             RecursionError("deep"),
             1,
-            "ksos inspect: error: internal error, please report it (RecursionError: deep); KSOS_TRACEBACK=1 shows where it arose\n",
+            (
+                "ksos inspect: error: internal error, please report it (RecursionError: deep);"
+                " KSOS_TRACEBACK=1 shows where it arose\n"
+            ),
         ),
     ],
 )

@@ -1,4 +1,6 @@
-"""``score``, ``sample``, ``inspect`` and ``reproduce``: the numbers are the library's, in digits that lose nothing."""
+"""``score``, ``sample``, ``inspect`` and ``reproduce``: the numbers are the library's, in digits
+that lose nothing.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +164,8 @@ def test_score_of_another_width(ksos: Command, model: Path, tmp_path: Path) -> N
     assert done.code == 1 and done.out == ""
     (line,) = done.err.splitlines()
     assert line.startswith(
-        f"ksos score: error: {tmp_path / 'd.csv'} gives 3 columns, but the density in {model} has 2 features"
+        f"ksos score: error: {tmp_path / 'd.csv'} gives 3 columns, but the density in {model} has 2"
+        " features"
     )
     assert line.endswith("choose the columns with --columns")
 
@@ -174,7 +177,8 @@ def test_score_of_a_bad_table_is_one_line(ksos: Command, model: Path, tmp_path: 
     remedy = "correct the cell, or leave out the column with --exclude y"
     assert (
         done.err
-        == f"ksos score: error: {tmp_path / 'd.csv'}, row 3, column 2 ('y'): 'abc' is not a number; {remedy}\n"
+        == f"ksos score: error: {tmp_path / 'd.csv'}, row 3, column 2 ('y'): 'abc' is not a number;"
+        f" {remedy}\n"
     )
 
 
@@ -302,8 +306,11 @@ def test_a_protected_file_is_left_alone(
         os, "access", lambda path, mode: os.fspath(path) != str(target) and access(path, mode)
     )
     done = ksos("sample", model, "-o", target)
-    assert done.code == 1 and done.err == (
-        f"ksos sample: error: cannot write {target}: the file is protected; change its permissions or name another\n"
+    assert (
+        done.code == 1
+        and done.err
+        == f"ksos sample: error: cannot write {target}: the file is protected; change its"
+        " permissions or name another\n"
     )
     assert target.read_text() == "old"
 

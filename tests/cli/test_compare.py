@@ -83,7 +83,10 @@ def test_what_a_reader_sees(ksos: Command, tables: tuple[np.ndarray, np.ndarray]
         (
             ["bare.csv", "three.csv"],
             1,
-            "bare.csv gives 2 columns, but three.csv gives 3; choose the same number with --columns",
+            (
+                "bare.csv gives 2 columns, but three.csv gives 3; choose the same number with"
+                " --columns"
+            ),
         ),
         (["old.csv", "nothing.csv"], 1, "nothing.csv: No such file"),
         (["old.csv", "new.csv", "--weights", "hp"], 2, "rows that count the same"),

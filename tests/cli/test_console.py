@@ -22,7 +22,9 @@ class Terminal(io.StringIO):
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Put a terminal in the place of stderr; not a fixture, because pytest puts its own there between a fixture and its test."""
+    """Put a terminal in the place of stderr; not a fixture, because pytest puts its own there
+    between a fixture and its test.
+    """
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")

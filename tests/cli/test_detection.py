@@ -1,4 +1,6 @@
-"""Delimiters, decimals, missing cells, indices and text in CSV files: detected, refused with the remedy, or left out, and said."""
+"""Delimiters, decimals, missing cells, indices and text in CSV files: detected, refused with the
+remedy, or left out, and said.
+"""
 
 from __future__ import annotations
 
@@ -54,15 +56,18 @@ def test_what_is_given_is_not_detected() -> None:
 def test_rows_with_missing_cells_are_refused_or_left_out_and_counted(cell: str) -> None:
     text = f"x,y,w\n1,2,a\n3,{cell},b\n5,6,c\n{cell},{cell},d\n7,8,e\n"
     message = refusal(text, exclude=["w"])
-    assert message == (
-        "data.csv, row 3, column 2 ('y'): the cell is missing; 2 of 5 rows have missing cells (column 2 ('y'): 2, column 1 ('x'): 1): "
-        "--drop-missing leaves out the rows, --exclude x,y leaves out the columns"
+    assert (
+        message
+        == "data.csv, row 3, column 2 ('y'): the cell is missing; 2 of 5 rows have missing cells"
+        " (column 2 ('y'): 2, column 1 ('x'): 1): --drop-missing leaves out the rows, --exclude"
+        " x,y leaves out the columns"
     )
     said: list[str] = []
     table = read(text, said, exclude=["w"], drop_missing=True)
     assert table.points.tolist() == [[1, 2], [5, 6], [7, 8]] and table.rows.tolist() == [2, 4, 6]
     assert said == [
-        "data.csv: 2 of 5 rows have missing cells and are left out (column 2 ('y'): 2, column 1 ('x'): 1)"
+        "data.csv: 2 of 5 rows have missing cells and are left out (column 2 ('y'): 2, column 1"
+        " ('x'): 1)"
     ]
 
 
@@ -140,7 +145,9 @@ def test_quoted_cells_may_hold_delimiters_and_line_breaks() -> None:
 
 
 def test_blocks_are_put_together(tmp_path: Path) -> None:
-    """Longer than what is read at a time, with rows of every kind in between: as if each row had been read alone."""
+    """Longer than what is read at a time, with rows of every kind in between: as if each row had
+    been read alone.
+    """
     X = np.random.default_rng(0).normal(size=(9000, 5)).round(6)
     lines = [",".join(map(repr, row)) for row in X.tolist()]
     lines[4000], lines[7000] = (
@@ -162,7 +169,8 @@ def test_lines_of_comment_are_left_out_and_said_and_a_title_is_told() -> None:
     table = read("# station 42, of 50, made in May\n# second\nx,y\n1,2\n3,4\n", said)
     assert table.names == ("x", "y") and table.rows.tolist() == [4, 5]
     assert said == [
-        "data.csv: 2 lines of comment at the beginning, '# station 42, of 50, made in May', left out"
+        "data.csv: 2 lines of comment at the beginning, '# station 42, of 50, made in May',"
+        " left out"
     ]
     assert refusal("# station\nx,,y\n1,2,3\n4,5,6\n").startswith(
         "data.csv, row 2, column 2: the header gives it no name"
@@ -184,7 +192,8 @@ def test_numbers_for_people_alone_are_named(cell: str) -> None:
     said: list[str] = []
     assert read(text, said, clean=True).names == ("x",)
     assert said == [
-        "data.csv: columns of numbers with signs of thousands, currency or percent are left out: column 2 ('y')"
+        "data.csv: columns of numbers with signs of thousands, currency or percent are left out:"
+        " column 2 ('y')"
     ]
 
 

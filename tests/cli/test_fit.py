@@ -24,7 +24,8 @@ Command = Callable[..., Any]
 MMD = ("--method", "mmd")
 LOOSE = {"tol": 1e-3}  # enough to tell two models apart
 
-# the words on the command line with --method mmd, and the same as a parameter of the estimator; each changes the model
+# the words on the command line with --method mmd, and the same as a parameter of the estimator;
+# each changes the model
 OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "--kernel": (["--kernel", "laplace"], {"kernel": "laplace"}),
     "--bandwidth": (["--bandwidth", "0.7"], {"bandwidth": 0.7}),
@@ -349,19 +350,24 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
         return done.err.removeprefix("ksos fit: error: ").removesuffix("\n")
 
     end = f"2 of 4 rows lie outside the box: {remedy}"
-    assert refusal(tmp_path / "bare.csv", "--low", "-inf,0", "--high", "3.5,1") == (
-        f"{tmp_path / 'bare.csv'}, row 3: feature 2 is 1.5, outside [0.0, 1.0]; {end}"
+    assert (
+        refusal(tmp_path / "bare.csv", "--low", "-inf,0", "--high", "3.5,1")
+        == f"{tmp_path / 'bare.csv'}, row 3: feature 2 is 1.5, outside [0.0, 1.0]; {end}"
     )
-    assert refusal(tmp_path / "named.csv", "--columns", "y", "--low", "0.5", "--high", "1") == (
-        f"{tmp_path / 'named.csv'}, row 3: 'y' is 0.0, outside [0.5, 1.0]; {end}"
+    assert (
+        refusal(tmp_path / "named.csv", "--columns", "y", "--low", "0.5", "--high", "1")
+        == f"{tmp_path / 'named.csv'}, row 3: 'y' is 0.0, outside [0.5, 1.0]; {end}"
     )
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    assert refusal("-", "--high", "3.5,inf") == (
-        f"<stdin>, row 4: feature 1 is 4.0, outside [-inf, 3.5]; 1 of 4 rows lie outside the box: {remedy}"
+    assert (
+        refusal("-", "--high", "3.5,inf")
+        == "<stdin>, row 4: feature 1 is 4.0, outside [-inf, 3.5]; 1 of 4 rows lie outside the"
+        f" box: {remedy}"
     )
     index = int(np.argmax(points[:, 0] > 0.5))
-    assert refusal(plain, "--high", "0.5,inf") == (
-        f"{plain}, row {index + 1}: feature 1 is {points[index, 0]}, outside [-inf, 0.5]; "
+    assert (
+        refusal(plain, "--high", "0.5,inf")
+        == f"{plain}, row {index + 1}: feature 1 is {points[index, 0]}, outside [-inf, 0.5]; "
         f"{np.sum(points[:, 0] > 0.5)} of 40 rows lie outside the box: {remedy}"
     )
     inside = ksos(
@@ -429,7 +435,10 @@ def test_bad_values(
         (["--objective", "kl"], "invalid choice"),
         (
             ["--bandwidth", "wide"],
-            "median, scott, silverman or a number, or several separated by commas, was expected; got 'wide'",
+            (
+                "median, scott, silverman or a number, or several separated by commas, was"
+                " expected; got 'wide'"
+            ),
         ),
         (["--embedding-bandwidth", "median"], "a number, or several"),
         (["--regularization", "1,2"], "auto or a number was expected"),
@@ -634,7 +643,10 @@ def test_the_summary_of_a_search(ksos: Command, data: Path, tmp_path: Path) -> N
     assert re.fullmatch(
         r"reference: a mixture of \d+ Gaussians, its weights within \S+ nats of the best", reference
     )
-    pattern = r"density: the reference, corrected by a kernel sum of squares of rank \d+, \d+ support points, λ = 0.1 \(units of ∫k²dρ\)"
+    pattern = (
+        r"density: the reference, corrected by a kernel sum of squares of rank \d+, \d+ support"
+        r" points, λ = 0.1 \(units of ∫k²dρ\)"
+    )
     assert re.fullmatch(pattern, made)
     assert (
         re.fullmatch(r"certified: within \S+ nats of the optimum", certified)
@@ -672,7 +684,10 @@ def test_a_search_that_runs_out_of_time(ksos: Command, plain: Path, tmp_path: Pa
     [
         (
             ["--bandwidth", "1"],
-            "--bandwidth belongs to --method mmd, and this is --method search; choose that method or drop it",
+            (
+                "--bandwidth belongs to --method mmd, and this is --method search; choose that"
+                " method or drop it"
+            ),
         ),
         (
             ["--method", "search", "--solver", "fista", "--penalty", "trace"],
@@ -691,7 +706,10 @@ def test_a_search_that_runs_out_of_time(ksos: Command, plain: Path, tmp_path: Pa
         (["--objective", "l2"], "a search judges by l2 with --criterion l2"),
         (
             [*MMD, "--folds", "3"],
-            "--folds belongs to --method search, and this is --method mmd; choose that method or drop it",
+            (
+                "--folds belongs to --method search, and this is --method mmd; choose that method"
+                " or drop it"
+            ),
         ),
         (
             [*MMD, "--criterion", "l2", "--n-jobs", "2"],

@@ -86,7 +86,10 @@ def test_names_rule_and_positions_serve_where_no_column_is_called_so(
             "a + 1",
             ["a", "a"],
             None,
-            r"columns 1 and 2 of those chosen are both named 'a'; choose one with --columns, at character 1",
+            (
+                r"columns 1 and 2 of those chosen are both named 'a'; choose one with --columns, at"
+                r" character 1"
+            ),
         ),
         ("x1", ["a", "b"], ["x1", "a", "b"], r"there is no 'x1' \(there are a, b, pi, e\)"),
         ("x3", ["x1", "y"], None, r"there is no 'x3' \(there are x1, y, pi, e\)"),

@@ -36,7 +36,7 @@ def commands(page: str) -> list[list[str]]:
 @pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/command-line.md", 17)])
 def test_the_command_lines_of_a_page(
     ksos: Command, page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     hp = rng.normal(100.0, 30.0, 30).clip(40.0, 220.0)

@@ -1,4 +1,6 @@
-"""ksos fit --target and ksos predict: what they print is what the estimator in Python says, column by column and by name."""
+"""ksos fit --target and ksos predict: what they print is what the estimator in Python says, column
+by column and by name.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,9 @@ def test_bad_input_gets_one_line(
 
 @pytest.fixture(scope="module")
 def cars(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """80 rows of mpg, hp and origin; those of USA drive 5 miles less; row 4 of the file lacks its hp."""
+    """80 rows of mpg, hp and origin; those of USA drive 5 miles less; row 4 of the file lacks its
+    hp.
+    """
     rng = np.random.default_rng(2)
     origin, hp = (
         np.where(np.arange(80) % 2, "USA", "Japan, Inc."),

@@ -1,4 +1,6 @@
-"""``query``, and the parts of a density that ``sample`` and ``plot`` look at too: the numbers are the library's, features count from 1."""
+"""``query``, and the parts of a density that ``sample`` and ``plot`` look at too: the numbers are
+the library's, features count from 1.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,10 @@ def test_probability_given_a_feature(ksos: Command, three: Path, p: library.SoSD
         (["--low", "0,0,2", "--high", "1,1,2"], "of x3 they are 2.0 and 2.0"),
         (
             ["--low", "0,0,nan"],
-            "--low and --high must be numbers, -inf and inf for none, but of x3 they are nan and inf",
+            (
+                "--low and --high must be numbers, -inf and inf for none, but of x3 they are nan"
+                " and inf"
+            ),
         ),
         (
             ["--low", "0,0"],
@@ -301,8 +306,11 @@ def test_a_condition_where_the_density_vanishes(ksos: Command, tmp_path: Path) -
         tmp_path / "box.ksos"
     )
     done = ksos("query", tmp_path / "box.ksos", "--given", "2=3")
-    assert done.code == 1 and done.err == (
-        "ksos query: error: --given x2 = 3.0: the density vanishes there, so there is no conditional density\n"
+    assert (
+        done.code == 1
+        and done.err
+        == "ksos query: error: --given x2 = 3.0: the density vanishes there, so there is no"
+        " conditional density\n"
     )
     nodes = Discrete([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5]])
     library.SoSDensity(Gaussian(1.0), [[0.5, 0.5]], [[1.0]], nodes, normalize=True).save(
@@ -412,7 +420,8 @@ def test_features_go_by_their_names(ksos: Command, named: Path, three: Path) -> 
     refused = ksos("query", named, "--given", "hq=1")
     assert (
         refused.err
-        == "ksos query: error: --given: there is no feature 'hq'; there are hp, speed, m/s, mpg (by number, 1 to 3)\n"
+        == "ksos query: error: --given: there is no feature 'hq'; there are hp, speed, m/s, mpg (by"
+        " number, 1 to 3)\n"
     )
 
 

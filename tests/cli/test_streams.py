@@ -1,4 +1,6 @@
-"""Folders, patterns, Parquet and several files on the command line: the same answers as from one file, in chunks, with faults named."""
+"""Folders, patterns, Parquet and several files on the command line: the same answers as from one
+file, in chunks, with faults named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tables: what is read is exact, and what cannot be read is refused in one line with file, row and column (bad-input row 18)."""
+"""Tables: what is read is exact, and what cannot be read is refused in one line with file, row and
+column (bad-input row 18).
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,8 @@ def test_years_may_be_names() -> None:
         assert (
             named
             or said[0]
-            == "data.csv: row 1 is taken for names, 'country', '1960', '1961', '1962', … (else pass --no-header)"
+            == "data.csv: row 1 is taken for names, 'country', '1960', '1961', '1962', … (else pass"
+            " --no-header)"
         )
     assert read("1,2,3\n4,5,6\n").names is None, "numbers alone are numbers"
     assert "pass --header if row 1 holds names" in refusal(
@@ -181,7 +184,10 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         (
             "x,température\n1,2\n".encode("latin-1"),
             "row 1, column 2",
-            "byte 0xe9 is not UTF-8 text; save the file as UTF-8, or pass --encoding latin-1 if it is that",
+            (
+                "byte 0xe9 is not UTF-8 text; save the file as UTF-8, or pass --encoding latin-1 if"
+                " it is that"
+            ),
         ),
         (b'1,2\n"a,b",\xff\n', "row 2, column 2", "byte 0xff"),
         ("1,2\r3,4\r", "row 1, column 2", "bare carriage return"),

@@ -1,4 +1,6 @@
-"""``worst-case``: the library's numbers, as lines and as JSON; exit codes; formulas and options that are refused in one line."""
+"""``worst-case``: the library's numbers, as lines and as JSON; exit codes; formulas and options
+that are refused in one line.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,8 @@ def test_lines(ksos: Command, line: Path, expected: library.WorstCase) -> None:
     first, second = done.out.splitlines()
     assert (
         first
-        == f"worst expected loss {expected.value:.6g} within MMD 0.2 of the rows, at MMD 0.2; the rows themselves: {np.mean(X**2):.6g}"
+        == f"worst expected loss {expected.value:.6g} within MMD 0.2 of the rows, at MMD 0.2; the"
+        f" rows themselves: {np.mean(X**2):.6g}"
     )
     assert (
         second.startswith("gap ")
@@ -231,8 +234,8 @@ def test_code_is_estimated_and_an_unbounded_loss_warns(ksos: Command, line: Path
         "12",
     )
     assert (
-        "over all distributions it is infinite: the loss is unbounded (--low and --high say where distributions may go)"
-        in words.out
+        "over all distributions it is infinite: the loss is unbounded (--low and --high say where"
+        " distributions may go)" in words.out
     )
 
 

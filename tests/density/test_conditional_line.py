@@ -1,4 +1,6 @@
-"""The laws of one feature given the others, against the density itself on a fine quadrature rule and against closed-form moments."""
+"""The laws of one feature given the others, against the density itself on a fine quadrature rule
+and against closed-form moments.
+"""
 
 from __future__ import annotations
 

@@ -164,7 +164,8 @@ def test_repr_tells_dimension_support_rank_kernel_and_measure() -> None:
     )
     assert (
         repr(p)
-        == "SoSDensity(d=2, m=4, rank=3, kernel=Gaussian(sigma=1.0), measure=Box(low=[-9.0, -9.0], high=[9.0, 9.0]))"
+        == "SoSDensity(d=2, m=4, rank=3, kernel=Gaussian(sigma=1.0), measure=Box(low=[-9.0, -9.0],"
+        " high=[9.0, 9.0]))"
     )
 
 

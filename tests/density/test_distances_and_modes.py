@@ -24,7 +24,8 @@ CASES = {name: pair for name, pair in PAIR_CASES.items() if pair.d > 1 or not pa
 every_pair = pytest.mark.parametrize("pair", CASES.values(), ids=CASES)
 
 
-# --- L² -----------------------------------------------------------------------------------------------------------------------------------
+# --- L²
+# -----------------------------------------------------------------------------------------------------------------------------------
 
 
 @every_pair
@@ -121,7 +122,8 @@ def test_l2_distance_refuses_what_has_no_common_measure_and_what_takes_too_long(
         p.l2_distance(q, max_operations=1e3)
 
 
-# --- highest-density level ----------------------------------------------------------------------------------------------------------------
+# --- highest-density level
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @every_pair
@@ -152,7 +154,9 @@ def test_the_region_above_the_level_has_the_mass(pair: PairCase, mass: float) ->
     ("sigma", "m", "mass"), [(0.8, 8, 0.9), (0.8, 20, 0.95), (0.7, 9, 0.95), (0.5, 20, 0.8)]
 )
 def test_valleys_and_crests_of_one_height_are_all_seen(sigma: float, m: int, mass: float) -> None:
-    """Equal bumps in a row: at the height of their crests, or of the valleys between them, all of them come or go at once."""
+    """Equal bumps in a row: at the height of their crests, or of the valleys between them, all of
+    them come or go at once.
+    """
     p = ksos.SoSDensity(Gaussian(sigma), np.arange(float(m))[:, None], np.eye(m), normalize=True)
     x, step = np.linspace(-6.0, m + 5.0, 400_001, retstep=True)
     values = p.pdf(x[:, None])
@@ -202,7 +206,8 @@ def test_refuses_what_is_not_a_mass(mass: object) -> None:
         normal([0.0]).hdr_level(mass)
 
 
-# --- gradients ----------------------------------------------------------------------------------------------------------------------------
+# --- gradients
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", KERNEL_CASES.values(), ids=KERNEL_CASES)
@@ -282,7 +287,8 @@ def test_gradients_far_away_and_where_nothing_is() -> None:
         box.grad_logpdf([[np.nan]])
 
 
-# --- modes --------------------------------------------------------------------------------------------------------------------------------
+# --- modes
+# --------------------------------------------------------------------------------------------------------------------------------
 
 
 @every_pair

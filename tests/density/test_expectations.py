@@ -1,4 +1,6 @@
-"""Moments, expectations, entropy and divergence: against quadrature, sums and known laws, with errors that hold what they promise."""
+"""Moments, expectations, entropy and divergence: against quadrature, sums and known laws, with
+errors that hold what they promise.
+"""
 
 from __future__ import annotations
 

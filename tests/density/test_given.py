@@ -58,7 +58,9 @@ MIXTURES = {
 
 
 def slices(p: Queries, x: np.ndarray, k: int, low: float, high: float) -> np.ndarray:
-    """∫ p(x, s) ds over low < s < high for each x, s being feature k of two, by panels that end at kinks."""
+    """∫ p(x, s) ds over low < s < high for each x, s being feature k of two, by panels that end at
+    kinks.
+    """
     inner, outer = p.measure.boundary(k)
     nodes, w = quadrature_rule(
         Laplace(0.3),
@@ -242,7 +244,9 @@ def test_an_interval_without_atoms_or_outside_of_a_box() -> None:
 def test_a_reference_given_an_interval_answers_in_closed_form(
     squares: bool, tmp_path: Path
 ) -> None:
-    """Moments, embedding, boxes, gradient and a file of ∫_I p(x, t) dt/P(I), against quadrature over x."""
+    """Moments, embedding, boxes, gradient and a file of ∫_I p(x, t) dt/P(I), against quadrature
+    over x.
+    """
     rng, covariances = np.random.default_rng(0), [TIED, np.diag([0.5, 0.4, 0.9]) - 0.2 * TIED]
     measure = GaussianMixture([2, 1], [[0.0, 0.1, 0.3], [0.8, -0.5, 0.0]], covariances)
     shape = {"constant": rng.normal(size=2), "normalize": True}

@@ -174,7 +174,10 @@ def test_new_kernel_needs_its_table_entry_only(
     p = random_density(kernel, Discrete([[-1.0], [0.5]]))
     with pytest.raises(
         ValueError,
-        match=r"cannot be saved: its kernel Tuned\((?s:.*) none of those that a file can name: gaussian",
+        match=(
+            r"cannot be saved: its kernel Tuned\((?s:.*) none of those that a file can name:"
+            r" gaussian"
+        ),
     ):
         save(p, tmp_path / "model.ksos")
     assert list(tmp_path.iterdir()) == []
@@ -292,7 +295,9 @@ def traced(work: Callable[[], Any]) -> tuple[Any, int]:
 
 
 def test_refusing_takes_a_constant(tmp_path: Path) -> None:
-    """A sparse file of a terabyte that announces just that many numbers, and forged ones that announce more."""
+    """A sparse file of a terabyte that announces just that many numbers, and forged ones that
+    announce more.
+    """
     file = tmp_path / "model.ksos"
     save(random_density(Gaussian(1.0), m=2), file)
     content = file.read_bytes()

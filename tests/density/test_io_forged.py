@@ -1,4 +1,6 @@
-"""A model file that is damaged, foreign or forged is refused in words: ModelFormatError, and nothing else happens."""
+"""A model file that is damaged, foreign or forged is refused in words: ModelFormatError, and
+nothing else happens.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,8 @@ def test_foreign_files_are_refused_and_not_executed(tmp_path: Path, content: byt
         refuse(
             tmp_path,
             other,
-            r"is not a model that ksos can read: it begins with .*; expected a whole file as SoSDensity\.save wrote it",
+            r"is not a model that ksos can read: it begins with .*; expected a whole file as"
+            r" SoSDensity\.save wrote it",
         )
         refuse(tmp_path, MAGIC + other)
         if other:
@@ -132,10 +135,43 @@ def test_hand_made_files_load(tmp_path: Path, content: bytes) -> None:
 
 HUGE = 10**4000
 FORGED_SHAPES: list[Any] = [
-    [-2, 1], [2, -1], [-2, -1], [0, 1], [2, 0], [0], [], [2], [1, 2], [2, 2], [1, 1], [2, 1, 1], [3, 1], [1] * 99, [2, 1] + [1] * 70,
-    [True, True], [2, True], [2.0, 1], ["2", 1], [None], [[2], 1], [2, {}], "2", 2, None, {}, True,
-    [2**31, 2**33], [2**32, 2**32], [2**62, 4], [2**63, 2], [2**64 + 2, 1], [HUGE, 1], [HUGE] * 9, [HUGE] * 8, [-HUGE, -1],
-]  # fmt: skip
+    [-2, 1],
+    [2, -1],
+    [-2, -1],
+    [0, 1],
+    [2, 0],
+    [0],
+    [],
+    [2],
+    [1, 2],
+    [2, 2],
+    [1, 1],
+    [2, 1, 1],
+    [3, 1],
+    [1] * 99,
+    [2, 1] + [1] * 70,
+    [True, True],
+    [2, True],
+    [2.0, 1],
+    ["2", 1],
+    [None],
+    [[2], 1],
+    [2, {}],
+    "2",
+    2,
+    None,
+    {},
+    True,
+    [2**31, 2**33],
+    [2**32, 2**32],
+    [2**62, 4],
+    [2**63, 2],
+    [2**64 + 2, 1],
+    [HUGE, 1],
+    [HUGE] * 9,
+    [HUGE] * 8,
+    [-HUGE, -1],
+]
 
 
 @pytest.mark.parametrize("shape", FORGED_SHAPES, ids=lambda shape: repr(shape)[:30])
@@ -150,20 +186,34 @@ def test_forged_shapes(index: int, shape: Any, tmp_path: Path, content: bytes) -
 FORGED_HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "newer": lambda h: h | {"format_version": 3},
     "no version": lambda h: {key: value for key, value in h.items() if key != "format_version"},
-    "library version missing": lambda h: {key: value for key, value in h.items() if key != "library_version"},
-    "an escape in the library version": lambda h: h | {"library_version": "1\x1b]0;owned\x07\x1b[2J"},
+    "library version missing": lambda h: {
+        key: value for key, value in h.items() if key != "library_version"
+    },
+    "an escape in the library version": lambda h: (
+        h | {"library_version": "1\x1b]0;owned\x07\x1b[2J"}
+    ),
     "a line in the library version": lambda h: h | {"library_version": "1\nmass 1"},
     "a long library version": lambda h: h | {"library_version": "1" * 10_000},
     "no arrays": lambda h: h | {"arrays": []},
-    "arrays by name": lambda h: h | {"arrays": {entry["name"]: entry["shape"] for entry in h["arrays"]}},
+    "arrays by name": lambda h: (
+        h | {"arrays": {entry["name"]: entry["shape"] for entry in h["arrays"]}}
+    ),
     "array twice": lambda h: h | {"arrays": [h["arrays"][0], *h["arrays"]]},
     "array with type": lambda h: h | {"arrays": [entry | {"dtype": "O"} for entry in h["arrays"]]},
-    "array without a name": lambda h: h | {"arrays": [{"shape": entry["shape"]} for entry in h["arrays"]]},
-    "names that are numbers": lambda h: h | {"arrays": [entry | {"name": i} for i, entry in enumerate(h["arrays"])]},
-    "unknown names": lambda h: h | {"arrays": [entry | {"name": entry["name"] + "!"} for entry in h["arrays"]]},
+    "array without a name": lambda h: (
+        h | {"arrays": [{"shape": entry["shape"]} for entry in h["arrays"]]}
+    ),
+    "names that are numbers": lambda h: (
+        h | {"arrays": [entry | {"name": i} for i, entry in enumerate(h["arrays"])]}
+    ),
+    "unknown names": lambda h: (
+        h | {"arrays": [entry | {"name": entry["name"] + "!"} for entry in h["arrays"]]}
+    ),
     "arrays in another order": lambda h: h | {"arrays": h["arrays"][::-1]},
     "extra field": lambda h: h | {"comment": "hello"},
-    "unknown kernel": lambda h: h | {"kernel": {"name": "os.system", "parameters": h["kernel"]["parameters"]}},
+    "unknown kernel": lambda h: (
+        h | {"kernel": {"name": "os.system", "parameters": h["kernel"]["parameters"]}}
+    ),
     "unknown measure": lambda h: h | {"measure": {"name": "counting", "parameters": {}}},
     "other measure": lambda h: h | {"measure": {"name": "normal", "parameters": {}}},
     "measure without arrays": lambda h: h | {"measure": {"name": "lebesgue", "parameters": {}}},
@@ -172,20 +222,39 @@ FORGED_HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "list": lambda h: [h],
     "word": lambda h: "header",
     "nothing": lambda h: None,
-    **{f"version {value!r:.20}": lambda h, value=value: h | {"format_version": value} for value in (0, -1, True, "1", None, [1], HUGE)},
-    **{f"kernel {value!r:.20}": lambda h, value=value: h | {"kernel": value} for value in ("laplace", None, 1, [], {})},
     **{
-        f"kernel name {value!r:.20}": lambda h, value=value: h | {"kernel": h["kernel"] | {"name": value}}
+        f"version {value!r:.20}": lambda h, value=value: h | {"format_version": value}
+        for value in (0, -1, True, "1", None, [1], HUGE)
+    },
+    **{
+        f"kernel {value!r:.20}": lambda h, value=value: h | {"kernel": value}
+        for value in ("laplace", None, 1, [], {})
+    },
+    **{
+        f"kernel name {value!r:.20}": lambda h, value=value: (
+            h | {"kernel": h["kernel"] | {"name": value}}
+        )
         for value in (None, 1, [], {}, "\ud800")
     },
     **{
-        f"kernel parameters {value!r:.30}": lambda h, value=value: h | {"kernel": {"name": "laplace", "parameters": value}}
+        f"kernel parameters {value!r:.30}": lambda h, value=value: (
+            h | {"kernel": {"name": "laplace", "parameters": value}}
+        )
         for value in (
-            None, [], "product", {"product": 1}, {"product": "yes"}, {"product": None}, {"product": [True]}, {"product": HUGE},
-            {"product": True, "sigma": 1}, {"product": True, "self": 1}, {"product": True, "__class__": "os"},
+            None,
+            [],
+            "product",
+            {"product": 1},
+            {"product": "yes"},
+            {"product": None},
+            {"product": [True]},
+            {"product": HUGE},
+            {"product": True, "sigma": 1},
+            {"product": True, "self": 1},
+            {"product": True, "__class__": "os"},
         )
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FORGED_HEADERS)
@@ -333,8 +402,15 @@ FORGED_ARRAYS: dict[str, dict[str, Any]] = {
     "infinite mass": {"unit_factor": lambda F: 1e200 * F},
     "another unit": {"log_unit": lambda u: u + 1.0},
     "unit out of range": {"log_unit": lambda u: u - 1e308},
-    **{f"{name} {bad}": {name: lambda a, bad=bad: np.where(np.arange(a.size).reshape(a.shape) == a.size - 1, bad, a)}
-       for name in ("log_unit", "support_points", "unit_factor", "kernel.sigma", "measure.low") for bad in (NAN, INF)},
+    **{
+        f"{name} {bad}": {
+            name: lambda a, bad=bad: np.where(
+                np.arange(a.size).reshape(a.shape) == a.size - 1, bad, a
+            )
+        }
+        for name in ("log_unit", "support_points", "unit_factor", "kernel.sigma", "measure.low")
+        for bad in (NAN, INF)
+    },
     "points far away": {"support_points": lambda X: X + 1e308},
     "points too far apart": {"support_points": lambda X: np.array([[-1.7e308], [1.7e308]])},
     "vector of points": {"support_points": lambda X: X[:, 0]},
@@ -345,9 +421,15 @@ FORGED_ARRAYS: dict[str, dict[str, Any]] = {
     "bandwidths of another dimension": {"kernel.sigma": lambda s: np.tile(s, 2)},
     "negative bandwidth": {"kernel.sigma": lambda s: -s},
     "tiny bandwidth": {"kernel.sigma": lambda s: s * 1e-200},
-    "box of another dimension": {"measure.low": lambda a: np.tile(a, 2), "measure.high": lambda a: np.tile(a, 2)},
+    "box of another dimension": {
+        "measure.low": lambda a: np.tile(a, 2),
+        "measure.high": lambda a: np.tile(a, 2),
+    },
     "box sides of other lengths": {"measure.low": lambda a: np.tile(a, 2)},
-    "box inside out": {"measure.low": lambda a: a + 100.0, "measure.high": lambda a: np.zeros_like(a)},
+    "box inside out": {
+        "measure.low": lambda a: a + 100.0,
+        "measure.high": lambda a: np.zeros_like(a),
+    },
     "box elsewhere": {"measure.low": lambda a: a + 1e6},
     "box without a side": {"measure.low": None},
     "kernel without bandwidth": {"kernel.sigma": None},
@@ -356,7 +438,7 @@ FORGED_ARRAYS: dict[str, dict[str, Any]] = {
     "extra kernel array": {"kernel.nu": lambda _: np.ones(())},
     "kernel array for a flag": {"kernel.product": lambda _: np.ones(())},
     "kernel array without name": {"kernel.": lambda _: np.ones(())},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FORGED_ARRAYS)

@@ -1,4 +1,6 @@
-"""Files of mixtures and of densities with a constant that were forged: refused, whatever their checksums say."""
+"""Files of mixtures and of densities with a constant that were forged: refused, whatever their
+checksums say.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> bytes:
-    """The file of a mixture with a corrected reference, of which a feature is integrated out, and a part by volume."""
+    """The file of a mixture with a corrected reference, of which a feature is integrated out, and a
+    part by volume.
+    """
     measure = GaussianMixture([1, 1], [[0.0, 0.0], [1.0, 0.5]], [[1.0, 2.0], [0.5, 1.0]])
     corrected = SoSDensity(
         Gaussian(0.8),

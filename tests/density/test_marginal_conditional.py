@@ -1,4 +1,6 @@
-"""Marginals and conditionals: every (kernel, measure) pair against quadrature, chain rule, many dimensions against samples."""
+"""Marginals and conditionals: every (kernel, measure) pair against quadrature, chain rule, many
+dimensions against samples.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,9 @@ def test_a_marginal_against_adaptive_quadrature() -> None:
 def test_laws_of_marginals_and_conditionals(
     X: np.ndarray, order: list[int], name: str, boxed: bool
 ) -> None:
-    """A marginal of a marginal, a conditional of a conditional, and both in either order are what one step gives."""
+    """A marginal of a marginal, a conditional of a conditional, and both in either order are what
+    one step gives.
+    """
     kernel = {
         "gaussian": Gaussian(0.9),
         "laplace": Laplace([0.9, 1.4, 0.6], product=True),
@@ -174,7 +178,9 @@ def test_marginals_in_many_dimensions_follow_the_samples() -> None:
 
 
 def test_a_conditional_in_many_dimensions_agrees_with_weighted_samples() -> None:
-    """E[f(x_0) | rest] by importance sampling from a normal law: the joint density is all that it needs."""
+    """E[f(x_0) | rest] by importance sampling from a normal law: the joint density is all that it
+    needs.
+    """
     X = points(8, 9, 1)
     p = ksos.SoSDensity(
         Gaussian(2.5), X, np.random.default_rng(0).normal(size=(8, 3)), normalize=True
@@ -325,7 +331,9 @@ def test_a_million_conditions_in_bounded_memory() -> None:
 
 
 def test_a_mass_that_rounding_leaves_behind_is_removed() -> None:
-    """A fitted model with a wide kernel: signed weights that cancel, and still every operation ends with mass one."""
+    """A fitted model with a wide kernel: signed weights that cancel, and still every operation ends
+    with mass one.
+    """
     X = points(40, 2, 3)
     objective = ksos.functionals.SquaredMMD(X) + 1e-6 * ksos.functionals.Trace(relative=True)
     p = ksos.minimize(objective, ksos.SoSSpace(Gaussian(2.0), X), tol=1e-4).distribution
@@ -388,7 +396,10 @@ def test_marginal_refuses_what_are_not_features(features: object, message: str) 
         (
             {"x": 0.0},
             ValueError,
-            "conditions names the feature 'x', but the features have no names here; use their numbers",
+            (
+                "conditions names the feature 'x', but the features have no names here; use their"
+                " numbers"
+            ),
         ),
         ([0.3], TypeError, "conditions must be a mapping"),
         ({0: 5.0}, ValueError, r"vanishes at \{0: 5\.0\}, outside of Box"),
@@ -443,7 +454,9 @@ def test_kernels_that_are_not_products_say_what_to_do() -> None:
 
 @pytest.mark.parametrize("bumps", [True, False])
 def test_many_squares_keep_the_digits_of_a_marginal(bumps: bool) -> None:
-    """∫ p dx_2 of squares that cancel little, with and without a bump for every point, against 200 nodes, far into the tails."""
+    """∫ p dx_2 of squares that cancel little, with and without a bump for every point, against 200
+    nodes, far into the tails.
+    """
     rng = np.random.default_rng(3)
     X = rng.normal(size=(80, 2))
     alone = np.diag(rng.uniform(1e-3, 1.0, size=80))

@@ -1,4 +1,6 @@
-"""Mixtures of densities with different kernels and references: every question against quadrature, samples, files, scikit-learn."""
+"""Mixtures of densities with different kernels and references: every question against quadrature,
+samples, files, scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -70,21 +72,21 @@ LAWS: dict[str, Callable[[], SoSMixture]] = {
             for s in (0.6, 0.9)
         ]
     ),
-    "corrected, one feature": lambda: corrected(
-        Gaussian(0.8), MEASURE_CASES["gaussian_mixture"][1], 1
-    ).by_volume(),
-    "corrected, relative": lambda: corrected(
-        Gaussian(0.8), MEASURE_CASES["gaussian_mixture"][1], 1
-    ).as_mixture(),
-    "corrected": lambda: corrected(
-        Gaussian([0.8, 0.6]), MEASURE_CASES["gaussian_mixture"][2], 2
-    ).by_volume(),
-    "corrected, tied, relative": lambda: corrected(
-        TIED, MEASURE_CASES["normal with covariance"][2], 2
-    ).as_mixture(),
-    "nothing but squares": lambda: random_density(
-        TIED, MEASURE_CASES["gaussian_mixture"][2], 2
-    ).by_volume(),
+    "corrected, one feature": (
+        lambda: corrected(Gaussian(0.8), MEASURE_CASES["gaussian_mixture"][1], 1).by_volume()
+    ),
+    "corrected, relative": (
+        lambda: corrected(Gaussian(0.8), MEASURE_CASES["gaussian_mixture"][1], 1).as_mixture()
+    ),
+    "corrected": (
+        lambda: corrected(Gaussian([0.8, 0.6]), MEASURE_CASES["gaussian_mixture"][2], 2).by_volume()
+    ),
+    "corrected, tied, relative": (
+        lambda: corrected(TIED, MEASURE_CASES["normal with covariance"][2], 2).as_mixture()
+    ),
+    "nothing but squares": (
+        lambda: random_density(TIED, MEASURE_CASES["gaussian_mixture"][2], 2).by_volume()
+    ),
     "features integrated out": lambda: (
         corrected(Gaussian([[0.6, 0.2, 0.1], [0.2, 0.9, -0.2], [0.1, -0.2, 0.7]]), THREE, 3)
         .by_volume()
@@ -501,7 +503,9 @@ def test_bad_input() -> None:
 
 
 def test_laws_of_very_different_widths_are_answered_in_little_work() -> None:
-    """Lone rows have laws a thousand times narrower than the others: no grid suits both, but the answers are those of a fine sum."""
+    """Lone rows have laws a thousand times narrower than the others: no grid suits both, but the
+    answers are those of a fine sum.
+    """
     rng = np.random.default_rng(0)
     means, widths = rng.normal(size=(60, 2)), np.where(np.arange(60) < 40, 0.6, 5e-4)
     p = SoSMixture(
@@ -520,7 +524,8 @@ def test_laws_of_very_different_widths_are_answered_in_little_work() -> None:
         assert abs(one - mean) < 5.0 * math.hypot(one.error, deviation / math.sqrt(X.shape[0]))
     level = p.hdr_level(0.8, rng=0)
     assert np.mean(p.pdf(X) >= level) == pytest.approx(0.8, abs=5e-3)
-    # quantiles given an interval: each width has panels of its own, and the law is the mixture of the laws
+    # quantiles given an interval: each width has panels of its own, and the law is the mixture of
+    # the laws
     line = p.conditional({1: (-0.5, 0.7)})
     inside = np.array(
         [
@@ -536,7 +541,9 @@ def test_laws_of_very_different_widths_are_answered_in_little_work() -> None:
 
 
 def test_closed_forms_say_so_beside_their_rounding() -> None:
-    """Terms of both signs leave fewer digits than 1e-11: the error is that of rounding, and nothing was drawn."""
+    """Terms of both signs leave fewer digits than 1e-11: the error is that of rounding, and nothing
+    was drawn.
+    """
     X = np.linspace(-1.0, 1.0, 8)[:, None] * np.ones(2)
     column = np.array([1.0, -7.0, 21.0, -35.0, 35.0, -21.0, 7.0, -1.0])[:, None] * 1e2
     p = SoSDensity.from_units(

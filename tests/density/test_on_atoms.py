@@ -1,4 +1,6 @@
-"""Marginals and conditionals on discrete measures: the masses are those of the atoms, for every kernel, on grids and scattered."""
+"""Marginals and conditionals on discrete measures: the masses are those of the atoms, for every
+kernel, on grids and scattered.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +159,10 @@ def test_conditions_that_no_atom_fulfils() -> None:
     p = random_density(Gaussian(0.8), SCATTERED, d=2, m=6)
     with pytest.raises(
         ValueError,
-        match=r"no atom of Discrete\(30 nodes in 2 features\) has \{0: 0\.123\}.* the nearest is \{0: 0\.1\}",
+        match=(
+            r"no atom of Discrete\(30 nodes in 2 features\) has \{0: 0\.123\}.* the nearest is \{0:"
+            r" 0\.1\}"
+        ),
     ):
         p.conditional({0: 0.123})
     with pytest.raises(

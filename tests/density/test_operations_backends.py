@@ -1,4 +1,6 @@
-"""Operations on densities made of torch tensors give densities made of torch tensors, with the same values."""
+"""Operations on densities made of torch tensors give densities made of torch tensors, with the same
+values.
+"""
 
 from __future__ import annotations
 

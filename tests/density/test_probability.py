@@ -1,4 +1,6 @@
-"""Probabilities of boxes, distribution functions and quantiles: against quadrature, and by the laws that tie them together."""
+"""Probabilities of boxes, distribution functions and quantiles: against quadrature, and by the laws
+that tie them together.
+"""
 
 from __future__ import annotations
 
@@ -266,7 +268,9 @@ def test_outliers_keep_their_share(far: float) -> None:
 
 
 def test_a_box_far_from_every_support_point() -> None:
-    """The mass of the measure's own box is e^{−1800} of the kernel's: only logarithms know how it is spread."""
+    """The mass of the measure's own box is e^{−1800} of the kernel's: only logarithms know how it
+    is spread.
+    """
     p = ksos.SoSDensity(
         Gaussian(1.0),
         [[0.0, 0.0], [0.5, 0.1]],

@@ -1,4 +1,6 @@
-"""Products with a Gaussian, mixtures and affine images: pointwise identities, conjugacy, equivariance, extreme scales, bad input."""
+"""Products with a Gaussian, mixtures and affine images: pointwise identities, conjugacy,
+equivariance, extreme scales, bad input.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def test_conjugate_normals() -> None:
 @given(clouds(2, 6, 2, 2), st.floats(-3.0, 3.0), st.floats(0.05, 20.0))
 @settings(max_examples=25)
 def test_updates_commute_and_accumulate(X: np.ndarray, mean: float, scale: float) -> None:
-    """Two measurements in either order, and one of combined precision, lead to one posterior; no information leads nowhere."""
+    """Two measurements in either order, and one of combined precision, lead to one posterior; no
+    information leads nowhere.
+    """
     p = ksos.SoSDensity(
         Gaussian([0.7, 1.2]),
         X,

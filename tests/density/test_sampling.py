@@ -1,4 +1,6 @@
-"""Both routes of the sampler: the inverse is right to 1e-9, nothing depends on chunks, the choice is sensible, hard cases stay finite."""
+"""Both routes of the sampler: the inverse is right to 1e-9, nothing depends on chunks, the choice
+is sensible, hard cases stay finite.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ CDF_TOLERANCE = 1e-9
 
 
 def cancelling() -> ksos.SoSDensity:
-    """The least certain function of a space of wide kernels: the weights of its square are enormous, and of both signs."""
+    """The least certain function of a space of wide kernels: the weights of its square are
+    enormous, and of both signs.
+    """
     space = ksos.SoSSpace(Gaussian(2.0), points(40, 2, 3))
     return ksos.SoSDensity(
         space.kernel,
@@ -64,7 +68,9 @@ def cancelling() -> ksos.SoSDensity:
 
 
 def conditional_cdf(p: ksos.SoSDensity, x: np.ndarray) -> float:
-    """F(x_d | x_1 … x_{d−1}) of one sample: the joint density, integrated along the last feature by panels that end at kinks and at x_d."""
+    """F(x_d | x_1 … x_{d−1}) of one sample: the joint density, integrated along the last feature by
+    panels that end at kinks and at x_d.
+    """
     kernel, measure, centres = (
         p.kernel.restrict([p.n_features - 1]),
         p.measure.restrict([p.n_features - 1]),

@@ -1,4 +1,6 @@
-"""Samples square by square: their law, what the trains lose, and that nothing depends on the order of calls."""
+"""Samples square by square: their law, what the trains lose, and that nothing depends on the order
+of calls.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ TIED = np.array([[0.64, 0.25, 0.1], [0.25, 0.5, 0.05], [0.1, 0.05, 0.4]])
 def searched(
     d: int, m: int = 60, measure: Measure | None = None, sigma: object = 0.9
 ) -> ksos.SoSDensity:
-    """What a search gives: signed weights of low rank that cancel by thousands, and a share of a kernel density estimate."""
+    """What a search gives: signed weights of low rank that cancel by thousands, and a share of a
+    kernel density estimate.
+    """
     X, rng = points(m, d, 3), np.random.default_rng(4)
     kernel = Gaussian(sigma)
     K = kernel(X)
@@ -83,7 +87,9 @@ def test_searched_models(d: int, measure: Measure, sigma: object) -> None:
 
 @pytest.mark.parametrize(("d", "sigma"), [(3, 0.9), (5, 1.4)])
 def test_proposals_dominate_their_squares(d: int, sigma: float) -> None:
-    """Where f² > M(f̃² + β‖f‖²h), samples are missing: on points of p, drawn by inversion, there is nowhere such a place."""
+    """Where f² > M(f̃² + β‖f‖²h), samples are missing: on points of p, drawn by inversion, there is
+    nowhere such a place.
+    """
     p = searched(d, sigma=sigma)
     squares, x = squares_of(p), p.rvs(4000, rng=0, method="inversion")
     k = np.exp(
@@ -142,7 +148,9 @@ def test_refusals_name_the_remedy() -> None:
 
 
 def test_digits_are_kept_where_weights_cancel() -> None:
-    """Hundreds of millions cancel in Σ B_ij k_i k_j, and shares of squares from it would be rounding."""
+    """Hundreds of millions cancel in Σ B_ij k_i k_j, and shares of squares from it would be
+    rounding.
+    """
     space = ksos.SoSSpace(Gaussian(2.0), points(40, 2, 3))
     column = space.T[:, np.argmax(np.abs(space.T).max(axis=0))][:, None]
     p = ksos.SoSDensity(space.kernel, space.support_points, column, normalize=True)

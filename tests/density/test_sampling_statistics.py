@@ -1,4 +1,6 @@
-"""300 000 samples against exact distribution functions, at a false-alarm rate of 1e-6 per test; wrong samplers fail the same tests."""
+"""300 000 samples against exact distribution functions, at a false-alarm rate of 1e-6 per test;
+wrong samplers fail the same tests.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ N_PROJECTIONS = 10
 
 
 class Exact:
-    """Distribution functions of a Gaussian-kernel density on R^d: a signed mixture of normals N(c, s²), c = (x̃_i + x̃_j)/2, s = σ/2."""
+    """Distribution functions of a Gaussian-kernel density on R^d: a signed mixture of normals N(c,
+    s²), c = (x̃_i + x̃_j)/2, s = σ/2.
+    """
 
     def __init__(self, p: ksos.SoSDensity) -> None:
         self.X, self.s, self.d = p.support_points, 0.5 * float(p.kernel.sigma), p.n_features
@@ -49,7 +53,9 @@ class Exact:
             yield out
 
     def cells(self, edges: np.ndarray) -> np.ndarray:
-        """The probabilities of the cells into which ``edges``, one column per feature, cut the plane of the first two features."""
+        """The probabilities of the cells into which ``edges``, one column per feature, cut the
+        plane of the first two features.
+        """
         masses = [
             np.diff(
                 ndtr((np.r_[-np.inf, edges[:, k], np.inf][:, None] - self.centres[:, k]) / self.s),

@@ -1,4 +1,6 @@
-"""Densities whose metric ties the features: images of densities that have none, so that every answer is known from theirs."""
+"""Densities whose metric ties the features: images of densities that have none, so that every
+answer is known from theirs.
+"""
 
 from __future__ import annotations
 
@@ -200,7 +202,9 @@ def test_marginals_and_conditionals_obey_the_chain_rule_in_any_order() -> None:
 
 
 def test_a_marginal_and_a_condition_to_the_last_digits() -> None:
-    """The integral of every product of two kernels, and the formulas of a conditional normal law, in thirty digits."""
+    """The integral of every product of two kernels, and the formulas of a conditional normal law,
+    in thirty digits.
+    """
     p = tied(3, m=3)
     with mpmath.workdps(30):
         P = mpmath.inverse(mpmath.matrix(p.kernel.matrix(3).tolist()))
@@ -208,7 +212,9 @@ def test_a_marginal_and_a_condition_to_the_last_digits() -> None:
         B = F * F.T
 
         def pair(i: int, j: int, x: float) -> mpmath.mpf:
-            """∫ k_i k_j over the features 1 and 2, x_0 = x: exp(−uᵀPu − vᵀPv) with u, v = (x, y) − x̃."""
+            """∫ k_i k_j over the features 1 and 2, x_0 = x: exp(−uᵀPu − vᵀPv) with u, v = (x, y) −
+            x̃.
+            """
             half = mpmath.matrix([[2 * P[a, b] for b in (1, 2)] for a in (1, 2)])
             shift, constant = mpmath.matrix(2, 1), mpmath.mpf(0)
             for n in (i, j):

@@ -1,4 +1,6 @@
-"""What is summed over samples in chunks: kernel sums, second-order sums, moments and surveys depend neither on chunks nor on order."""
+"""What is summed over samples in chunks: kernel sums, second-order sums, moments and surveys depend
+neither on chunks nor on order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Anomalies: the share that is flagged holds for new rows, scores of training rows would not do, and the words of scikit-learn."""
+"""Anomalies: the share that is flagged holds for new rows, scores of training rows would not do,
+and the words of scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def test_outliers_among_the_rows_are_found() -> None:
 
 @pytest.mark.filterwarnings("ignore:a likelihood fit puts mass on every row")
 def test_rows_are_judged_by_fits_that_have_not_seen_them() -> None:
-    """A density that follows its rows closely finds each of them likely, outliers too; weight 0 is absence."""
+    """A density that follows its rows closely finds each of them likely, outliers too; weight 0 is
+    absence.
+    """
     rng = np.random.default_rng(7)
     X = np.concatenate(
         [rng.normal(size=(60, 2)), rng.uniform(-12.0, 12.0, size=(6, 2)), [[30.0, 30.0]]]
@@ -85,7 +89,9 @@ def test_rows_are_judged_by_fits_that_have_not_seen_them() -> None:
 
 
 def test_held_out_scores_are_in_the_order_of_the_rows() -> None:
-    """Each is the score of a fit to the rows of the other folds; copies of a row are held out together."""
+    """Each is the score of a fit to the rows of the other folds; copies of a row are held out
+    together.
+    """
     rng = np.random.default_rng(8)
     X = rng.normal(size=(53, 2))
     X = np.concatenate([X, X[:7]])[rng.permutation(60)]

@@ -1,4 +1,6 @@
-"""Attributes of estimators: listing them never raises, and a wrong one is answered with the right call."""
+"""Attributes of estimators: listing them never raises, and a wrong one is answered with the right
+call.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ def test_listing_attributes_never_raises(name: str, kind: str) -> None:
 
 def _list(estimator: Any) -> None:
     assert "fit" in dir(estimator)
-    # a method that these options do not have is no member, and nothing but AttributeError may say so
+    # a method that these options do not have is no member, and nothing but AttributeError may say
+    # so
     for one in {name for owner in type(estimator).__mro__ for name in vars(owner)} | set(
         vars(estimator)
     ):

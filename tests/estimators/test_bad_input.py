@@ -167,7 +167,10 @@ def test_one_point(d: int) -> None:
     check_normal(KernelSoSDensity(bandwidth=1.7).fit([x]), x, 1.7)
     with pytest.warns(
         UserWarning,
-        match=r"bandwidth='auto': feature\(s\) \[0.*\] have no spread; the bandwidth is set to 1 there",
+        match=(
+            r"bandwidth='auto': feature\(s\) \[0.*\] have no spread; the bandwidth is set to 1"
+            r" there"
+        ),
     ):
         check_normal(KernelSoSDensity().fit([x]), x, 1.0)
 
@@ -200,7 +203,8 @@ def test_constant_feature() -> None:
     flat, line = np.c_[X[:, 0], np.full(60, 0.1)], X[:, :1]
     est = KernelSoSDensity(bandwidth=0.8, regularization=0.0).fit(flat)
     alone = KernelSoSDensity(bandwidth=0.8, regularization=0.0).fit(line)
-    # every support point has the same second coordinate: p(x, y) = p(x)·N(y; 0.1, η²/4), up to what MMD in two features weighs differently
+    # every support point has the same second coordinate: p(x, y) = p(x)·N(y; 0.1, η²/4), up to what
+    # MMD in two features weighs differently
     offset = np.array([0.0, 0.3])
     expected = multivariate_normal(0.0, 0.8**2 / 4).logpdf([0.0, 0.3])
     np.testing.assert_allclose(
@@ -327,7 +331,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"bandwidth": 1e-170},
         ValueError,
-        r"bandwidth must lie in \[1.5e-154, 1.3e\+154\], where its square is representable; got 1e-170",
+        (
+            r"bandwidth must lie in \[1.5e-154, 1.3e\+154\], where its square is representable; got"
+            r" 1e-170"
+        ),
     ),
     ({"bandwidth": 1e170}, ValueError, "where its square is representable; got 1e"),
     (
@@ -348,7 +355,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"bandwidth": "wide"},
         ValueError,
-        "bandwidth must be one of 'auto', 'median', 'scott', 'silverman', a positive number or one per feature",
+        (
+            "bandwidth must be one of 'auto', 'median', 'scott', 'silverman', a positive number or"
+            " one per feature"
+        ),
     ),
     (
         {"bandwidth": -1.0, "kernel": ksos.kernels.Gaussian(1.0)},
@@ -386,7 +396,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
         {"regularization": 0.1, "relative_regularization": 0.2},
         *(
             ValueError,
-            "regularization=0.1 and relative_regularization=0.2 say the same in two units: .*; give one of them",
+            (
+                "regularization=0.1 and relative_regularization=0.2 say the same in two units: .*;"
+                " give one of them"
+            ),
         ),
     ),
     ({"penalty": "l1"}, ValueError, "penalty must be one of 'trace', 'frobenius'; got 'l1'"),
@@ -395,7 +408,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"support": "grid"},
         ValueError,
-        "support must be one of 'auto', 'pivoted', 'random', 'kmeans' or an array of support points; got 'grid'",
+        (
+            "support must be one of 'auto', 'pivoted', 'random', 'kmeans' or an array of support"
+            " points; got 'grid'"
+        ),
     ),
     ({"support": None}, ValueError, "support: Expected 2D array"),
     ({"support": [[np.nan]]}, ValueError, "Input support contains NaN"),
@@ -445,7 +461,9 @@ def test_parameters(parameters: dict[str, Any], kind: type[Exception], words: st
 def test_one_bandwidth_too_many(name: str) -> None:
     with pytest.raises(
         ValueError,
-        match=f"{name} gives 3 bandwidths but the points have 2 features; give one, or one for each",
+        match=(
+            f"{name} gives 3 bandwidths but the points have 2 features; give one, or one for each"
+        ),
     ):
         KernelSoSDensity(**{name: [1.0, 2.0, 3.0]}).fit(X)
 
@@ -505,7 +523,10 @@ def test_targets_of_robust_estimators(est: Any, y: Any, words: str) -> None:
         est.fit(FRAME, y)
     with pytest.raises(
         ValueError,
-        match=r"X: could not convert string to float: 'u'; X must hold real numbers: leave the column out",
+        match=(
+            r"X: could not convert string to float: 'u'; X must hold real numbers: leave the"
+            r" column out"
+        ),
     ):
         est.fit(np.column_stack([FRAME.to_numpy(object), LABELS]), np.zeros(12))
 

@@ -1,4 +1,6 @@
-"""Fits on boxes, sides possibly infinite: nothing leaks out, nothing bends down in front of a wall, samples and masses stay inside."""
+"""Fits on boxes, sides possibly infinite: nothing leaks out, nothing bends down in front of a wall,
+samples and masses stay inside.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +151,9 @@ def test_walls_move_with_the_data(scale: float, shift: float) -> None:
 
 
 def test_a_boundary_that_is_known_helps() -> None:
-    """Skewed positive samples: the held-out score with the boundary is higher, and the mean is right."""
+    """Skewed positive samples: the held-out score with the boundary is higher, and the mean is
+    right.
+    """
     rng = np.random.default_rng(11)
     X, new = (
         np.column_stack([rng.gamma(1.0, 3.0, n), rng.gamma(2.0, 1.0, n)]) for n in (1000, 4000)

@@ -1,7 +1,8 @@
 """What the estimator returns is what its certificate certifies, for every option.
 
-The referee of the audit computes mass, objective and gap of ``distribution_`` again and compares them with
-what ``solution_`` reports. With a reference, whose problem the referee does not know, quadrature does.
+The referee of the audit computes mass, objective and gap of ``distribution_`` again and compares
+them with what ``solution_`` reports. With a reference, whose problem the referee does not know,
+quadrature does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""KernelSoSConditional: scikit-learn's contract, the laws of conditional densities, and errors that say what to do."""
+"""KernelSoSConditional: scikit-learn's contract, the laws of conditional densities, and errors that
+say what to do.
+"""
 
 from __future__ import annotations
 

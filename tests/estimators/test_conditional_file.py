@@ -1,4 +1,6 @@
-"""The file of a whole conditional density: what was written comes back, and a forged file runs nothing."""
+"""The file of a whole conditional density: what was written comes back, and a forged file runs
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,12 @@ def fitted(request: pytest.FixtureRequest) -> tuple[ksos.KernelSoSConditional, n
         if request.param == "linear"
         else HistGradientBoostingRegressor(max_iter=10)
     )
-    return ksos.KernelSoSConditional(model, scale="constant", given=None).fit(
-        X, X[:, 0] + rng.normal(size=80)
-    ), X
+    return (
+        ksos.KernelSoSConditional(model, scale="constant", given=None).fit(
+            X, X[:, 0] + rng.normal(size=80)
+        ),
+        X,
+    )
 
 
 def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""KernelSoSConditional over regressors: the laws of a conditional density for every setting, honest residuals, coverage, bad input."""
+"""KernelSoSConditional over regressors: the laws of a conditional density for every setting, honest
+residuals, coverage, bad input.
+"""
 
 from __future__ import annotations
 
@@ -327,7 +329,10 @@ def test_laws_have_the_name_of_the_target_and_far_rows_are_named() -> None:
     far = pd.DataFrame({"hp": [0.0, 1.0], "mass": [0.0, -1e3]})
     with pytest.warns(
         UserWarning,
-        match=r"1 of 2 rows are far outside of the data, first row 1: 'mass' = -1000, fitted from -[\d.]+ to",
+        match=(
+            r"1 of 2 rows are far outside of the data, first row 1: 'mass' = -1000, fitted from"
+            r" -[\d.]+ to"
+        ),
     ):
         est.predict(far)
     by_kind = KernelSoSConditional(given=None, scale="constant", estimator=QUICK, cv=2).fit(
@@ -426,7 +431,10 @@ class Broken(RegressorMixin, BaseEstimator):
         (
             model(cv=31),
             ValueError,
-            "31 folds need at least 31 different rows of positive weight; got 30 samples; give more rows or a smaller",
+            (
+                "31 folds need at least 31 different rows of positive weight; got 30 samples; give"
+                " more rows or a smaller"
+            ),
         ),
         (
             model(cv=[([0, 1], [2]), ([0, 1], [2])]),
@@ -467,7 +475,10 @@ def test_targets_and_columns_that_are_no_numbers_are_named() -> None:
     pd, (X, y) = pytest.importorskip("pandas"), slope(30)
     with pytest.raises(
         ValueError,
-        match=r"Input y contains NaN: 2 of 30 entries are missing, the first is entry 4 \(counted from 0\); leave",
+        match=(
+            r"Input y contains NaN: 2 of 30 entries are missing, the first is entry 4 \(counted"
+            r" from 0\); leave"
+        ),
     ):
         model().fit(X, np.where(np.isin(np.arange(30), [4, 9]), np.nan, y))
     with pytest.raises(ValueError, match="y: could not convert string to float: 'USA'"):

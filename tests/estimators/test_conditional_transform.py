@@ -1,4 +1,6 @@
-"""KernelSoSConditional with a transform of the targets: answers in their own units, and the choice between them."""
+"""KernelSoSConditional with a transform of the targets: answers in their own units, and the choice
+between them.
+"""
 
 from __future__ import annotations
 

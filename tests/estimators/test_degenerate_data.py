@@ -1,4 +1,6 @@
-"""Whatever the data: the fit ends, the density is valid, and the certificate is what its formula gives when it is computed another way."""
+"""Whatever the data: the fit ends, the density is valid, and the certificate is what its formula
+gives when it is computed another way.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ QUICK: dict[str, Any] = {"solver": Auto(max_iter=200), "random_state": 0}
 def fitted(
     X: np.ndarray, sample_weight: np.ndarray | None = None, **parameters: Any
 ) -> KernelSoSDensity:
-    """A short fit in which the three announced warnings are welcome and every other one is an error."""
+    """A short fit in which the three announced warnings are welcome and every other one is an
+    error.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for category, message in (
@@ -53,7 +57,9 @@ def in_lengths(away: np.ndarray, unit: np.ndarray) -> np.ndarray:
 
 
 def embedding_precision(est: KernelSoSDensity, d: int) -> np.ndarray:
-    """The precision of the embedding kernel in these lengths, per feature: for a metric, a multiple of the model's."""
+    """The precision of the embedding kernel in these lengths, per feature: for a metric, a multiple
+    of the model's.
+    """
     if est.bandwidth_.ndim < 2:
         return (model_lengths(est, d) / np.broadcast_to(est.embedding_bandwidth_, d)) ** 2
     s = est.bandwidth_[0, 0] / est.embedding_bandwidth_[0, 0]
@@ -67,10 +73,12 @@ def recomputed(
     sample_weight: np.ndarray | None = None,
     noise_seed: int | None = None,
 ) -> np.ndarray:
-    """Objective and gap of a fit with a Gaussian kernel on R^d, from the note's formulas with the tensor u formed by brute force.
+    """Objective and gap of a fit with a Gaussian kernel on R^d, from the note's formulas with the
+    tensor u formed by brute force.
 
-    Lengths are counted in bandwidths η of the model, and integrals in w₀. T and S are the space's own; that they whiten W and K is checked
-    first. Exponents are weighted variances, where the library sums pair distances. ``noise_seed`` disturbs entries by units of rounding.
+    Lengths are counted in bandwidths η of the model, and integrals in w₀. T and S are the space's
+    own; that they whiten W and K is checked first. Exponents are weighted variances, where the
+    library sums pair distances. ``noise_seed`` disturbs entries by units of rounding.
     """
     space, rng = est.solution_.space, np.random.default_rng(noise_seed)
 
@@ -85,7 +93,9 @@ def recomputed(
     x, z = space.support_points, space.landmarks
 
     def apart(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """q_j − p_i in bandwidths: subtracted first, so that outliers do not take the digits of the others."""
+        """q_j − p_i in bandwidths: subtracted first, so that outliers do not take the digits of the
+        others.
+        """
         return in_lengths(q[None] - p[:, None], unit)
 
     W, K = (
@@ -138,7 +148,9 @@ def check_density(est: KernelSoSDensity, X: np.ndarray) -> None:
 def check_certificate(
     est: KernelSoSDensity, X: np.ndarray, sample_weight: np.ndarray | None = None
 ) -> None:
-    """The reported numbers are the recomputed ones, to 1e-10 and what some units of rounding in the integrals amount to after whitening."""
+    """The reported numbers are the recomputed ones, to 1e-10 and what some units of rounding in the
+    integrals amount to after whitening.
+    """
     exact = recomputed(est, X, sample_weight)
     rounding = np.max(
         [np.abs(recomputed(est, X, sample_weight, noise_seed=seed) - exact) for seed in range(3)],

@@ -1,4 +1,6 @@
-"""KernelSoSDensity as scikit-learn and its users see it: the contract, the invariances, and the numbers that must be reached."""
+"""KernelSoSDensity as scikit-learn and its users see it: the contract, the invariances, and the
+numbers that must be reached.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,8 @@ def test_sample_follows_the_density(plain: KernelSoSDensity) -> None:
     assert samples.shape == (n, 2) and plain.sample().shape == (1, 2)
     deviation = np.sqrt(np.diagonal(plain.distribution_.cov()) / n)
     assert np.all(np.abs(samples.mean(axis=0) - plain.distribution_.mean()) < 5.0 * deviation)
-    # probability of a half-plane, by the density's own quadrature: sampling must not merely get the moments right
+    # probability of a half-plane, by the density's own quadrature: sampling must not merely get the
+    # moments right
     nodes, weights = gauss_legendre(plain, 4.0)
     left = float(
         np.sum(
@@ -326,7 +329,9 @@ def test_the_papers_example_is_solved_to_1e_8() -> None:
 def gauss_legendre(
     est: KernelSoSDensity, reach: float = 4.5, per_cell: int = 14
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A rule for densities of the plane: cells of two bandwidths a side, wherever a support point is within ``reach`` bandwidths."""
+    """A rule for densities of the plane: cells of two bandwidths a side, wherever a support point
+    is within ``reach`` bandwidths.
+    """
     sigma, points = (
         np.broadcast_to(est.bandwidth_, (2,)) if est.bandwidth_.ndim < 2 else np.zeros(2),
         est.support_points_,

@@ -1,4 +1,6 @@
-"""Extreme regimes and faults: bandwidths and scales at the edge of the floats, many features, limits, Ctrl-C, memory."""
+"""Extreme regimes and faults: bandwidths and scales at the edge of the floats, many features,
+limits, Ctrl-C, memory.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ SOURCE = Path(ksos.__file__).resolve().parents[1]
 @pytest.mark.parametrize("sigma", [1e-150, 1e-9, 2e-3])
 @pytest.mark.parametrize("support", ["pivoted", "random", "kmeans"])
 def test_tiny_bandwidth(support: str, sigma: float) -> None:
-    words = "the kernel matrix is close to the identity; rank 60 of 60 was kept; try a larger bandwidth, or more support points"
+    words = (
+        "the kernel matrix is close to the identity; rank 60 of 60 was kept; try a larger"
+        " bandwidth, or more support points"
+    )
     with pytest.warns(
         BandwidthWarning, match=f"the bandwidth {sigma:.4g} is far smaller than .*{words}"
     ):
@@ -118,7 +123,9 @@ def test_a_query_far_away(kernel: str) -> None:
 
 
 def check_far_queries(est: KernelSoSDensity, data: np.ndarray) -> None:
-    """Along a ray the log-density falls and never becomes NaN; it may end in −inf, and then the density is 0."""
+    """Along a ray the log-density falls and never becomes NaN; it may end in −inf, and then the
+    density is 0.
+    """
     direction = np.ones(data.shape[1]) / np.sqrt(data.shape[1])
     steps = float(np.max(est.bandwidth_)) * np.r_[10.0, 50.0, 1e3, 1e6, 1e12, 1e100, 1e160, 1e300]
     queries = data[0] + steps[:, None] * direction

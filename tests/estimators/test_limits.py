@@ -1,4 +1,6 @@
-"""Limits of a whole fit: the time, Ctrl-C and callbacks that raise, in the density, the search and the conditional density."""
+"""Limits of a whole fit: the time, Ctrl-C and callbacks that raise, in the density, the search and
+the conditional density.
+"""
 
 from __future__ import annotations
 
@@ -115,9 +117,10 @@ def test_ctrl_c_in_a_search_stores_the_best_so_far(objective: str) -> None:
         est.fit(MOONS)
     compared = np.isfinite(est.cv_results_["mean_test_score"])
     assert est.status_ == "interrupted" and np.isfinite(est.best_score_)
-    assert set(est.cv_results_["bandwidth_multiple"][compared]) == {1.4, 2.0}, (
-        "wide ones come first"
-    )
+    assert set(est.cv_results_["bandwidth_multiple"][compared]) == {
+        1.4,
+        2.0,
+    }, "wide ones come first"
     check_density(est, MOONS)
 
 

@@ -1,4 +1,6 @@
-"""More data fit better, and of very many samples a part decides that depends neither on their order nor on their copies."""
+"""More data fit better, and of very many samples a part decides that depends neither on their order
+nor on their copies.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def part_of(rows: np.ndarray, masses: np.ndarray, most: int) -> Part:
 
 
 def test_more_samples_do_not_fit_worse() -> None:
-    """One of the laws, which takes a second; benchmarks/more_data.py has all of them, to a million samples."""
+    """One of the laws, which takes a second; benchmarks/more_data.py has all of them, to a million
+    samples.
+    """
     small, large = more_data.scores(more_data.LAWS["tied_normal"], [1000, 30_000])
     assert large[0] >= small[0] - more_data.SLACK
 
@@ -47,7 +51,9 @@ def test_few_samples_decide_all() -> None:
 
 
 def test_a_part_looks_like_the_whole() -> None:
-    """Each feature of the part has the mean of the whole to four standard errors: hashes see no more than the identity of a row."""
+    """Each feature of the part has the mean of the whole to four standard errors: hashes see no
+    more than the identity of a row.
+    """
     many = np.random.default_rng(3).normal(size=(20_000, 3))
     part = part_of(many, np.ones(20_000), 2000)
     assert np.all(np.abs(part.weights @ part.points - many.mean(axis=0)) < 4.0 / np.sqrt(2000))
@@ -64,7 +70,9 @@ def test_hashes_tell_rows_apart_and_signs_of_zero_not() -> None:
 
 
 def test_all_samples_count_where_a_part_decides() -> None:
-    """The embedding of 12 000 samples, 2000 of which decide on nothing: the fit of distinct samples to the same objective."""
+    """The embedding of 12 000 samples, 2000 of which decide on nothing: the fit of distinct samples
+    to the same objective.
+    """
     many = points(12_000, 1, 8)
     options = {
         "bandwidth": 1.0,

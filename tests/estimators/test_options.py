@@ -22,7 +22,8 @@ from ksos.space.bandwidth import median
 X = make_moons(40, noise=0.05, random_state=0)[0]
 BASE: dict[str, Any] = {"tol": 1e-5, "random_state": 0}
 
-# what changes the density, with parameters that it needs beside it; the names must be the constructor's
+# what changes the density, with parameters that it needs beside it; the names must be the
+# constructor's
 VISIBLE: dict[str, list[dict[str, Any]]] = {
     "kernel": [{"kernel": "laplace"}, {"kernel": "matern"}, {"kernel": Gaussian(0.6)}],
     "bandwidth": [

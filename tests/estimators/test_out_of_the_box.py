@@ -1,4 +1,6 @@
-"""KernelSoSDensity() with no argument at all: unscaled, correlated, multimodal samples, by held-out log-density against gaussian_kde."""
+"""KernelSoSDensity() with no argument at all: unscaled, correlated, multimodal samples, by held-out
+log-density against gaussian_kde.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def test_the_fit_does_not_depend_on_chance(n: int, few: dict[str, Any]) -> None:
 
 
 def test_many_samples_ask_for_the_memory_of_the_support_points() -> None:
-    """Whatever chooses the support points: the choice of the bandwidth looks at no more than ten samples for each of them."""
+    """Whatever chooses the support points: the choice of the bandwidth looks at no more than ten
+    samples for each of them.
+    """
     X, options = (
         moons(900, np.random.default_rng(0)),
         {"support": "random", "n_support": 20, "tol": 1e-2, "random_state": 0},

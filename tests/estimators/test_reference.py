@@ -1,4 +1,6 @@
-"""A fit with a reference: λ → ∞ gives the reference, samples and their weights decide the rest, and degenerate data get a density."""
+"""A fit with a reference: λ → ∞ gives the reference, samples and their weights decide the rest, and
+degenerate data get a density.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the density, the search and the conditional density refuse: each with a word that helps, and before any work is done."""
+"""What the density, the search and the conditional density refuse: each with a word that helps, and
+before any work is done.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ def test_samples_outside_of_the_box(est: Any) -> None:
     data[[4, 17], 1] = 9.5
     with pytest.raises(
         ValueError,
-        match=r"2 of 30 samples lie outside Box\(.*; the first is row 4: \[.*, 9.5\]; widen it or leave them out",
+        match=(
+            r"2 of 30 samples lie outside Box\(.*; the first is row 4: \[.*, 9.5\]; widen it or"
+            r" leave them out"
+        ),
     ):
         est.fit(data)
 
@@ -95,7 +100,10 @@ def test_identical_columns() -> None:
     twins = X[:, [0, 1, 0]]
     with pytest.raises(
         ValueError,
-        match=r"features 0 and 2 are identical in all 30 samples: they have no joint density.*leave one of them out",
+        match=(
+            r"features 0 and 2 are identical in all 30 samples: they have no joint density.*leave"
+            r" one of them out"
+        ),
     ):
         KernelSoSDensityCV(reference=None).fit(twins)
     with pytest.raises(ValueError, match="features 0 and 2 are identical in all 30 samples"):
@@ -146,7 +154,10 @@ def test_folds(cv: Any) -> None:
 def test_a_single_sample_has_no_folds() -> None:
     with pytest.raises(
         ValueError,
-        match=r"2 folds need at least 2 distinct samples of positive weight; got 1 sample; .*KernelSoSDensity",
+        match=(
+            r"2 folds need at least 2 distinct samples of positive weight; got 1 sample;"
+            r" .*KernelSoSDensity"
+        ),
     ):
         KernelSoSDensityCV(reference=None).fit(X[:1])
     with pytest.raises(

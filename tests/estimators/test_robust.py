@@ -1,4 +1,6 @@
-"""RobustRegressor and RobustClassifier: scikit-learn's rules, the certificate, the worst density, bad input."""
+"""RobustRegressor and RobustClassifier: scikit-learn's rules, the certificate, the worst density,
+bad input.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,10 @@ class TestRegressor:
         est = ksos.RobustRegressor(n_support=16)
         with pytest.raises(
             ValueError,
-            match=r"within radius 0\.001, 0\.01 of the data, so that nothing was fitted; the least radius .* is 0\.\d+",
+            match=(
+                r"within radius 0\.001, 0\.01 of the data, so that nothing was fitted; the least"
+                r" radius .* is 0\.\d+"
+            ),
         ):
             est.path(X, y, [0.4, 0.001, 0.0, 0.01])
         assert not hasattr(est, "solution_")
@@ -251,7 +256,9 @@ class TestClassifier:
         assert total == pytest.approx(worst.value, rel=1e-2)
 
     def test_the_exact_distance_counts_each_label_alone(self):
-        """MMD for k(x,x')·1[y=y'] as that of points with labels far apart, the density by its samples."""
+        """MMD for k(x,x')·1[y=y'] as that of points with labels far apart, the density by its
+        samples.
+        """
         X, y = classes()
         est = ksos.RobustClassifier(radius=0.15, n_support=16).fit(X, y)
         worst = est.worst_case_

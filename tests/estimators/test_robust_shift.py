@@ -1,4 +1,6 @@
-"""Robust estimators that reweight the samples: certificates, what a shift keeps, defaults that do no harm, what a fit says of itself."""
+"""Robust estimators that reweight the samples: certificates, what a shift keeps, defaults that do
+no harm, what a fit says of itself.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ class TestCertificates:
         assert weights @ (y - plain) ** 2 > est.worst_case_.value
 
     def test_no_other_weights_in_the_ball_are_worse(self, fitted):
-        """Tilts of the samples by exp(c·direction), scaled into the ball: none exceeds the bound over all laws."""
+        """Tilts of the samples by exp(c·direction), scaled into the ball: none exceeds the bound
+        over all laws.
+        """
         shift, X, y, est = fitted
         C, loss, n = columns_of(shift, X, y), (y - est.predict(X)) ** 2, len(y)
         K, rng = est.worst_case_.embedding_kernel(C, C), np.random.default_rng(1)
@@ -126,7 +130,9 @@ class TestCertificates:
 
 
 class TestLabels:
-    """Codes of labels are far apart: only features set the bandwidth, and kernels between labels are 0."""
+    """Codes of labels are far apart: only features set the bandwidth, and kernels between labels
+    are 0.
+    """
 
     def test_bandwidths_are_those_of_the_features(self):
         rng = np.random.default_rng(0)

@@ -1,4 +1,6 @@
-"""KernelSoSDensityCV: what it chooses, that its answer is what is certified, its options, hard data, and limits."""
+"""KernelSoSDensityCV: what it chooses, that its answer is what is certified, its options, hard
+data, and limits.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
 
 
 def test_scikit_learn_checks_with_a_reference() -> None:
-    """Those samples of fifteen rows and thirty features get a warning, which is not what is checked."""
+    """Those samples of fifteen rows and thirty features get a warning, which is not what is
+    checked.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the samples do not vary", UserWarning)
         warnings.simplefilter("ignore", SkipTestWarning)
@@ -105,7 +109,9 @@ def test_scikit_learn_checks_with_a_reference() -> None:
 
 
 def certified(est: KernelSoSDensityCV, X: np.ndarray, weights: Any = None) -> None:
-    """``distribution_`` is the density of ``solution_``, and its objective and gap are those reported."""
+    """``distribution_`` is the density of ``solution_``, and its objective and gap are those
+    reported.
+    """
     solution, density = est.solution_, est.solution_.distribution
     at = X[:50]
     relative = density.logpdf(at)
@@ -272,7 +278,9 @@ def test_the_choice_is_that_of_the_rule(
 
 
 def test_scores_are_those_of_separate_fits() -> None:
-    """Over a given reference, whose corrections have no zeros for a few held-out samples to fall on."""
+    """Over a given reference, whose corrections have no zeros for a few held-out samples to fall
+    on.
+    """
     points, reference = np.unique(MOONS, axis=0), Normal([0.5, 0.25], np.diag([0.8, 0.3]))
     folds = [
         (np.flatnonzero(np.arange(120) % 3 != k), np.flatnonzero(np.arange(120) % 3 == k))

@@ -1,4 +1,6 @@
-"""Samples in chunks: the sums do not depend on the chunks, a killed fit goes on, and what is wrong is named by chunk and file."""
+"""Samples in chunks: the sums do not depend on the chunks, a killed fit goes on, and what is wrong
+is named by chunk and file.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,9 @@ def test_neither_chunks_nor_order_nor_engine_change_the_density(
 
 
 class Elsewhere(ksos.data.sources.Chunks):
-    """An engine that gathers every chunk in another place, where only pickles arrive, and merges in a tree."""
+    """An engine that gathers every chunk in another place, where only pickles arrive, and merges in
+    a tree.
+    """
 
     def gather(self, begun: Any, *, done: int = 0, after: object = None) -> Any:
         parts = [pickle.loads(pickle.dumps(begun)).update(chunk) for chunk in self]
@@ -288,9 +292,11 @@ def test_a_bad_chunk_is_named(bad: object, words: str) -> None:
         KernelSoSDensity(**GIVEN).fit(chunks(broken(17, bad)))
     running = KernelSoSDensity(**GIVEN).partial_fit(X[:100])
     with pytest.raises(ValueError, match=words.removeprefix("chunk 17: ")):
-        running.partial_fit(*bad[:1], sample_weight=bad[1]) if isinstance(
-            bad, tuple
-        ) else running.partial_fit(bad)
+        (
+            running.partial_fit(*bad[:1], sample_weight=bad[1])
+            if isinstance(bad, tuple)
+            else running.partial_fit(bad)
+        )
     assert_same(
         running, KernelSoSDensity(**GIVEN).fit(X[:100])
     )  # what was there before is still there
@@ -409,7 +415,10 @@ def test_what_needs_rows_in_memory_says_so() -> None:
     ):
         with pytest.raises(
             TypeError,
-            match=r"an array in memory is needed here, and chunks\(an array of shape .*\) comes in chunks",
+            match=(
+                r"an array in memory is needed here, and chunks\(an array of shape .*\) comes in"
+                r" chunks"
+            ),
         ):
             question()
     with pytest.raises(

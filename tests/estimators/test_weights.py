@@ -1,4 +1,6 @@
-"""sample_weight is exact: only proportions count, a weight can be split among copies, and nothing but the weights decides."""
+"""sample_weight is exact: only proportions count, a weight can be split among copies, and nothing
+but the weights decides.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_zero_weight_is_absence_even_for_outliers(objective: str) -> None:
 
 
 def test_the_fit_is_the_one_of_the_weighted_embedding() -> None:
-    """The estimator's objective, from its definition: the exact embedding of the weighted samples and the penalty."""
+    """The estimator's objective, from its definition: the exact embedding of the weighted samples
+    and the penalty.
+    """
     weights = np.random.default_rng(3).uniform(0.0, 1.0, 24)
     est = fit(X, weights, n_support=None, landmarks=X)
     p = est.distribution_

@@ -1,4 +1,6 @@
-"""What the page is told is what the library says: every number against Python's own, and the program it shows makes the same model."""
+"""What the page is told is what the library says: every number against Python's own, and the
+program it shows makes the same model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who may ask, and what: the address is a secret, other pages and other hosts are refused, bodies are small, files are fixed."""
+"""Who may ask, and what: the address is a secret, other pages and other hosts are refused, bodies
+are small, files are fixed.
+"""
 
 from __future__ import annotations
 

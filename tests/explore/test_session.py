@@ -1,4 +1,6 @@
-"""One fit at a time, which a click or a newer fit ends; tabs do not see each other; Ctrl-C ends the command."""
+"""One fit at a time, which a click or a newer fit ends; tabs do not see each other; Ctrl-C ends the
+command.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def test_a_long_fit_can_be_ended(how: str) -> None:
 
 
 def test_the_choice_of_a_reference_can_be_cancelled() -> None:
-    """The time before the first certificate: the answer comes at once, and nothing that was cut short is kept."""
+    """The time before the first certificate: the answer comes at once, and nothing that was cut
+    short is kept.
+    """
     asked = Settings.of(
         {"features": [0, 1], "reference": "mixture", "n_support": 10, "draft": True}, 2
     )
@@ -99,7 +103,9 @@ def test_the_choice_of_a_reference_can_be_cancelled() -> None:
     ids=str,
 )
 def test_a_draft_begins_at_the_one_before(move: dict[str, Any]) -> None:
-    """It is as good as one that begins anew, and only a bandwidth far away takes new support points."""
+    """It is as good as one that begins anew, and only a bandwidth far away takes new support
+    points.
+    """
     samples, first = (
         Samples.of(moons(), None, None, ""),
         {"features": [0, 1], "n_support": 30, "draft": True},

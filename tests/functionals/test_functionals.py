@@ -1,4 +1,6 @@
-"""Expectations, L² distances and users' own functionals: their values by definition, their derivatives, their refusals."""
+"""Expectations, L² distances and users' own functionals: their values by definition, their
+derivatives, their refusals.
+"""
 
 from __future__ import annotations
 
@@ -212,7 +214,9 @@ def test_custom_functionals_have_right_derivatives_and_are_certified(
 
 
 def assert_newton_hessian_is_right(functional: Any, space: ksos.SoSSpace) -> None:
-    """The second derivative along curves on the sphere of factors, which is what Newton's method uses."""
+    """The second derivative along curves on the sphere of factors, which is what Newton's method
+    uses.
+    """
     objective, rng = Objective.of(functional, space), np.random.default_rng(0)
     F = rng.normal(size=(space.rank, 2))
     F /= np.linalg.norm(F)

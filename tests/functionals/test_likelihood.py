@@ -1,4 +1,6 @@
-"""The negative log-likelihood: its value by definition, its derivatives, its certificate, and what happens where p vanishes."""
+"""The negative log-likelihood: its value by definition, its derivatives, its certificate, and what
+happens where p vanishes.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +175,10 @@ def test_one_sample_and_one_support_point() -> None:
 def test_samples_out_of_reach_are_refused_before_any_work() -> None:
     with pytest.raises(
         ValueError,
-        match=r"1 of 2 samples have likelihood zero .* too far from every support point; the first is \[1e\+20\]",
+        match=(
+            r"1 of 2 samples have likelihood zero .* too far from every support point; the first is"
+            r" \[1e\+20\]"
+        ),
     ):
         ksos.minimize(NegativeLogLikelihood([[0.0], [1e20]]), ksos.SoSSpace(Gaussian(1.0), [[0.0]]))
     with pytest.raises(ValueError, match=r"they lie outside Box"):

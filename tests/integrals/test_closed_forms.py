@@ -1,4 +1,6 @@
-"""Laws of the integrals, run on every (kernel, measure) pair and compared with quadrature; small Gaussian cases with mpmath."""
+"""Laws of the integrals, run on every (kernel, measure) pair and compared with quadrature; small
+Gaussian cases with mpmath.
+"""
 
 from __future__ import annotations
 
@@ -208,7 +210,8 @@ def test_gaussian_on_a_box_to_thirty_digits(
         integrals.log_gram(X, X)[0, 1],
         integrals.log_triple(X, Z, Gaussian(sigma))[0, 1, 0],
     ]
-    # the position of a narrow box relative to the points is rounded once: ε·distance/width, relative
+    # the position of a narrow box relative to the points is rounded once: ε·distance/width,
+    # relative
     np.testing.assert_allclose(
         values, expected, rtol=1e-14, atol=1e-12 if high - low > 0.1 else 1e-11
     )

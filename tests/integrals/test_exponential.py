@@ -1,4 +1,6 @@
-"""Laplace and half-integer Matérn × {Lebesgue, Box} against exact antiderivatives at many digits, quadrature, and the laws of integrals."""
+"""Laplace and half-integer Matérn × {Lebesgue, Box} against exact antiderivatives at many digits,
+quadrature, and the laws of integrals.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def make(nu: float, sigma=1.0) -> Kernel:
     return Laplace(sigma, product=True) if nu == 0.5 else Matern(nu, sigma, product=True)
 
 
-# ---------------------------------------------------------------- the oracle: antiderivatives, in rationals and at many digits
+# ---------------------------------------------------------------- the oracle: antiderivatives, in
+# rationals and at many digits
 
 
 def times(p: list[Fraction], q: list[Fraction]) -> list[Fraction]:
@@ -108,7 +111,9 @@ def oracle(
 
 
 def error(log_value: float, exact: mpmath.mpf) -> float:
-    """The relative error of e^log_value, in units of the rounding that an exponent of this size must have."""
+    """The relative error of e^log_value, in units of the rounding that an exponent of this size
+    must have.
+    """
     with mpmath.workdps(60):
         log_exact = mpmath.log(exact)
         return float(

@@ -1,4 +1,6 @@
-"""Masses of normal laws in boxes: against thirty digits, orthants with known masses, and the laws of a measure."""
+"""Masses of normal laws in boxes: against thirty digits, orthants with known masses, and the laws
+of a measure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from ksos.integrals.normal_boxes import box_masses, mixture_box_masses
 
 
 def test_masses_of_normal_laws_to_the_last_digits() -> None:
-    """One dimension is integrated in thirty digits; scipy's function has eight of them in three features."""
+    """One dimension is integrated in thirty digits; scipy's function has eight of them in three
+    features.
+    """
     for rho in (0.4, -0.97, 0.9999):
         low, high = np.array([[-0.7, -np.inf]]), np.array([[1.2, 0.3]])
         with mpmath.workdps(30):
@@ -113,7 +117,9 @@ def test_features_without_sides_and_boxes_out_of_reach() -> None:
 
 
 def test_features_that_all_but_determine_each_other() -> None:
-    """Three features in a plane, all but a thousandth: the rule gives way to points, and the error says so."""
+    """Three features in a plane, all but a thousandth: the rule gives way to points, and the error
+    says so.
+    """
     G = np.array([[1.0, 0.0], [0.6, 0.8], [-0.8, 0.6]])
     C = G @ G.T + 1e-9 * np.eye(3)
     each = box_masses(np.full((1, 3), -1.0), np.array([[0.7, 0.9, 0.8]]), C)

@@ -1,4 +1,6 @@
-"""Matrices ∫ f k_i k_j dρ: every closed form against quadrature, the laws they obey, and honest errors where there is no closed form."""
+"""Matrices ∫ f k_i k_j dρ: every closed form against quadrature, the laws they obey, and honest
+errors where there is no closed form.
+"""
 
 from __future__ import annotations
 
@@ -280,7 +282,9 @@ def test_the_expectation_is_that_of_the_density() -> None:
 def test_polynomials_keep_their_digits_wherever_they_are_centred(
     centre: float, measure: str
 ) -> None:
-    """Written about 0 or about the data, expanded or not: one function, and a shift of everything changes nothing."""
+    """Written about 0 or about the data, expanded or not: one function, and a shift of everything
+    changes nothing.
+    """
     X, T = points(5, 1), np.eye(5)
     box = Box([centre - 2.0], [centre + 2.0])
     rho = {"lebesgue": Lebesgue(), "box": box, "rule": Discrete.quadrature(box, 40)}[measure]

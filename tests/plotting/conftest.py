@@ -1,4 +1,6 @@
-"""Small densities that the tests of the pictures share, and the promise that a picture changes nothing global."""
+"""Small densities that the tests of the pictures share, and the promise that a picture changes
+nothing global.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from ksos.kernels import Gaussian
 
 @pytest.fixture(autouse=True)
 def nothing_global_changes() -> Iterator[None]:
-    """Every test here leaves matplotlib's settings and NumPy's error state as they were; its figures are closed."""
+    """Every test here leaves matplotlib's settings and NumPy's error state as they were; its
+    figures are closed.
+    """
     before, errors = dict(mpl.rcParams), np.geterr()
     yield
     plt.close("all")

@@ -1,4 +1,6 @@
-"""Pictures of conditional laws: what is drawn is what the estimator says, and the bands hold what they promise."""
+"""Pictures of conditional laws: what is drawn is what the estimator says, and the bands hold what
+they promise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The figure of a search: every cell where it belongs, λ = ∞ across all bandwidths, the chosen pair ringed; a curve for one bandwidth."""
+"""The figure of a search: every cell where it belongs, λ = ∞ across all bandwidths, the chosen pair
+ringed; a curve for one bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -166,7 +168,10 @@ def test_a_new_figure_is_made_where_none_is_given(search: KernelSoSDensityCV) ->
 def test_what_it_refuses(search: KernelSoSDensityCV) -> None:
     with pytest.raises(
         TypeError,
-        match="KernelSoSDensity has no scores of bandwidths and λ; a fitted KernelSoSDensityCV is needed",
+        match=(
+            "KernelSoSDensity has no scores of bandwidths and λ; a fitted KernelSoSDensityCV is"
+            " needed"
+        ),
     ):
         CrossValidationDisplay.from_estimator(ksos.KernelSoSDensity().fit(X))
     with pytest.raises(NotFittedError):

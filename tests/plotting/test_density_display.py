@@ -1,4 +1,6 @@
-"""What a picture of a density shows are the density's own numbers, whatever the kernel, the measure and the scale."""
+"""What a picture of a density shows are the density's own numbers, whatever the kernel, the measure
+and the scale.
+"""
 
 from __future__ import annotations
 

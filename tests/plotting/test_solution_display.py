@@ -111,7 +111,9 @@ def test_a_gap_of_zero_and_a_single_certificate(objective: float) -> None:
 
 
 def test_before_the_first_certificate() -> None:
-    """Of a problem with constraints: no gap where they are not met, and an objective there says nothing of the minimum."""
+    """Of a problem with constraints: no gap where they are not met, and an objective there says
+    nothing of the minimum.
+    """
     history = [
         Progress(0, 0.2, np.inf, 0.0),
         Progress(1, 1.0, 0.25, 0.1),

@@ -122,9 +122,10 @@ def of_mixture(
     """Gamma laws of several shapes, which end at 0, cut off where nothing is left."""
     panels = Panels(*cut(np.array([0.0]), np.array([90.0]), 0.5), 16)
     laws = [stats.gamma(4.0 + 3.0 * i) for i in range(n)]
-    return PiecewiseLaw(
-        panels, np.stack([3.0 * law.pdf(panels.nodes) for law in laws]), exact=exact
-    ), laws
+    return (
+        PiecewiseLaw(panels, np.stack([3.0 * law.pdf(panels.nodes) for law in laws]), exact=exact),
+        laws,
+    )
 
 
 @pytest.mark.parametrize("exact", [False, True])

@@ -1,4 +1,6 @@
-"""The barrier method of robust learning: both of its sides prove each other, and it finds what the search for the multiplier finds."""
+"""The barrier method of robust learning: both of its sides prove each other, and it finds what the
+search for the multiplier finds.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,9 @@ def test_solving_a_problem_does_not_change_it(problem: Problem, radii: tuple[flo
 
 
 def test_one_block_per_label() -> None:
-    """Of two labels, a classifier's problem: the blocks do not touch, and the gap is as small as was asked for."""
+    """Of two labels, a classifier's problem: the blocks do not touch, and the gap is as small as
+    was asked for.
+    """
     rng = np.random.default_rng(0)
     data = np.concatenate([rng.normal(-1.0, 0.6, (12, 1)), rng.normal(1.0, 0.6, (12, 1))])
     labels = np.repeat([0, 1], 12)

@@ -1,4 +1,6 @@
-"""Directions besides the landmarks: the witness of an MMD, spaces that see it, and exact balls in any number of features."""
+"""Directions besides the landmarks: the witness of an MMD, spaces that see it, and exact balls in
+any number of features.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,9 @@ def test_a_space_that_sees_a_witness_measures_that_density_exactly(name: str) ->
 @pytest.mark.parametrize("d", [3, 4, 6])
 @pytest.mark.parametrize("loss", ["square", "indicator"])
 def test_many_features_and_an_exact_ball(d: int, loss: str) -> None:
-    """With landmarks alone, exact and projected MMD of these differ by several percent however many there are."""
+    """With landmarks alone, exact and projected MMD of these differ by several percent however many
+    there are.
+    """
     X = 0.5 * points(25, d, 5)
     f = coordinate(0) ** 2 if loss == "square" else BoxIndicator([0.3] * d, [np.inf] * d)
     with warnings.catch_warnings():

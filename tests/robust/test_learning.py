@@ -1,4 +1,6 @@
-"""Robust learning: saddle points with certificates, checked against a conic solver, against weak duality, and against bad input."""
+"""Robust learning: saddle points with certificates, checked against a conic solver, against weak
+duality, and against bad input.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,9 @@ class TestSolutions:
 
 class TestAgainstCvxpy:
     def test_the_joint_problem_has_the_same_value(self):
-        """min over (θ, y, t) of t + ⟨y, z⟩ + ε‖y‖ such that tI ⪰ M_θ − A*(y), as a semidefinite programme with θ² lifted."""
+        """min over (θ, y, t) of t + ⟨y, z⟩ + ε‖y‖ such that tI ⪰ M_θ − A*(y), as a semidefinite
+        programme with θ² lifted.
+        """
         cvxpy = pytest.importorskip("cvxpy")
         X, radius = samples(), 0.3
         space = small_space(X)

@@ -1,4 +1,6 @@
-"""Limits of a worst case: the MMD that is reported can be checked, time limits are for the whole call, Ctrl-C is never swallowed."""
+"""Limits of a worst case: the MMD that is reported can be checked, time limits are for the whole
+call, Ctrl-C is never swallowed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The robust mode of the note's section 2.1: the known numbers, all three adversaries, any dimension, and what is refused."""
+"""The robust mode of the note's section 2.1: the known numbers, all three adversaries, any
+dimension, and what is refused.
+"""
 
 from __future__ import annotations
 

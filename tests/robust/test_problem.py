@@ -1,4 +1,6 @@
-"""The worst case in the projected ball: weak duality at any dual point, the conic solver's optimum, and laws in the radius."""
+"""The worst case in the projected ball: weak duality at any dual point, the conic solver's optimum,
+and laws in the radius.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ def test_on_every_measure(measure: Any) -> None:
 @pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "matern"])
 def test_laws_of_the_value_in_the_radius(kernel: str, measure: Any) -> None:
-    """Nondecreasing, concave, between every feasible density and every dual point, on every kernel and measure."""
+    """Nondecreasing, concave, between every feasible density and every dual point, on every kernel
+    and measure.
+    """
     if kernel != "gaussian" and not isinstance(measure, Discrete):
         pytest.skip("no closed form")
     make = KERNELS[kernel]
@@ -257,7 +261,9 @@ def test_warm_starts_change_nothing() -> None:
 
 
 def test_a_value_that_jumps_in_the_multiplier() -> None:
-    """Two equal places to go: the penalised optimum leaps from one mixture to another, and the bracket must close all the same."""
+    """Two equal places to go: the penalised optimum leaps from one mixture to another, and the
+    bracket must close all the same.
+    """
     space = ksos.SoSSpace(
         Gaussian(0.3),
         np.linspace(-2.0, 2.0, 41)[:, None],

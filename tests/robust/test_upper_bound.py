@@ -1,4 +1,6 @@
-"""Bounds of functions on cells hold at every point of them, and the supremum found by cutting is the supremum."""
+"""Bounds of functions on cells hold at every point of them, and the supremum found by cutting is
+the supremum.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,11 @@ FUNCTIONS: dict[str, Observable] = {
     "square": Polynomial({(2, 0): -1.0, (0, 2): 1.0}),
     "box": BoxIndicator([-0.5, -np.inf], [0.25, 0.5]),
     "minus a box": -2.0 * BoxIndicator([-0.5, -1.0], [0.25, 0.5]),
-    "a sum": Polynomial({(2, 0): 1.0})
-    - KernelFunction(points(3, 2), [1.0, 2.0, -1.0], kernel=Gaussian(0.7))
-    + BoxIndicator([0.0, 0.0], [1.0, 1.0]),
+    "a sum": (
+        Polynomial({(2, 0): 1.0})
+        - KernelFunction(points(3, 2), [1.0, 2.0, -1.0], kernel=Gaussian(0.7))
+        + BoxIndicator([0.0, 0.0], [1.0, 1.0])
+    ),
     "wrapped": NumericFunction(Polynomial({(2, 1): 1.0})) * 3.0,
 }
 

@@ -1,4 +1,6 @@
-"""worst_case: the density is in the exact ball, the three numbers are in order, all losses agree, bad input is refused in words."""
+"""worst_case: the density is in the exact ball, the three numbers are in order, all losses agree,
+bad input is refused in words.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def test_the_value_belongs_to_the_density(worst: ksos.WorstCase) -> None:
 
 
 def test_three_numbers_in_order(worst: ksos.WorstCase) -> None:
-    """The density's value, the dual of the space, and the bound over all distributions, which atoms come close to."""
+    """The density's value, the dual of the space, and the bound over all distributions, which atoms
+    come close to.
+    """
     assert (
         worst.value is not None
         and worst.dual_value is not None
@@ -99,7 +103,9 @@ def test_three_numbers_in_order(worst: ksos.WorstCase) -> None:
 
 
 def test_the_dual_function_majorises_the_loss_on_the_space(worst: ksos.WorstCase) -> None:
-    """t + g − ℓ is not negative against any density of the space, though it may be at single points."""
+    """t + g − ℓ is not negative against any density of the space, though it may be at single
+    points.
+    """
     assert (
         worst.space is not None
         and worst.dual_function is not None
@@ -260,8 +266,8 @@ def test_an_empty_ball_names_the_least_radius() -> None:
     assert worst.value is worst.gap is worst.upper_bound is None
     assert worst.least_radius is not None and worst.least_radius > 0.01
     assert (
-        f"the least radius that holds a density of this space is {worst.least_radius:.6g} (certified)"
-        in worst.message
+        f"the least radius that holds a density of this space is {worst.least_radius:.6g}"
+        " (certified)" in worst.message
     )
     assert worst.distribution is not None and worst.mmd >= worst.least_radius  # the nearest found
     just = ksos.worst_case(SQUARE, [[0.3]], 1.05 * worst.least_radius, bandwidth=1.0, **OPTIONS)
@@ -439,7 +445,10 @@ def test_landmarks_grow_until_exact_and_projected_agree() -> None:
 def test_on_all_of_space_an_unbounded_loss_warns_and_names_the_box() -> None:
     with pytest.warns(
         UserWarning,
-        match=r"is unbounded on Lebesgue\(\), .* may be infinite; .* in the box from \[-[\d.]+\] to \[[\d.]+\]",
+        match=(
+            r"is unbounded on Lebesgue\(\), .* may be infinite; .* in the box from \[-[\d.]+\] to"
+            r" \[[\d.]+\]"
+        ),
     ):
         worst = ksos.worst_case(SQUARE, X, 0.3, embedding_bandwidth=1.0, n_support=20)
     assert (
@@ -666,7 +675,9 @@ def test_defaults_are_scale_free() -> None:
 @given(degenerate_data())
 @settings(max_examples=12)
 def test_any_data_give_an_answer_in_order_or_a_status(data: np.ndarray) -> None:
-    """No NaN, no warning from arithmetic: the value is in the exact ball and below the bound, or there is none and the status says why."""
+    """No NaN, no warning from arithmetic: the value is in the exact ball and below the bound, or
+    there is none and the status says why.
+    """
     data = np.asarray(data, dtype=float)
     loss = BoxIndicator(data.mean(axis=0), np.full(data.shape[1], np.inf))
     with warnings.catch_warnings():

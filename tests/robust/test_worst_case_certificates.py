@@ -1,4 +1,6 @@
-"""What a worst case says is true of its density, wherever the data lie and however little quadrature knows of the loss."""
+"""What a worst case says is true of its density, wherever the data lie and however little
+quadrature knows of the loss.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("centre", [10.0, 2010.0, 1e4])
 def test_far_from_the_origin_everything_is_as_at_the_origin(centre: float) -> None:
-    """Value, bounds and density of (x − c)² for data around c are those of x² for the same data around 0."""
+    """Value, bounds and density of (x − c)² for data around c are those of x² for the same data
+    around 0.
+    """
     X = (np.clip(points(30, 1), -2.0, 2.0) + centre) - centre
     here = ksos.worst_case(
         coordinate(0) ** 2, X, 0.2, embedding_bandwidth=1.0, measure=Box([-2.0], [2.0])
@@ -66,7 +70,9 @@ def test_far_from_the_origin_everything_is_as_at_the_origin(centre: float) -> No
 def test_what_quadrature_does_not_know_of_a_loss_counts(loss: Any) -> None:
     with pytest.warns(
         ConvergenceWarning,
-        match="solved_inaccurate.*closed forms, such as ksos.observables.BoxIndicator.*fewer columns",
+        match=(
+            "solved_inaccurate.*closed forms, such as ksos.observables.BoxIndicator.*fewer columns"
+        ),
     ):
         worst = ksos.worst_case(
             loss,
@@ -123,7 +129,9 @@ def _with_a_peak(theta: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarr
     ids=["kink", "peak"],
 )
 def test_what_the_nodes_of_a_learner_miss_counts(loss: Any, status: str) -> None:
-    """Kinks get the nodes that they need; where none are enough, gap and status say so. A finer rule agrees with the value."""
+    """Kinks get the nodes that they need; where none are enough, gap and status say so. A finer
+    rule agrees with the value.
+    """
     found = ksos.robust_minimize(loss, 0.1, X[:20], 0.2, alpha=1e-3, **{**OPTIONS, "n_support": 10})
     assert found.status == status and 0.0 < 2.0 * found.integration_error <= found.gap
     assert ("the integrals are known to" in found.note) == (status == "solved_inaccurate")

@@ -1,4 +1,6 @@
-"""Two hundred random problems, degenerate ones among them: no solver says "solved" of what does not re-verify, and all agree."""
+"""Two hundred random problems, degenerate ones among them: no solver says "solved" of what does not
+re-verify, and all agree.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ KINDS = [
     "integers",
 ]
 TOL = 1e-6
-ROUNDING = 1e-8  # what two ways to compute a gap may differ by, with whitening matrices as large as those of tol_model = 1e-7
+# what two ways to compute a gap may differ by, with whitening matrices as large as those of
+# tol_model = 1e-7
+ROUNDING = 1e-8
 FEW_STEPS = {
     "fista": 200,
     "projected_gradient": 50,
@@ -36,7 +40,9 @@ FEW_STEPS = {
 def recertified(
     space: ksos.SoSSpace, X: np.ndarray, sigma: float, scale: float, weight: float, C: np.ndarray
 ) -> tuple[float, float]:
-    """(f, gap) from the definitions: every integral written out for the Gaussian kernel on R^d, nothing of the library but T and S."""
+    """(f, gap) from the definitions: every integral written out for the Gaussian kernel on R^d,
+    nothing of the library but T and S.
+    """
     X = np.asarray(X, dtype=float)
     d, T, S = X.shape[1], space.T, space.projection.S
     squared = np.sum((X[:, None] - X[None]) ** 2, axis=2) / sigma**2

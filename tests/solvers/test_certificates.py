@@ -1,4 +1,6 @@
-"""What a solution says is true of the density that it returns: objective, gap, mass and constraints, by quadrature over ψ."""
+"""What a solution says is true of the density that it returns: objective, gap, mass and
+constraints, by quadrature over ψ.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def clustered(seed: int = 0, n: int = 12) -> np.ndarray:
 def verdict(
     solution: ksos.Solution, X: np.ndarray, penalty: float, squared: bool
 ) -> tuple[float, float, float]:
-    """(mass, objective, gap) of a solution from ψ at the nodes of another rule: G = ∇f, gap = ⟨G, C⟩ − λ_min(G, ∫ψψᵀdρ)."""
+    """(mass, objective, gap) of a solution from ψ at the nodes of another rule: G = ∇f, gap = ⟨G,
+    C⟩ − λ_min(G, ∫ψψᵀdρ).
+    """
     space = solution.space
     A, z, D = brute_objective(space, X)
     nodes, w = quadrature_rule(
@@ -102,7 +106,9 @@ def test_rounding_where_the_basis_is_not_formed_at_nodes_is_known(kernel: str) -
 
 
 def test_a_penalty_makes_rounding_in_weak_directions_harmless() -> None:
-    """Two features of a box, bandwidths small beside the range: too many nodes for a rule, and all digits are there."""
+    """Two features of a box, bandwidths small beside the range: too many nodes for a rule, and all
+    digits are there.
+    """
     X = np.random.default_rng(0).gamma(2.0, 1.0, size=(160, 2))
     space = ksos.SoSSpace(Gaussian(0.6), X, Box([0.0, 0.0], [np.inf, np.inf]))
     assert space.map.noise is not None
@@ -113,7 +119,9 @@ def test_a_penalty_makes_rounding_in_weak_directions_harmless() -> None:
 
 
 def test_rounding_counts_in_the_gap() -> None:
-    """Five features of a box have no rule: the closed forms, and with weak directions a gap that says what they cost."""
+    """Five features of a box have no rule: the closed forms, and with weak directions a gap that
+    says what they cost.
+    """
     rng = np.random.default_rng(0)
     X = np.concatenate(
         [rng.normal(scale=0.3, size=(12, 1)), 1e-3 * rng.normal(size=(12, 4))], axis=1
@@ -224,7 +232,9 @@ def test_the_only_density_and_a_ball_that_is_too_small() -> None:
 
 @pytest.mark.parametrize("solver", ["lbfgs", "fista", "frank_wolfe"])
 def test_what_is_reported_of_a_run_that_was_cut_short_is_recomputed(solver: str) -> None:
-    """Sums over pairs, with which these solvers work, round far more than the tensor with which their answers are certified."""
+    """Sums over pairs, with which these solvers work, round far more than the tensor with which
+    their answers are certified.
+    """
     X = np.random.default_rng(0).normal(size=(40, 2))
     space = ksos.SoSSpace(Gaussian(0.8), X)
     solution = ksos.minimize(MMD(X), space, solver=solver, max_iter=50)
@@ -273,15 +283,18 @@ def test_what_a_callback_does_is_its_own(constraints: Any) -> None:
         ksos.minimize(SquaredMMD(X), space, constraints, callback=lambda _: np.zeros(3))
 
 
-@pytest.mark.parametrize("call", [
-    lambda X: 1e308 * Trace(),
-    lambda X: 10**400 * Trace(),
-    lambda X: Expectation(coordinate(0)) <= 10**400,
-    lambda X: coordinate(0) * 10**400,
-    lambda X: ksos.SoSSpace(Gaussian(1.0), [[10**400]]),
-    lambda X: ksos.KernelSoSDensity(bandwidth=1.0, regularization=1e308).fit(X),
-    lambda X: ksos.KernelSoSDensity(bandwidth=1.0, regularization=10**400).fit(X),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda X: 1e308 * Trace(),
+        lambda X: 10**400 * Trace(),
+        lambda X: Expectation(coordinate(0)) <= 10**400,
+        lambda X: coordinate(0) * 10**400,
+        lambda X: ksos.SoSSpace(Gaussian(1.0), [[10**400]]),
+        lambda X: ksos.KernelSoSDensity(bandwidth=1.0, regularization=1e308).fit(X),
+        lambda X: ksos.KernelSoSDensity(bandwidth=1.0, regularization=10**400).fit(X),
+    ],
+)
 def test_numbers_beyond_floats_are_refused_in_words(call: Any) -> None:
     with pytest.raises(ValueError, match=r"1e308|range of floats"):
         call(clustered(n=4))

@@ -1,4 +1,6 @@
-"""Constrained problems: in agreement with a conic solver, never above their dual bound, feasible to rounding, infeasible with a proof."""
+"""Constrained problems: in agreement with a conic solver, never above their dual bound, feasible to
+rounding, infeasible with a proof.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,9 @@ def conic_answer(objective: str, constraints: list[Constraint], space: ksos.SoSS
 def lagrangian_bound(
     functional: Functional, constraints: list[Constraint], solution: ksos.Solution
 ) -> float:
-    """The dual bound from the multipliers and the balls' vectors alone, written out from the terms' own values and gradients."""
+    """The dual bound from the multipliers and the balls' vectors alone, written out from the terms'
+    own values and gradients.
+    """
     space, C = solution.space, solution.parameter
     objective = Objective.of(functional, space)
     a = space.map.apply(C)
@@ -149,7 +153,9 @@ def lagrangian_bound(
 def assert_feasible(
     constraints: list[Constraint], solution: ksos.Solution, slack: float = 1e-9
 ) -> None:
-    """On the density itself: the constraints' own functionals at the parameter, without the library's violations."""
+    """On the density itself: the constraints' own functionals at the parameter, without the
+    library's violations.
+    """
     space, C = solution.space, solution.parameter
     assert np.trace(C) == pytest.approx(1.0, abs=1e-12)
     assert np.linalg.eigvalsh(C)[0] >= -1e-14
@@ -203,7 +209,9 @@ def test_the_interior_point_agrees(objective: str, constraint: str, space: ksos.
 
 
 def test_where_a_low_rank_does_not_come_the_interior_point_takes_over() -> None:
-    """A grid of support points finer than the bandwidth: the optimum is nearly degenerate, and Newton's method on few columns crawls."""
+    """A grid of support points finer than the bandwidth: the optimum is nearly degenerate, and
+    Newton's method on few columns crawls.
+    """
     Y = np.concatenate([points(8, 1, 0) - 1.0, points(8, 1, 1) + 1.5])
     space = ksos.SoSSpace(Gaussian(0.8), np.linspace(-3.5, 3.5, 36)[:, None])
     x = coordinate(0)
@@ -353,7 +361,9 @@ SMALL_BALLS = {
 def test_balls_barely_larger_than_empty_are_solved_to_the_tolerance(
     objective: str, moment: bool, ratio: float
 ) -> None:
-    """Their multipliers are large, so the direction in which the point leaves the ball is known to too few digits to certify anything."""
+    """Their multipliers are large, so the direction in which the point leaves the ball is known to
+    too few digits to certify anything.
+    """
     data, functional = points(12, 1, 3), SMALL_BALLS[objective]
     space = ksos.SoSSpace(Gaussian(0.5), np.linspace(-2.5, 2.5, 20)[:, None])
     nearest = ksos.minimize(SquaredMMD(data), space, tol=1e-13)
@@ -437,7 +447,8 @@ def test_constraints_that_exclude_each_other(space: ksos.SoSSpace) -> None:
     assert solution.violation > 0.0
 
 
-# --- options, limits, refusals ---------------------------------------------------------------------
+# --- options, limits, refusals
+# ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("solver", ["auto", *SOLVERS])

@@ -1,4 +1,6 @@
-"""The parts of the constrained solver: the augmented Lagrangian's derivatives, proofs of emptiness, least radii, the central path."""
+"""The parts of the constrained solver: the augmented Lagrangian's derivatives, proofs of emptiness,
+least radii, the central path.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The interior point: its parts against brute force, its end-game over all bandwidths, its faults, and its memory."""
+"""The interior point: its parts against brute force, its end-game over all bandwidths, its faults,
+and its memory.
+"""
 
 from __future__ import annotations
 
@@ -399,7 +401,10 @@ def test_refuses_what_does_not_fit_in_memory_and_names_a_way_out() -> None:
     X = moons(25)
     space = ksos.SoSSpace(Gaussian(0.5), X)
     assert space.map is not None  # formed while there is room
-    needed = r"the interior-point method with 25 coordinates and rank 25 needs .* GB.*use solver='low_rank'"
+    needed = (
+        r"the interior-point method with 25 coordinates and rank 25 needs .* GB.*use"
+        r" solver='low_rank'"
+    )
     with (
         resources(memory=2.55e5),
         pytest.raises(MemoryError, match=needed),
@@ -414,6 +419,9 @@ def test_refuses_functionals_without_a_small_dual(functional: SquaredMMD) -> Non
     space = ksos.SoSSpace(Gaussian(1.0), points(6, 2))
     with pytest.raises(
         ValueError,
-        match=r"cannot take .*: it takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'",
+        match=(
+            r"cannot take .*: it takes squared MMDs and linear terms only; use solver='low_rank' or"
+            r" 'fista'"
+        ),
     ):
         ksos.minimize(functional, space, solver="interior_point")

@@ -1,4 +1,6 @@
-"""L-BFGS on the factor: its secants, its steps, and that it needs no matrix where the functional needs none."""
+"""L-BFGS on the factor: its secants, its steps, and that it needs no matrix where the functional
+needs none.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_descent_minimises_and_stops_where_nothing_is_to_gain() -> None:
 
 @pytest.mark.parametrize("weight", [1e-4, 1e-8, 1e-12])
 def test_samples_of_little_weight_far_from_all_others_keep_their_columns(weight: float) -> None:
-    """What they need is a column of as little mass; without it their likelihood is zero, and the gap without bound."""
+    """What they need is a column of as little mass; without it their likelihood is zero, and the
+    gap without bound.
+    """
     far = np.array(
         [[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0], [12.0, 12.0], [-12.0, -12.0]]
     )

@@ -1,4 +1,6 @@
-"""Laws of every solver, with and without constraints: options, the deadline, Ctrl-C, callbacks that raise."""
+"""Laws of every solver, with and without constraints: options, the deadline, Ctrl-C, callbacks that
+raise.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,9 @@ def test_a_class_is_not_a_solver() -> None:
 def test_one_deadline_ends_every_stage(
     solver: str, constraints: list[Constraint], ticks: int
 ) -> None:
-    """A clock that ticks whenever somebody looks at it: nobody goes on for more than a step after the time is up."""
+    """A clock that ticks whenever somebody looks at it: nobody goes on for more than a step after
+    the time is up.
+    """
     clock = itertools.count()
     solution = ksos.minimize(
         PROBLEM,
@@ -277,7 +281,9 @@ class InterruptingTerm(BoundTerm):
 def test_ctrl_c_anywhere_gives_the_best_point_so_far(
     solver: str, constraints: list[Constraint]
 ) -> None:
-    """At the start, in a solver's first step, in phase 1, in the rounds, in the certificate at the end: after n evaluations, for many n."""
+    """At the start, in a solver's first step, in phase 1, in the rounds, in the certificate at the
+    end: after n evaluations, for many n.
+    """
     options = {"tol": 3e-3, "max_iter": 60}
     counter = Interrupting(PROBLEM, -1)
     ksos.minimize(counter, SPACE, constraints, solver=solver, **options)
@@ -354,7 +360,9 @@ def test_what_cannot_end_in_time_is_not_begun() -> None:
 
 
 def test_a_step_that_would_end_too_late_is_not_begun() -> None:
-    """A clock by which every look takes a second: the first certificate takes some, and the first step is expected to take thrice that."""
+    """A clock by which every look takes a second: the first certificate takes some, and the first
+    step is expected to take thrice that.
+    """
     ticks = iter(range(10**6))
     solution = ksos.minimize(
         PROBLEM, SPACE, tol=1e-12, time_limit=Deadline(12.0, clock=lambda: float(next(ticks)))
@@ -383,7 +391,9 @@ def test_the_default_tolerance_is_that_of_the_objective() -> None:
 
 
 def test_a_run_that_hardly_gains_ends_soon() -> None:
-    """A clock that runs ever faster makes every step slow: gaps that are not halved in twice the time until then are not waited for."""
+    """A clock that runs ever faster makes every step slow: gaps that are not halved in twice the
+    time until then are not waited for.
+    """
 
     def faster() -> Deadline:
         ticks = itertools.count()

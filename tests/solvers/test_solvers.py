@@ -1,4 +1,6 @@
-"""Laws of solvers, run on every solver and functional: feasible, certified, and in agreement with a conic solver."""
+"""Laws of solvers, run on every solver and functional: feasible, certified, and in agreement with a
+conic solver.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def test_projection_on_the_simplex_is_the_nearest_point(values: list[float]) -> 
     p = project_simplex(x)
     assert np.all(p >= 0.0)
     assert p.sum() == pytest.approx(1.0)
-    # ⟨x − p, q − p⟩ ≤ 0 for every q of the simplex, that is for its corners: the variational inequality of a projection
+    # ⟨x − p, q − p⟩ ≤ 0 for every q of the simplex, that is for its corners: the variational
+    # inequality of a projection
     assert np.all((x - p) - (x - p) @ p <= 1e-9)
 
 
@@ -155,7 +158,9 @@ def test_the_hessian_on_the_factor_is_the_second_derivative(
 def test_the_optimum_over_a_face_is_the_least_value_there(
     columns: int, harder_space: ksos.SoSSpace
 ) -> None:
-    """Against the certificate on the face: ⟨VᵀGV, X⟩ − λ_min(VᵀGV) bounds what any other matrix of the face could gain."""
+    """Against the certificate on the face: ⟨VᵀGV, X⟩ − λ_min(VᵀGV) bounds what any other matrix of
+    the face could gain.
+    """
     functional = SquaredMMD(points(40, 2)) + 1e-3 * Trace()
     objective = Objective.of(functional, harder_space).on_tensor()
     V = np.linalg.qr(np.random.default_rng(1).normal(size=(harder_space.rank, columns)))[0]
@@ -169,7 +174,9 @@ def test_the_optimum_over_a_face_is_the_least_value_there(
 
 
 def test_columns_that_vanish_do_not_hold_newtons_steps_up() -> None:
-    """In ten features, where spare columns make the Hessian singular at the optimum; no other solver has to help."""
+    """In ten features, where spare columns make the Hessian singular at the optimum; no other
+    solver has to help.
+    """
     rng = np.random.default_rng(3)
     X = 3.0 * rng.normal(size=(5, 10))[rng.integers(0, 5, 4000)] + 0.5 * rng.normal(
         size=(4000, 10)
@@ -483,7 +490,10 @@ def test_verbose_prints_the_gap(space: ksos.SoSSpace, capsys: pytest.CaptureFixt
     [
         (
             {"solver": "simplex"},
-            r"solver must be one of 'auto', 'low_rank', 'interior_point', .*'projected_gradient'; got 'simplex'",
+            (
+                r"solver must be one of 'auto', 'low_rank', 'interior_point',"
+                r" .*'projected_gradient'; got 'simplex'"
+            ),
         ),
         ({"tol": np.nan}, "tol must be positive"),
         ({"tol": 0.0}, "tol must be positive"),
@@ -556,7 +566,9 @@ def test_refuses_what_is_not_a_space(space_: object) -> None:
 
 
 def test_one_square_is_found_in_few_steps_and_without_a_tensor() -> None:
-    """Five blobs in ten features: the optimum is one square, whose start is the root of the density on few directions."""
+    """Five blobs in ten features: the optimum is one square, whose start is the root of the density
+    on few directions.
+    """
     rng = np.random.default_rng(3)
     X = 2.5 * rng.normal(size=(5, 10))[rng.integers(5, size=400)] + rng.normal(size=(400, 10))
     space = ksos.SoSSpace(Gaussian(5.0), X[:120], embedding_kernel=Gaussian(12.0))

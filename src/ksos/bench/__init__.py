@@ -1,4 +1,6 @@
-"""The side-by-side benchmark behind ``ksos bench``: one problem, every contestant in a process of its own, one function that scores all."""
+"""The side-by-side benchmark behind ``ksos bench``: one problem, every contestant in a process of
+its own, one function that scores all.
+"""
 
 from __future__ import annotations
 

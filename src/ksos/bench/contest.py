@@ -1,4 +1,6 @@
-"""All contestants on all problems, one after the other, each in a process of its own that is ended at the limit."""
+"""All contestants on all problems, one after the other, each in a process of its own that is ended
+at the limit.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ ONE_THREAD = {**{f"{name}_NUM_THREADS": "1" for name in _THREADED}, "VECLIB_MAXI
 
 _START = 60.0  # seconds for imports, warm-up and the referee's own matrices
 REFERENCE = "low_rank"
-"""Runs first, so that the others know when the last target is reached and need no further tolerance."""
+"""Runs first, so that the others know when the last target is reached and need no further
+tolerance.
+"""
 
 Report = Callable[[Row, float | None], None]
 Runner = Callable[[str, Setting, float, float | None, str], Row]
@@ -41,9 +45,11 @@ def race(
     clock: str = "wall",
     run: Runner | None = None,
 ) -> list[Row]:
-    """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each ends. ``run``: by default :func:`run_one`.
+    """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each
+    ends. ``run``: by default :func:`run_one`.
 
-    Within one dimension and bandwidth, a contestant that ran out of time or memory at one size is not tried at the larger ones.
+    Within one dimension and bandwidth, a contestant that ran out of time or memory at one size is
+    not tried at the larger ones.
     """
     as_choice(clock, "clock", CLOCKS)
     chosen = [as_choice(name, "contestants", CONTESTANTS) for name in dict.fromkeys(names)]
@@ -77,7 +83,8 @@ def run_one(
     clock: str = "wall",
     grace: float = 3.0,
 ) -> Row:
-    """One contestant on one problem: a crash, a memory blow-up or an endless run becomes a row like any other.
+    """One contestant on one problem: a crash, a memory blow-up or an endless run becomes a row like
+    any other.
 
     ``grace``: seconds beyond the limit in which a contestant may end by itself.
     """
@@ -112,7 +119,9 @@ def run_one(
 
 
 def _listen(process: subprocess.Popen[str], row: Row, limit: float, grace: float) -> None:
-    """Fill the row with what the process says, until it ends or has been silent about a run for longer than the limit."""
+    """Fill the row with what the process says, until it ends or has been silent about a run for
+    longer than the limit.
+    """
     events: queue.Queue[dict[str, Any] | None] = queue.Queue()
 
     def read() -> None:

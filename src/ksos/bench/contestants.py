@@ -23,7 +23,9 @@ _NO_LIMIT = 10_000_000  # iterations: only the clock counts
 
 
 def solve_ours(name: str, setting: Setting, X: np.ndarray, tol: float, watch: Watch) -> str:
-    """One fit with the solver ``name``, from points to the density, whitening and tensor included; returns its status."""
+    """One fit with the solver ``name``, from points to the density, whitening and tensor included;
+    returns its status.
+    """
     space = SoSSpace(Gaussian(setting.sigma), X, tol_model=TOLERANCE, tol_embedding=TOLERANCE)
     L = space.T / np.sqrt(setting.unit)
 
@@ -45,8 +47,9 @@ def solve_ours(name: str, setting: Setting, X: np.ndarray, tol: float, watch: Wa
 class Contestant:
     """One way to solve the problem.
 
-    ``solve(setting, X, tol, watch)`` makes one run from the points to an answer, shows it to ``watch``, and returns a status;
-    ``tolerances`` are tried in turn, each in a fresh run, until the last target is reached.
+    ``solve(setting, X, tol, watch)`` makes one run from the points to an answer, shows it to
+    ``watch``, and returns a status; ``tolerances`` are tried in turn, each in a fresh run, until
+    the last target is reached.
     """
 
     solve: Callable[[Setting, np.ndarray, float, Watch], str]

@@ -80,7 +80,9 @@ def _look(name: str) -> dict[str, Any]:
 def _curve(
     ax: Axes, rows: list[Row], stars: dict[Setting, float | None], look: dict[str, Any]
 ) -> None:
-    """One contestant: a line through the times that reached the target, hollow markers for the others."""
+    """One contestant: a line through the times that reached the target, hollow markers for the
+    others.
+    """
     reached, missed = [], []
     for row in sorted(rows, key=lambda row: row.setting.m):
         time, spent = row.time_to(TARGETS[-1], stars[row.setting]), row.time_spent()

@@ -1,4 +1,6 @@
-"""The problem that every contestant gets: points, bandwidth, λ; and the sizes and bandwidths of the full benchmark."""
+"""The problem that every contestant gets: points, bandwidth, λ; and the sizes and bandwidths of the
+full benchmark.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ TOLERANCE = 1e-10
 
 @dataclass(frozen=True)
 class Setting:
-    """min ‖P(w_data − w_p)‖² + λ tr A with one Gaussian kernel; all m points are data, support points and landmarks.
+    """min ‖P(w_data − w_p)‖² + λ tr A with one Gaussian kernel; all m points are data, support
+    points and landmarks.
 
     >>> Setting(50, 2, 1.0).name
     'two moons, m=50, d=2, σ=1'
@@ -35,7 +38,10 @@ class Setting:
     @property
     def name(self) -> str:
         """For people."""
-        return f"{'two moons' if self.d == 2 else 'normal points'}, m={self.m}, d={self.d}, σ={self.sigma:g}"
+        return (
+            f"{'two moons' if self.d == 2 else 'normal points'}, m={self.m}, d={self.d},"
+            f" σ={self.sigma:g}"
+        )
 
     @property
     def unit(self) -> float:
@@ -44,11 +50,15 @@ class Setting:
 
     @property
     def lam(self) -> float:
-        """λ: the note's 10⁻³ in the plane; elsewhere, where a fixed λ means another thing for every σ, 10⁻³ in units of w₀."""
+        """λ: the note's 10⁻³ in the plane; elsewhere, where a fixed λ means another thing for every
+        σ, 10⁻³ in units of w₀.
+        """
         return 1e-3 if self.d == 2 else 1e-3 * self.unit
 
     def points(self) -> np.ndarray:
-        """X, shape (m, d): two moons with noise 0.05 in the plane, standard normal points elsewhere; seed 0."""
+        """X, shape (m, d): two moons with noise 0.05 in the plane, standard normal points
+        elsewhere; seed 0.
+        """
         if self.d != 2:
             return np.random.default_rng(0).standard_normal((self.m, self.d))
         from sklearn.datasets import make_moons

@@ -1,8 +1,10 @@
-"""The referee judges any answer by the note's definitions and nothing that a contestant uses; a stopwatch stands still meanwhile.
+"""The referee judges any answer by the note's definitions and nothing that a contestant uses; a
+stopwatch stands still meanwhile.
 
-An answer is a pair (L, C) that stands for B = LCLᵀ, in whatever coordinates the contestant works. It is carried into the space of the
-problem (the eigenvectors of W above τ_W), made feasible there, and only then judged: nobody gains by an infeasible point, and nobody
-loses by mere rounding of the mass or of an eigenvalue.
+An answer is a pair (L, C) that stands for B = LCLᵀ, in whatever coordinates the contestant works.
+It is carried into the space of the problem (the eigenvectors of W above τ_W), made feasible there,
+and only then judged: nobody gains by an infeasible point, and nobody loses by mere rounding of the
+mass or of an eigenvalue.
 """
 
 from __future__ import annotations
@@ -20,9 +22,13 @@ __all__ = ["CLOCKS", "OutOfTimeError", "Referee", "Watch"]
 
 Clock = Callable[[], float]
 CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
-"""On one thread and an idle machine they agree; on a busy one the processor's time leaves out what others took."""
+"""On one thread and an idle machine they agree; on a busy one the processor's time leaves out what
+others took.
+"""
 
-_SPACING = 1.03  # iterates are judged at times that grow by this factor: the times reported are too long by at most 3 %
+# iterates are judged at times that grow by this factor: the times reported are too long by at most
+# 3 %
+_SPACING = 1.03
 _FIRST = 1e-3
 
 
@@ -81,9 +87,11 @@ class OutOfTimeError(Exception):
 
 
 class Watch:
-    """The time of one run on a ``clock``, such as those of :data:`CLOCKS`, and what the referee saw of it.
+    """The time of one run on a ``clock``, such as those of :data:`CLOCKS`, and what the referee saw
+    of it.
 
-    :meth:`look` calls ``tell(seconds, objective)``, and raises :class:`OutOfTimeError` after ``limit`` seconds.
+    :meth:`look` calls ``tell(seconds, objective)``, and raises :class:`OutOfTimeError` after
+    ``limit`` seconds.
     """
 
     def __init__(
@@ -110,7 +118,9 @@ class Watch:
         return max(self.limit - self.seconds, 0.0)
 
     def look(self, L: np.ndarray | None, C: np.ndarray, *, last: bool = False) -> None:
-        """Judge B = LCLᵀ if it is time for that, or if it is the answer; the clock stands still meanwhile."""
+        """Judge B = LCLᵀ if it is time for that, or if it is the answer; the clock stands still
+        meanwhile.
+        """
         now = self.seconds
         if last or now >= self._next:
             self._spent = now

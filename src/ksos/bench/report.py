@@ -1,4 +1,6 @@
-"""The results: what is known of each contestant, f* that all are measured against, tables for people, everything as JSON."""
+"""The results: what is known of each contestant, f* that all are measured against, tables for
+people, everything as JSON.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,10 @@ TARGETS = (1e-4, 1e-6, 1e-8)
 """f − f* to be reached."""
 
 HOW = (
-    "BLAS pinned to one thread; each contestant on each problem in a process of its own, imports and a warm-up before the clock; "
-    "whitening and integrals count; short runs repeated, the fastest counts; ≥: never reached, it stopped or was stopped then; "
-    "call: the whole call that ends within the last target, certificate included"
+    "BLAS pinned to one thread; each contestant on each problem in a process of its own, imports"
+    " and a warm-up before the clock; whitening and integrals count; short runs repeated, the"
+    " fastest counts; ≥: never reached, it stopped or was stopped then; call: the whole call that"
+    " ends within the last target, certificate included"
 )
 CLOCK = {
     "wall": "seconds on the wall",
@@ -72,14 +75,18 @@ class Row:
     limit: float = 120.0
 
     def time_to(self, target: float, f_star: float | None) -> float | None:
-        """Seconds until f − f* ≤ target, in the run that was fastest; None: never, or f* is not known."""
+        """Seconds until f − f* ≤ target, in the run that was fastest; None: never, or f* is not
+        known.
+        """
         if f_star is None:
             return None
         times = [next((t for t, f in run.looks if f - f_star <= target), None) for run in self.runs]
         return min((t for t in times if t is not None), default=None)
 
     def whole_call(self, target: float, f_star: float | None) -> float | None:
-        """Seconds of the fastest run whose answer is within the target, from the points to what the user gets, certificate and all."""
+        """Seconds of the fastest run whose answer is within the target, from the points to what the
+        user gets, certificate and all.
+        """
         answered = [
             run.seconds
             for run in self.runs
@@ -88,7 +95,9 @@ class Row:
         return min((s for s in answered if s is not None), default=None)
 
     def time_spent(self) -> float | None:
-        """Seconds of the longest run: where a target was not reached, it takes at least this long; None: no run came that far."""
+        """Seconds of the longest run: where a target was not reached, it takes at least this long;
+        None: no run came that far.
+        """
         at_limit = self.limit if self.status.startswith("killed at the limit") else None
         ends = [at_limit if run.seconds is None else run.seconds for run in self.runs]
         return max((seconds for seconds in ends if seconds is not None), default=None)
@@ -121,9 +130,11 @@ class Row:
 
 
 def optimum(rows: Iterable[Row]) -> float | None:
-    """f*, from below: the largest objective − gap that the referee certified, over all runs of all contestants on one problem.
+    """f*, from below: the largest objective − gap that the referee certified, over all runs of all
+    contestants on one problem.
 
-    Every such number is a proven lower bound of the optimum, so that f − f* is never reported smaller than it is.
+    Every such number is a proven lower bound of the optimum, so that f − f* is never reported
+    smaller than it is.
 
     >>> row = Row("one", Setting(25, 2, 1.0), [Run(1e-8, [(0.1, 2.0), (0.2, 1.5)], 0.2, "solved", 0.25)])
     >>> optimum([row])

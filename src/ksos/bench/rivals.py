@@ -1,4 +1,6 @@
-"""The rivals: the paper's algorithm as published, and the same problem in CVXPY, as somebody would write it who has the integrals."""
+"""The rivals: the paper's algorithm as published, and the same problem in CVXPY, as somebody would
+write it who has the integrals.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,14 @@ TOLERANCES = {"clarabel": (1e-6, 1e-8, 1e-10, 1e-12), "scs": (1e-4, 1e-6, 1e-8, 
 """Of CVXPY's solvers; each is a fresh run, from the points on."""
 
 
-# --- the paper's algorithm: the stored tensor, Cholesky with a jitter, the Kronecker step size, FISTA and its stopping rule ---
+# --- the paper's algorithm: the stored tensor, Cholesky with a jitter, the Kronecker step size,
+# FISTA and its stopping rule ---
 
 
 def solve_published(setting: Setting, X: np.ndarray, tol: float, watch: Watch) -> str:
-    """FISTA on the note's eq. (12), C = RBRᵀ with W = RᵀR, from the centre until the loss has decreased by less than ``tol``."""
+    """FISTA on the note's eq. (12), C = RBRᵀ with W = RᵀR, from the centre until the loss has
+    decreased by less than ``tol``.
+    """
     m = X.shape[0]
     require_memory(
         2 * FLOAT_BYTES * m**4, f"the m² × m² Kronecker matrix with m = {m}", "take fewer points"
@@ -73,7 +78,9 @@ def solve_published(setting: Setting, X: np.ndarray, tol: float, watch: Watch) -
 
 
 def kronecker_lipschitz(setting: Setting, X: np.ndarray) -> float:
-    """The Frobenius norm of the Hessian, formed with the Kronecker product: the paper's bound on the curvature."""
+    """The Frobenius norm of the Hessian, formed with the Kronecker product: the paper's bound on
+    the curvature.
+    """
     return _lipschitz(*_factors(setting, X)[1:])
 
 
@@ -106,7 +113,9 @@ def _lipschitz(u: np.ndarray, R_inverse: np.ndarray, K_factor: tuple[np.ndarray,
 
 
 def _cholesky(M: np.ndarray) -> np.ndarray:
-    """The lower factor of M plus the Remark's small diagonal term: the benchmark's tolerance, more where the factor asks for it."""
+    """The lower factor of M plus the Remark's small diagonal term: the benchmark's tolerance, more
+    where the factor asks for it.
+    """
     jitter = TOLERANCE * float(np.trace(M)) / M.shape[0]
     while True:
         try:
@@ -169,7 +178,9 @@ _Form = tuple[np.ndarray | None, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _natural(setting: Setting, X: np.ndarray) -> _Form:
-    """The unknown is B: the mass is tr(BW), and the embedding S·U(B) with one row of m² entries per coordinate."""
+    """The unknown is B: the mass is tr(BW), and the embedding S·U(B) with one row of m² entries per
+    coordinate.
+    """
     W, K, u = _integrals(setting, X)
     S = _inverse_root(K).T
     return None, S @ u, S @ K.mean(axis=1), setting.lam * K, W

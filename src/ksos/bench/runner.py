@@ -1,6 +1,8 @@
-"""What happens inside the process of one contestant: ``python -m ksos.bench.runner '{"contestant": …}'``, one JSON object per line.
+"""What happens inside the process of one contestant: ``python -m ksos.bench.runner '{"contestant":
+…}'``, one JSON object per line.
 
-Imports and a warm-up on another, tiny problem come before the clock starts; whitening and integrals after.
+Imports and a warm-up on another, tiny problem come before the clock starts; whitening and integrals
+after.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ def _run(
 
 
 def _limit_memory() -> None:
-    """Nine tenths of what is free: a contestant that wants more fails by itself and takes nobody along."""
+    """Nine tenths of what is free: a contestant that wants more fails by itself and takes nobody
+    along.
+    """
     with suppress(ValueError, OSError):
         resource.setrlimit(
             resource.RLIMIT_DATA, (int(0.9 * available_memory()), resource.RLIM_INFINITY)

@@ -87,7 +87,8 @@ def held_out_scores(
     strengths: Sequence[float],
     deadline: Deadline,
 ) -> np.ndarray:
-    """Scores (held-out samples, λ) of fold k: fits along the path of λ, descending, which may begin with ∞.
+    """Scores (held-out samples, λ) of fold k: fits along the path of λ, descending, which may begin
+    with ∞.
 
     After the deadline nothing more is fitted: what is missing has a score of −inf.
     """
@@ -161,7 +162,9 @@ def _squared_norm(space: SoSSpace, samples: MeanEmbedding) -> Callable[[np.ndarr
 
 
 def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
-    """2w_p(x) − ‖w_p‖², projected on landmarks: its mean is minus the squared MMD, up to a constant."""
+    """2w_p(x) − ‖w_p‖², projected on landmarks: its mean is minus the squared MMD, up to a
+    constant.
+    """
     projection = problem.projection
     assert projection is not None
     X, embed = problem.points[fold.test], projected_embedding(space, projection)
@@ -177,7 +180,9 @@ def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
 def projected_embedding(
     space: SoSSpace, projection: Projection
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """F ↦ the projected embedding of p; triple integrals that are no products of pairs are taken once for all λ."""
+    """F ↦ the projected embedding of p; triple integrals that are no products of pairs are taken
+    once for all λ.
+    """
     X, kernel, measure = space.support_points, projection.kernel, space.measure
     integrals = closed_form(space.kernel, measure, space.n_features, kernel)
     if integrals.pairwise or projection.rank * space.rank**2 > _MOST_TENSOR:

@@ -1,10 +1,11 @@
-"""Gaussian mixtures by expectation–maximization [Dempster1977], for many weightings of the same samples at once.
+"""Gaussian mixtures by expectation–maximization [Dempster1977], for many weightings of the same
+samples at once.
 
 Cross-validation needs the same mixture once per fold and once for all samples: the same points with
 other weights, zero for those held out. The log-density of a normal distribution is linear in
 φ(x) = (1, x_i, x_i x_j), so one step of all fits is two products with the (n, q) matrix Φ of φ:
-Φ·Θ gives the exponents, and RᵀΦ, with the responsibilities R, the new moments. Samples that are held
-out are evaluated on the way.
+Φ·Θ gives the exponents, and RᵀΦ, with the responsibilities R, the new moments. Samples that are
+held out are evaluated on the way.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ class Mixtures:
 
 
 def seeds(points: np.ndarray, masses: np.ndarray, count: int, start: int = 0) -> np.ndarray:
-    """Row numbers (B, count) of centers by k-means++ [Arthur2007], for each weighting of ``masses``.
+    """Row numbers (B, count) of centers by k-means++ [Arthur2007], for each weighting of
+    ``masses``.
 
     Each is the best of three candidates, and the first c of them are the centers of c clusters.
     ``start`` numbers the sequence of random numbers.
@@ -139,11 +141,12 @@ def mixture_path(
     deadline: Deadline,
     shared: bool = False,
 ) -> Iterator[Mixtures]:
-    """Mixtures of ``centers.shape[1]`` normals for each weighting, one covariance floor after the other.
+    """Mixtures of ``centers.shape[1]`` normals for each weighting, one covariance floor after the
+    other.
 
-    ``masses`` is (B, n) with rows of sum one, ``centers`` (B, c) row numbers. A floor (d,) is added to
-    the variances in every step. The first fits start at the clusters of k-means, the next ones at
-    those before. With ``shared``, all components of a mixture have one covariance.
+    ``masses`` is (B, n) with rows of sum one, ``centers`` (B, c) row numbers. A floor (d,) is added
+    to the variances in every step. The first fits start at the clusters of k-means, the next ones
+    at those before. With ``shared``, all components of a mixture have one covariance.
     """
     labels = _clusters(samples.points, masses, centers)
     B, c = centers.shape
@@ -181,7 +184,8 @@ def student(samples: Samples, masses: np.ndarray, freedom: float, floor: np.ndar
 
 
 def student_scales(freedom: float) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and scales of normals that make a Student distribution: √(ν/χ²_ν) times a normal.
+    """Probabilities and scales of normals that make a Student distribution: √(ν/χ²_ν) times a
+    normal.
 
     The scales are the middles of equal steps of log χ² between the quantiles that leave out 5e-4 on
     each side, with the probability of their step.
@@ -211,7 +215,9 @@ def _converged(
     deadline: Deadline,
     shared: bool,
 ) -> Mixtures:
-    """EM until the likelihood of a weighting gains less than the tolerance; finished ones stand still."""
+    """EM until the likelihood of a weighting gains less than the tolerance; finished ones stand
+    still.
+    """
     shares, means, covariances = (
         np.array(part) for part in (start.shares, start.means, start.covariances)
     )
@@ -289,7 +295,8 @@ def _exponents(mixtures: Mixtures, samples: Samples) -> np.ndarray:
 
 
 def _clusters(points: np.ndarray, masses: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """The cluster of each point in each weighting, (B, n), after a few of Lloyd's steps [Lloyd1982].
+    """The cluster of each point in each weighting, (B, n), after a few of Lloyd's steps
+    [Lloyd1982].
 
     Empty clusters keep their center.
     """

@@ -1,8 +1,11 @@
-"""Penalised likelihood fits along a path of λ: what cross-validation does hundreds of times, as accurately as it needs and no more.
+"""Penalised likelihood fits along a path of λ: what cross-validation does hundreds of times, as
+accurately as it needs and no more.
 
-The problem is that of ``regularization_path(NegativeLogLikelihood(X, a), Trace(relative=True), strengths, space)``, and the code beside it
-is for speed. The general path certifies every fit, which takes eigenvalues of r × r matrices; one such matrix costs more than all the
-L-BFGS steps of a fit. Eleven λ took, with the general path at a tolerance of 1e-3 nats and here (one thread, seconds):
+The problem is that of ``regularization_path(NegativeLogLikelihood(X, a), Trace(relative=True),
+strengths, space)``, and the code beside it is for speed. The general path certifies every fit,
+which takes eigenvalues of r × r matrices; one such matrix costs more than all the L-BFGS steps of a
+fit. Eleven λ took, with the general path at a tolerance of 1e-3 nats and here (one thread,
+seconds):
 
     samples, features, rank    90, 2, 59    90, 5, 90    320, 2, 99    320, 5, 320
     general                       0.123        0.112         0.292          1.60
@@ -33,7 +36,9 @@ _STEPS, _TOLERANCE = 80, 3e-5  # nats: tighter ones change no choice of benchmar
 _REVIVED, _CORRECTION = 0.1, 0.3  # parts of the start: any that is neither 0 nor 1 serves
 _TINY = 1e-290  # just above where float64 loses digits
 _LARGE = 1e5
-"""Entries of ψ: beyond, single precision saves more than half the time, and errs far less than the tolerance."""
+"""Entries of ψ: beyond, single precision saves more than half the time, and errs far less than the
+tolerance.
+"""
 _SMALL_TENSOR = 1.6e7  # entries, 128 MB: up to here Newton's method is worth its tensor
 _GAP = 1e-6  # of squared MMDs around 1e-3: far less than what changes a held-out score
 
@@ -46,7 +51,9 @@ def fit_path(
     strengths: Sequence[float],
     deadline: Deadline,
 ) -> Iterator[np.ndarray]:
-    """Factors F of C = FFᵀ for one λ (in natural units, descending) after the other, each from the one before."""
+    """Factors F of C = FFᵀ for one λ (in natural units, descending) after the other, each from the
+    one before.
+    """
     if objective == "likelihood":
         yield from quick_likelihood_path(space, points, weights, strengths)
         return
@@ -69,11 +76,14 @@ def fit_path(
 def quick_likelihood_path(
     space: SoSSpace, points: np.ndarray, weights: np.ndarray, strengths: Sequence[float]
 ) -> Iterator[np.ndarray]:
-    """Factors F, ‖F‖ = 1, of min −Σ a_i log p(x_i) + λ⟨N, C⟩ over C = FFᵀ, for one λ (in units of w₀, descending) after the other.
+    """Factors F, ‖F‖ = 1, of min −Σ a_i log p(x_i) + λ⟨N, C⟩ over C = FFᵀ, for one λ (in units of
+    w₀, descending) after the other.
 
-    All in the eigenbasis of N, whose eigenvalues ν make the penalty λ Σ_k ν_k ‖F_k‖²: scaling row k by (1 + λν_k)^{−1/2} conditions it for
-    every λ at once, and a step of L-BFGS costs two products with the (n, r) matrix of ψ(x_i). The first fit starts at the leading squares
-    of the kernel density estimate over the samples; in a space with the constant function, at this one and a little of what samples see.
+    All in the eigenbasis of N, whose eigenvalues ν make the penalty λ Σ_k ν_k ‖F_k‖²: scaling row k
+    by (1 + λν_k)^{−1/2} conditions it for every λ at once, and a step of L-BFGS costs two products
+    with the (n, r) matrix of ψ(x_i). The first fit starts at the leading squares of the kernel
+    density estimate over the samples; in a space with the constant function, at this one and a
+    little of what samples see.
     """
     nu, Q = np.linalg.eigh(space.trace_matrix)
     nu, psi = np.maximum(nu, 0.0), space.basis(points) @ Q
@@ -84,7 +94,8 @@ def quick_likelihood_path(
     )
     F = start = Q.T @ start
     for strength in strengths:
-        # directions that a strong λ has put out are stationary points of the factor; a weaker λ may need them again
+        # directions that a strong λ has put out are stationary points of the factor; a weaker λ may
+        # need them again
         F = _fit(psi, weights, strength * nu, F + _REVIVED * start)
         yield Q @ F
 
@@ -111,7 +122,9 @@ def _fit(psi: np.ndarray, a: np.ndarray, penalty: np.ndarray, F: np.ndarray) -> 
 
 
 def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The constant, which is the first direction of its space, and little columns: the leading directions of Σ_i a_i ψ(x_i)ψ(x_i)ᵀ."""
+    """The constant, which is the first direction of its space, and little columns: the leading
+    directions of Σ_i a_i ψ(x_i)ψ(x_i)ᵀ.
+    """
     rank, rng = psi.shape[1], np.random.default_rng(0)
     columns = min(_COLUMNS - 1, rank)
     U, s, _ = np.linalg.svd(
@@ -124,7 +137,9 @@ def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _leading_squares(space: SoSSpace, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The columns of most mass of the kernel density estimate, by one pass over random combinations of its squares [Halko2011]."""
+    """The columns of most mass of the kernel density estimate, by one pass over random combinations
+    of its squares [Halko2011].
+    """
     log_masses = space.integrals.log_diagonal(
         points
     )  # −inf where a discrete measure does not see the bump

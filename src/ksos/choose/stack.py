@@ -1,9 +1,10 @@
-"""A stack of Gaussian mixtures: many candidates, weighted by how well they predict held-out samples.
+"""A stack of Gaussian mixtures: many candidates, weighted by how well they predict held-out
+samples.
 
 The stack is the reference ρ that a sum of squares corrects. Its candidates are mixtures of several
-sizes and covariance floors, Student distributions, and a very wide distribution that no sample is far
-from. Their weights maximize the held-out likelihood with a Dirichlet prior: a concave problem, solved
-to a certified gap.
+sizes and covariance floors, Student distributions, and a very wide distribution that no sample is
+far from. Their weights maximize the held-out likelihood with a Dirichlet prior: a concave problem,
+solved to a certified gap.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from ksos.measures.gaussian_mixture import merged
 
 __all__ = ["SIZES", "Stack", "certified_weights"]
 
-# The candidates were chosen with other seeds of benchmarks/quality than those of its page: six sizes
+# The candidates were chosen with other seeds of benchmarks/quality than those of its page: six
+# sizes
 # and one start instead of ten and two cost 0.01 nats in the mean and 0.17 on iris and diabetes.
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
 """Components; at most a quarter of the samples."""
@@ -39,15 +41,18 @@ FLOORS = (3e-2, 3e-3, 1e-6)
 """Added to the variances, in units of each feature's variance, one after the other."""
 _STARTS = 2
 _MANY, _FEW_FLOOR, _MOST_SHARED = 250, 1e-1, 8
-"""From so many samples on, the smallest floor is also fitted from k-means. With fewer, a larger one takes
-part, and up to 8 components with one covariance: without these, wine loses 0.05 nats."""
+"""From so many samples on, the smallest floor is also fitted from k-means. With fewer, a larger one
+takes part, and up to 8 components with one covariance: without these, wine loses 0.05 nats.
+"""
 _DIRECT_STARTS, _DIRECT_SIZES = 3, (2, 3, 4, 5, 6, 7, 8, 10, 12)
 """Of the former. One start costs 0.003 nats in the mean of benchmarks/quality, 0.15 on a table."""
 _FREEDOM = (2.5, 5.0, 10.0)  # of Student candidates: below 2 there is no variance, above 10 no tail
 _SAMPLES_PER_COMPONENT = 4
 _LADDER = 3.0 ** np.arange(1, 7)
-"""Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs less
-than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2 do."""
+"""Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs
+less than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2
+do.
+"""
 _SHARED, _PAIR = 1e-9, 2.5  # a variance that is that of one value; more samples than two by chance
 _KAPPA = 1.0
 """Strength of the prior, in samples. 4 costs 0.001 nats in the mean of benchmarks/quality, 12 costs
@@ -68,11 +73,13 @@ def certified_weights(
     prior: np.ndarray,
     start: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    r"""Weights of a stack that maximize Σ_i a_i log Σ_j w_j q_j(x_i) + (κ/n) Σ_j π_j log w_j, and their gap.
+    r"""Weights of a stack that maximize Σ_i a_i log Σ_j w_j q_j(x_i) + (κ/n) Σ_j π_j log w_j, and
+    their gap.
 
     ``log_q`` (samples, candidates) are held-out log-densities, n = 1/Σa². The objective is concave,
     so with its gradient g the optimum is at most max_j g_j − Σ_j w_j g_j better. Newton's method on
-    the simplex, with steps that keep every weight positive, takes that below 1e-4 nats. [Wolpert1992]
+    the simplex, with steps that keep every weight positive, takes that below 1e-4 nats.
+    [Wolpert1992]
 
     >>> w, gap = certified_weights(np.log([[0.2, 0.1], [0.4, 0.1], [0.1, 0.2]]), np.ones(3) / 3, np.ones(2))
     >>> w.round(2).tolist(), gap <= 1e-4
@@ -189,7 +196,9 @@ class Stack:
         return steps
 
     def fit(self, deadline: Deadline) -> Iterator[int]:
-        """Fit step after step, yielding the number of candidates; after the deadline only the first."""
+        """Fit step after step, yielding the number of candidates; after the deadline only the
+        first.
+        """
         centers: dict[tuple[int, int], np.ndarray] = {}
         for components, start, floors, shared in self.plan:
             if self.fits and deadline.passed:
@@ -231,7 +240,8 @@ class Stack:
         return fits
 
     def _without_spikes(self, mixtures: Mixtures, samples: Samples, floor: np.ndarray) -> Mixtures:
-        """Widen components that hold too few samples for a covariance, except for a value that three share.
+        """Widen components that hold too few samples for a covariance, except for a value that
+        three share.
 
         Held-out samples hardly ever meet a spike on a lone row, so they do not speak against it.
         """
@@ -272,7 +282,9 @@ class Stack:
         return certified_weights(self.held_out[rows][:, self.kept], weights, prior, start)
 
     def of_fold(self, k: int) -> GaussianMixture:
-        """The stack of the fits without fold k, with weights from the held-out samples of the other folds."""
+        """The stack of the fits without fold k, with weights from the held-out samples of the other
+        folds.
+        """
         others = np.ones(self.held_out.shape[0], dtype=bool)
         if len(self.folds) > 1:
             others[self.rows[k]] = False
@@ -281,11 +293,13 @@ class Stack:
 
     @property
     def whole(self) -> GaussianMixture:
-        """The stack of all samples: each candidate is the mean of its fits to all and to the folds [Breiman1996].
+        """The stack of all samples: each candidate is the mean of its fits to all and to the folds
+        [Breiman1996].
 
         The mean does not have what one fit owes to the accidents of its samples and of its start. A
-        fold that trains on less than three quarters of the mass takes no part. Components that are nearly
-        the same are merged [Runnalls2007], but for the wide ones, which no sample may be far from.
+        fold that trains on less than three quarters of the mass takes no part. Components that are
+        nearly the same are merged [Runnalls2007], but for the wide ones, which no sample may be far
+        from.
         """
         each = sum(self.fits[j].mixtures.shares.shape[1] for j in self.kept)
         d = self.samples[0][0].points.shape[1]

@@ -1,5 +1,6 @@
-"""Units of the features: coordinates in which samples have standard deviations near one, and a warning
-for samples that lie on a plane."""
+"""Units of the features: coordinates in which samples have standard deviations near one, and a
+warning for samples that lie on a plane.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class Units:
     def of(
         cls, points: np.ndarray, weights: np.ndarray, rng: np.random.Generator, names: Any = None
     ) -> Units:
-        """Standard deviations, or robust ones where outliers made them; 1 for a constant feature, with a warning."""
+        """Standard deviations, or robust ones where outliers made them; 1 for a constant feature,
+        with a warning.
+        """
         d, n = points.shape[1], 1.0 / float(weights @ weights)
         factor = 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4))
         rule = bandwidth_rule("silverman", points, weights, rng, names=names)

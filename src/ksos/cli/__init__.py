@@ -1,4 +1,5 @@
-"""The command line, ``ksos COMMAND``: choose the command, run it, and turn every error into one line and an exit code.
+"""The command line, ``ksos COMMAND``: choose the command, run it, and turn every error into one
+line and an exit code.
 
 Nothing heavy is imported before a command runs.
 """
@@ -24,18 +25,26 @@ __all__ = ["COMMANDS", "Parser", "main"]
 COMMANDS = {
     "fit": "fit a density to the rows of a table and save it",
     "score": "log-density of the rows of a table under a saved density",
-    "predict": "mean, quantiles and intervals of a column given the others, from a model of fit --target",
+    "predict": (
+        "mean, quantiles and intervals of a column given the others, from a model of fit --target"
+    ),
     "sample": "draw samples from a saved density",
-    "query": "probabilities, means and quantiles of a saved density, its marginals and conditionals",
+    "query": (
+        "probabilities, means and quantiles of a saved density, its marginals and conditionals"
+    ),
     "compare": "test whether two tables have the same law, and say where they differ most",
     "plot": "draw a saved density, with the data if they are given",
-    "explore": "explore a table in the browser: move the parameters of a fit, see the density follow",
+    "explore": (
+        "explore a table in the browser: move the parameters of a fit, see the density follow"
+    ),
     "inspect": "show what is in a saved density",
     "worst-case": "the worst distribution for a loss within a distance of the rows of a table",
     "reproduce": "draw the figures of the paper",
     "bench": "time the solvers against the paper's algorithm and CVXPY",
 }
-"""Every command with its one-line help; ``ksos.cli.NAME`` (_ for -) holds its ``add_arguments(parser)`` and ``run(arguments, console)``."""
+"""Every command with its one-line help; ``ksos.cli.NAME`` (_ for -) holds its
+``add_arguments(parser)`` and ``run(arguments, console)``.
+"""
 
 _EPILOG = """exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged (the model is written all the same).
 ksos COMMAND --help describes a command."""
@@ -44,7 +53,9 @@ _NEGATIVE_NUMBER = re.compile(r"-(\d|\.\d|inf)", re.IGNORECASE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``ksos`` with the words ``argv`` (default: those of the process) and return its exit code."""
+    """Run ``ksos`` with the words ``argv`` (default: those of the process) and return its exit
+    code.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     chosen = words[0] if words and words[0] in COMMANDS else None
     console = Console(f"ksos {chosen}" if chosen else "ksos")
@@ -78,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("KSOS_TRACEBACK"):
             traceback.print_exc()
         console.error(
-            f"internal error, please report it ({type(error).__name__}: {error}); KSOS_TRACEBACK=1 shows where it arose"
+            f"internal error, please report it ({type(error).__name__}: {error}); KSOS_TRACEBACK=1"
+            " shows where it arose"
         )
     finally:
         console.close()
@@ -86,7 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """An :class:`argparse.ArgumentParser` that raises its errors as :class:`UsageError` and accepts ``--low -1,-inf``."""
+    """An :class:`argparse.ArgumentParser` that raises its errors as :class:`UsageError` and accepts
+    ``--low -1,-inf``.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
@@ -132,7 +146,9 @@ def _top_level(words: list[str]) -> None:
     parser = Parser(
         prog="ksos",
         usage="ksos [--help] [--version] COMMAND ...",
-        description=f"Kernel sum-of-squares densities from the command line.\n\ncommands:\n{listed}",
+        description=(
+            f"Kernel sum-of-squares densities from the command line.\n\ncommands:\n{listed}"
+        ),
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,6 @@
-"""Time the solvers side by side with the paper's algorithm and with CVXPY, on one thread, and write the numbers and a picture."""
+"""Time the solvers side by side with the paper's algorithm and with CVXPY, on one thread, and write
+the numbers and a picture.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--quick",
         action="store_true",
-        help=f"a preview within a minute: sizes {quick}, d=2, sigma=1, and of CVXPY the whitened form only",
+        help=(
+            f"a preview within a minute: sizes {quick}, d=2, sigma=1, and of CVXPY the whitened"
+            " form only"
+        ),
     )
     add(
         "--output",
@@ -84,7 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos bench``: a line as each contestant ends (on a terminal), then the tables, then the files."""
+    """Carry out ``ksos bench``: a line as each contestant ends (on a terminal), then the tables,
+    then the files.
+    """
     output = require_folder(arguments.output)
     require_matplotlib()  # before hours of work, not after
     quick = arguments.quick

@@ -19,9 +19,14 @@ _SIDES = {"low": -np.inf, "high": np.inf}
 
 
 def add_box(add: Callable[..., Any], what: str) -> None:
-    """Add ``--low`` and ``--high`` with the ``add_argument`` of a parser or a group; ``what`` they bound goes into the help."""
+    """Add ``--low`` and ``--high`` with the ``add_argument`` of a parser or a group; ``what`` they
+    bound goes into the help.
+    """
     for side, none in _SIDES.items():
-        text = f"the {'lower' if side == 'low' else 'upper'} bounds of {what}: NAME=NUMBER for some columns, or one number, or one per"
+        text = (
+            f"the {'lower' if side == 'low' else 'upper'} bounds of {what}: NAME=NUMBER for some"
+            " columns, or one number, or one per"
+        )
         text = f"{text} column in order, separated by commas (default: {none}, no bound)"
         add(f"--{side}", type=_bounds, action="append", metavar="LIST", help=text)
 
@@ -39,7 +44,9 @@ def _bounds(text: str) -> list[float] | list[tuple[str, str]]:
 def box_sides(
     arguments: argparse.Namespace, names: Sequence[str], others: Sequence[str] = ()
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(low, high) of the columns ``names``, or None if neither option is given; ``others`` are columns that exist but do not count."""
+    """(low, high) of the columns ``names``, or None if neither option is given; ``others`` are
+    columns that exist but do not count.
+    """
     if arguments.low is None and arguments.high is None:
         return None
     low, high = (
@@ -49,11 +56,13 @@ def box_sides(
     for name, a, b in zip(names, low.tolist(), high.tolist(), strict=True):
         if a != a or b != b:
             raise InputError(
-                f"--low and --high must be numbers, -inf and inf for none, but of {name} they are {a!r} and {b!r}"
+                f"--low and --high must be numbers, -inf and inf for none, but of {name} they are"
+                f" {a!r} and {b!r}"
             )
         if a > b:
             raise InputError(
-                f"the box is empty: --low must be less than --high, but of {name} they are {a!r} and {b!r}"
+                f"the box is empty: --low must be less than --high, but of {name} they are {a!r}"
+                f" and {b!r}"
             )
     return low, high
 
@@ -72,7 +81,8 @@ def _side(
             )
         if unread := [name for name, _ in words if name not in names and name in others]:
             raise InputError(
-                f"{flag} bounds {unread[0]}, which the loss does not read; list it in --columns to take it in"
+                f"{flag} bounds {unread[0]}, which the loss does not read; list it in --columns to"
+                " take it in"
             )
         out[find_features([name for name, _ in words], names, flag)] = [
             float(number) for _, number in words
@@ -80,14 +90,15 @@ def _side(
         return out
     if len(given) > 1:
         raise InputError(
-            f"{flag} is given {len(given)} times; separate the numbers by commas, or name columns as in {flag} {names[0]}=0"
+            f"{flag} is given {len(given)} times; separate the numbers by commas, or name columns"
+            f" as in {flag} {names[0]}=0"
         )
     numbers = np.asarray(given[0])
     if numbers.size not in (1, len(names)):
         columns = f"column, {names[0]}" if len(names) == 1 else f"columns, {', '.join(names)}"
         raise InputError(
-            f"{flag} has {numbers.size} numbers, but there {'is' if len(names) == 1 else 'are'} {len(names)} {columns}; "
-            f"give one for each, or name them as in {flag} {names[0]}=0"
+            f"{flag} has {numbers.size} numbers, but there {'is' if len(names) == 1 else 'are'}"
+            f" {len(names)} {columns}; give one for each, or name them as in {flag} {names[0]}=0"
         )
     return np.broadcast_to(numbers, out.shape).copy()
 

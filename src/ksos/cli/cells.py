@@ -21,7 +21,8 @@ MISSING = frozenset(["", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "
 """What stands in a cell, in lower or upper case, of which the number is not known."""
 
 _DATE = re.compile(
-    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{4}[-/]\d{1,2}|\d{4}Q[1-4]|\d{1,2}:\d{2}(:\d{2}(\.\d*)?)?"
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(["
+    r" T].*)?|\d{4}[-/]\d{1,2}|\d{4}Q[1-4]|\d{1,2}:\d{2}(:\d{2}(\.\d*)?)?"
     r"|(.* )?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* .*\d.*",
     re.IGNORECASE,
 )
@@ -40,7 +41,9 @@ def is_missing(cell: str) -> bool:
 
 
 def is_number(cell: str, decimal: str = ".") -> bool:
-    """Whether a cell is a number as CSV files write it, with decimals after ``decimal``; NaN is none."""
+    """Whether a cell is a number as CSV files write it, with decimals after ``decimal``; NaN is
+    none.
+    """
     try:
         return not math.isnan(as_number(cell, decimal))
     except ValueError:
@@ -57,7 +60,8 @@ def is_date(cell: str) -> bool:
 
 
 def is_decorated(cell: str, decimal: str = ".") -> bool:
-    """Whether a cell is a number to people alone: with separators of thousands, a currency or a percent sign.
+    """Whether a cell is a number to people alone: with separators of thousands, a currency or a
+    percent sign.
 
     >>> [is_decorated(cell) for cell in ("1,234.50", "$12.04", "7 %", "1.5", "a7")]
     [True, True, True, False, False]
@@ -70,7 +74,8 @@ def is_decorated(cell: str, decimal: str = ".") -> bool:
 
 
 def as_number(cell: str, decimal: str = ".") -> float:
-    """The number in a cell; a ValueError if there is none. float() alone would also read 1_000 and the digits of other scripts.
+    """The number in a cell; a ValueError if there is none. float() alone would also read 1_000 and
+    the digits of other scripts.
 
     >>> as_number(" 1,5", ",")
     1.5
@@ -88,7 +93,13 @@ def what_is_wrong(cell: str, decimal: str = ".") -> str:
         return f"{excerpt(cell)} is a date or a time, not a number"
     other = "," if decimal == "." else "."
     if cell.count(other) == 1 and is_number(cell, other):
-        return f"{excerpt(cell)} is not a number; if '{other}' stands before the decimals, pass --decimal '{other}'"
+        return (
+            f"{excerpt(cell)} is not a number; if '{other}' stands before the decimals, pass"
+            f" --decimal '{other}'"
+        )
     if is_decorated(cell, decimal):
-        return f"{excerpt(cell)} has signs of thousands, currency or percent, which are not read; take them away"
+        return (
+            f"{excerpt(cell)} has signs of thousands, currency or percent, which are not read; take"
+            " them away"
+        )
     return f"{excerpt(cell)} is not a number"

@@ -1,4 +1,6 @@
-"""What does not belong among samples: columns of text, an index, missing cells. Refused with the remedy, or left out and said."""
+"""What does not belong among samples: columns of text, an index, missing cells. Refused with the
+remedy, or left out and said.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,12 @@ def sample_rows(lines: Sequence[str], dialect: Dialect, width: int) -> list[list
 
 @dataclass(frozen=True)
 class Cleaner:
-    """The rules for the ``columns`` of one table, of which some may be left out if the ``choice`` is free.
+    """The rules for the ``columns`` of one table, of which some may be left out if the ``choice``
+    is free.
 
-    With ``clean``, what does not belong is left out, with ``drop`` rows with missing cells; what is left out goes to ``say``. ``words`` are
-    columns of words, which are kept as such; None: here columns are numbers alone.
+    With ``clean``, what does not belong is left out, with ``drop`` rows with missing cells; what is
+    left out goes to ``say``. ``words`` are columns of words, which are kept as such; None: here
+    columns are numbers alone.
     """
 
     columns: Columns
@@ -54,7 +58,9 @@ class Cleaner:
     words: Mapping[int, Mapping[str, int]] | None = None
 
     def text_columns(self, sample: Sequence[Sequence[str]], decimal: str) -> list[int]:
-        """Those of whose cells, as far as they are not missing, most are no numbers; and those without a name in a header."""
+        """Those of whose cells, as far as they are not missing, most are no numbers; and those
+        without a name in a header.
+        """
         found = []
         for position in range(self.columns.width):
             cells = [row[position] for row in sample if not is_missing(row[position])]
@@ -104,13 +110,18 @@ class Cleaner:
                     f", or keep text as categories with {self.columns.option('--categories', out)}"
                 )
         else:
-            remedy = f"correct the cell, or leave out the column with {self.columns.option('--exclude', [error.position])}"
+            remedy = (
+                "correct the cell, or leave out the column with"
+                f" {self.columns.option('--exclude', [error.position])}"
+            )
         return cell_error(
             self.columns.source, error.row, error.position + 1, f"{error}; {remedy}", named
         )
 
     def without_index(self, features: list[int], matrix: np.ndarray) -> list[int]:
-        """The features but for a column that counts the rows from 0 or 1: it says nothing of where samples lie."""
+        """The features but for a column that counts the rows from 0 or 1: it says nothing of where
+        samples lie.
+        """
         n, kept = matrix.shape[0], []
         for k, position in enumerate(features):
             start = matrix[0, k]
@@ -124,15 +135,23 @@ class Cleaner:
             elif self.clean:
                 self.leave_out([position], "that count the rows")
             else:
-                what = f"it counts the rows ({start:.0f}, {start + 1:.0f}, {start + 2:.0f}, …), which is an index and no measurement"
-                remedy = f"leave it out with {self.columns.option('--exclude', [position])} or --clean, or list it in --columns"
+                what = (
+                    f"it counts the rows ({start:.0f}, {start + 1:.0f}, {start + 2:.0f}, …), which"
+                    " is an index and no measurement"
+                )
+                remedy = (
+                    f"leave it out with {self.columns.option('--exclude', [position])} or --clean,"
+                    " or list it in --columns"
+                )
                 raise InputError(
                     f"{self.columns.source}, {self.columns.shown(position)}: {what}; {remedy}"
                 )
         return kept
 
     def say_marks(self, features: Sequence[int], matrix: np.ndarray) -> None:
-        """Say where a number such as −999 stands in several rows of a column, farther from all others than these are from each other."""
+        """Say where a number such as −999 stands in several rows of a column, farther from all
+        others than these are from each other.
+        """
         for k, position in enumerate(features):
             column = matrix[:, k][np.isfinite(matrix[:, k])]
             ends = {float(column.min()), float(column.max())} if column.size else set()
@@ -147,14 +166,19 @@ class Cleaner:
                     and column.size - rest.size > 1
                     and np.min(np.abs(rest - mark)) > np.ptp(rest) > 0.0
                 ):
-                    rows = f"is {mark:g} in {column.size - rest.size} rows, far from all others, {rest.min():g} to {rest.max():g}"
+                    rows = (
+                        f"is {mark:g} in {column.size - rest.size} rows, far from all others,"
+                        f" {rest.min():g} to {rest.max():g}"
+                    )
                     remedy = "if that marks missing cells, empty them and pass --drop-missing"
                     self.say(
                         f"{self.columns.source}: {self.columns.shown(position)} {rows}; {remedy}"
                     )
 
     def without_gaps(self, features: list[int], matrix: np.ndarray) -> list[int]:
-        """With ``clean``: the features but for those of which more than half of the cells are missing."""
+        """With ``clean``: the features but for those of which more than half of the cells are
+        missing.
+        """
         if not self.clean:
             return features
         missing = np.isnan(matrix).mean(axis=0)
@@ -163,7 +187,9 @@ class Cleaner:
         return [position for position in features if position not in out]
 
     def complete(self, chosen: Sequence[int], rows: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-        """Which of the ``rows`` (their numbers in the file) are complete in the ``chosen`` columns; raises unless others may be dropped."""
+        """Which of the ``rows`` (their numbers in the file) are complete in the ``chosen`` columns;
+        raises unless others may be dropped.
+        """
         missing = np.isnan(matrix)
         complete = ~missing.any(axis=1)
         n, lost = rows.size, int((~complete).sum())
@@ -177,7 +203,8 @@ class Cleaner:
         )
         if (self.drop or self.clean) and lost < n:
             self.say(
-                f"{self.columns.source}: {lost} of {n} rows have missing cells and are left out ({of})"
+                f"{self.columns.source}: {lost} of {n} rows have missing cells and are left out"
+                f" ({of})"
             )
             return complete
         row = int(missing.any(axis=1).argmax())
@@ -185,7 +212,8 @@ class Cleaner:
         remedies = [] if lost == n else ["--drop-missing leaves out the rows"]
         if self.choice:
             remedies.append(
-                f"{self.columns.option('--exclude', [chosen[k] for k in counts.nonzero()[0]])} leaves out the columns"
+                f"{self.columns.option('--exclude', [chosen[k] for k in counts.nonzero()[0]])}"
+                " leaves out the columns"
             )
         remedy = ", ".join(remedies) or "fill them"
         what = f"the cell is missing; {lost} of {n} rows have missing cells ({of}): {remedy}"

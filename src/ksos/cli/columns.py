@@ -1,4 +1,6 @@
-"""Which columns of a table are meant: by name or by number, chosen or left out, and those of a model."""
+"""Which columns of a table are meant: by name or by number, chosen or left out, and those of a
+model.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ __all__ = ["Choice", "Columns", "column_names", "find_features", "named_by_posit
 
 @dataclass(frozen=True)
 class Choice:
-    """What was asked for: the ``columns`` to use, in this order, or those to ``exclude`` (neither: all), and that of the ``weights``.
+    """What was asked for: the ``columns`` to use, in this order, or those to ``exclude`` (neither:
+    all), and that of the ``weights``.
 
-    ``features`` are the names of a model's features: without another choice, a table with a header gives these columns. ``categories`` are
-    columns whose cells are words, whatever is in them.
+    ``features`` are the names of a model's features: without another choice, a table with a header
+    gives these columns. ``categories`` are columns whose cells are words, whatever is in them.
     """
 
     columns: Sequence[str] | None = None
@@ -36,7 +39,9 @@ class Choice:
 
 
 class Columns:
-    """The ``width`` columns of a table, with ``names`` if there is a header, in ``row``; ``source`` names it in errors."""
+    """The ``width`` columns of a table, with ``names`` if there is a header, in ``row``; ``source``
+    names it in errors.
+    """
 
     def __init__(self, source: str, width: int, names: Sequence[str] | None, row: int = 1) -> None:
         self.source, self.width, self.names, self.row = (
@@ -47,7 +52,8 @@ class Columns:
         )
 
     def select(self, choice: Choice, skip: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-        """Positions, from 0, of the features and of the weights; those to ``skip`` are left out unless they are chosen.
+        """Positions, from 0, of the features and of the weights; those to ``skip`` are left out
+        unless they are chosen.
 
         >>> columns = Columns("data.csv", 3, ["x", "y", "w"])
         >>> columns.select(Choice(weights="w")), columns.select(Choice(["y", "1"])), columns.select(Choice(exclude=["y"]))
@@ -58,7 +64,8 @@ class Columns:
             features = self._distinct(choice.columns, "--columns")
             if both := [position for position in features if position in weighing]:
                 raise InputError(
-                    f"{self.source}: {self.shown(both[0])} cannot be both a feature and the weights; leave it out of --columns"
+                    f"{self.source}: {self.shown(both[0])} cannot be both a feature and the"
+                    " weights; leave it out of --columns"
                 )
         else:
             out = {*weighing, *skip, *self._distinct(choice.exclude or (), "--exclude")}
@@ -76,7 +83,8 @@ class Columns:
                     )
         if not features:
             raise InputError(
-                f"{self.source}: no column is left for the data; all hold the weights, or text, or are left out by --exclude"
+                f"{self.source}: no column is left for the data; all hold the weights, or text, or"
+                " are left out by --exclude"
             )
         return features, weighing
 
@@ -91,7 +99,10 @@ class Columns:
                 f"{self.source} has columns 1 to {self.width}; there is no column {column}"
             )
         if self.names is None:
-            what = f"has no header, so there is no column {excerpt(column)}; choose columns by number, 1 to {self.width}"
+            what = (
+                f"has no header, so there is no column {excerpt(column)}; choose columns by number,"
+                f" 1 to {self.width}"
+            )
             raise InputError(f"{self.source} {what}")
         found = [position for position, name in enumerate(self.names) if name == column]
         if len(found) == 1:
@@ -99,13 +110,15 @@ class Columns:
         if found:
             listed = " and ".join(str(position + 1) for position in found)
             raise InputError(
-                f"{self.source}: columns {listed} are both named {excerpt(column)}; choose one by its number"
+                f"{self.source}: columns {listed} are both named {excerpt(column)}; choose one by"
+                " its number"
             )
         shown = ", ".join(excerpt(name) for name in self.names[:20]) + (
             ", …" if self.width > 20 else ""
         )
         raise InputError(
-            f"{self.source} has no column {excerpt(column)}; its columns are {shown}{_meant(column, self.names)}"
+            f"{self.source} has no column {excerpt(column)}; its columns are"
+            f" {shown}{_meant(column, self.names)}"
         )
 
     def unnamed(self, position: int) -> bool:
@@ -119,7 +132,9 @@ class Columns:
         )
 
     def option(self, flag: str, positions: Iterable[int]) -> str:
-        """What to type on the command line to name these columns: by name if that is clear, else by number."""
+        """What to type on the command line to name these columns: by name if that is clear, else by
+        number.
+        """
         words = []
         for position in positions:
             name = "" if self.names is None else self.names[position]
@@ -137,7 +152,8 @@ class Columns:
         for position in map(self.position, words):
             if position in found:
                 raise InputError(
-                    f"{self.source}: {self.shown(position)} is chosen twice by {flag} {','.join(words)}"
+                    f"{self.source}: {self.shown(position)} is chosen twice by {flag}"
+                    f" {','.join(words)}"
                 )
             found.append(position)
         return found
@@ -147,7 +163,10 @@ class Columns:
         if missing := [name for name in features if name not in self.names]:
             shown = ", ".join(map(excerpt, missing))
             there = ", ".join(map(excerpt, self.names[:20]))
-            what = f"has no column {shown}, as the model has; its columns are {there}{', …' if self.width > 20 else ''}"
+            what = (
+                f"has no column {shown}, as the model has; its columns are"
+                f" {there}{', …' if self.width > 20 else ''}"
+            )
             raise InputError(f"{self.source} {what}; rename them, or choose columns with --columns")
         return [self.position(name) for name in features]
 
@@ -188,7 +207,8 @@ def column_names(names: Sequence[str] | None, d: int) -> list[str]:
 
 
 def find_features(words: Sequence[str], names: Sequence[str], flag: str) -> list[int]:
-    """The positions, counted from 0, of the features that ``words`` name, each at most once; a number is a position counted from 1.
+    """The positions, counted from 0, of the features that ``words`` name, each at most once; a
+    number is a position counted from 1.
 
     >>> find_features(["2", "x1"], ["x1", "x2", "x3"], "--features")
     [1, 0]
@@ -200,9 +220,13 @@ def find_features(words: Sequence[str], names: Sequence[str], flag: str) -> list
         elif named_by_position(word) and 1 <= int(word) <= len(names):
             place = int(word) - 1
         else:
-            there = f"{', '.join(names[:20])}{', …' if len(names) > 20 else ''} (by number, 1 to {len(names)})"
+            there = (
+                f"{', '.join(names[:20])}{', …' if len(names) > 20 else ''} (by number, 1 to"
+                f" {len(names)})"
+            )
             raise InputError(
-                f"{flag}: there is no feature {excerpt(word)}; there are {there}{_meant(word, names)}"
+                f"{flag}: there is no feature {excerpt(word)}; there are"
+                f" {there}{_meant(word, names)}"
             )
         if place in found:
             raise InputError(f"{flag} names {names[place]} twice")

@@ -1,4 +1,5 @@
-"""Test whether the rows of two tables have the same law, and say where they differ most: a permutation test, with an exact level.
+"""Test whether the rows of two tables have the same law, and say where they differ most: a
+permutation test, with an exact level.
 
 The p-value is that of ksos.two_sample_test, over several kernels at once.
 """
@@ -18,7 +19,10 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos compare`` understands."""
-    text = "a CSV (also compressed) or NPY file of numbers, one row per sample; - reads CSV from the standard input"
+    text = (
+        "a CSV (also compressed) or NPY file of numbers, one row per sample; - reads CSV from the"
+        " standard input"
+    )
     parser.add_argument("first", metavar="FIRST", help=text)
     parser.add_argument(
         "second", metavar="SECOND", help="another one, with the same columns in any order"
@@ -47,11 +51,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos compare``."""
     if arguments.weights is not None:
         raise UsageError(
-            "--weights: the test takes rows that count the same; leave the weights out with --exclude"
+            "--weights: the test takes rows that count the same; leave the weights out with"
+            " --exclude"
         )
     if arguments.level >= 1.0:
         raise UsageError(
-            f"--level is a share of false alarms, less than 1, such as 0.05; got {arguments.level:g}"
+            "--level is a share of false alarms, less than 1, such as 0.05; got"
+            f" {arguments.level:g}"
         )
     if arguments.first == arguments.second == "-":
         raise UsageError("only one of the tables can come from the standard input")
@@ -71,13 +77,21 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "most_of_second": found.most_b.point.tolist(),
     }
     value = {
-        "pvalue": found.pvalue, "statistic": found.statistic, "reject": found.reject(arguments.level), "level": arguments.level,
-        "n_permutations": found.n_permutations, "n_rows": list(found.n_rows), "features": names, "mmd": found.mmd, **columns,
-    }  # fmt: skip
+        "pvalue": found.pvalue,
+        "statistic": found.statistic,
+        "reject": found.reject(arguments.level),
+        "level": arguments.level,
+        "n_permutations": found.n_permutations,
+        "n_rows": list(found.n_rows),
+        "features": names,
+        "mmd": found.mmd,
+        **columns,
+    }
     verdict = "the rows differ" if found.reject(arguments.level) else "no difference is seen"
     n, m = found.n_rows
     lines = [
-        f"p-value {found.pvalue:.4g} of {n} and {m} rows (statistic {found.statistic:.4g}, {found.n_permutations} permutations)"
+        f"p-value {found.pvalue:.4g} of {n} and {m} rows (statistic {found.statistic:.4g},"
+        f" {found.n_permutations} permutations)"
     ]
     lines.append(f"at level {arguments.level:g}: {verdict}")
     sources = first.source, second.source
@@ -100,7 +114,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _in_order_of(first: Table, second: Table, console: Console) -> Table:
-    """The second table with its columns in the order of the first, by their names where both have some."""
+    """The second table with its columns in the order of the first, by their names where both have
+    some.
+    """
     for table in (first, second):
         table.require_different_names()
     if first.names is not None and second.names is not None:
@@ -119,11 +135,13 @@ def _in_order_of(first: Table, second: Table, console: Console) -> Table:
     n, m = first.points.shape[1], second.points.shape[1]
     if n != m:
         raise InputError(
-            f"{first.source} gives {n} columns, but {second.source} gives {m}; choose the same number with --columns"
+            f"{first.source} gives {n} columns, but {second.source} gives {m}; choose the same"
+            " number with --columns"
         )
     if (first.names is None) != (second.names is None):
         named, other = (first, second) if second.names is None else (second, first)
         console.warning(
-            f"{other.source} has no header: its columns are taken for {', '.join(named.names or ())}, in this order"
+            f"{other.source} has no header: its columns are taken for"
+            f" {', '.join(named.names or ())}, in this order"
         )
     return second

@@ -15,9 +15,11 @@ __all__ = ["Composition"]
 
 @dataclass(frozen=True)
 class Composition:
-    """The sizes of a density: Gaussian components of its reference, support points and rank of the kernel sum of squares.
+    """The sizes of a density: Gaussian components of its reference, support points and rank of the
+    kernel sum of squares.
 
-    A density may be a mixture of several such parts. The numbers are then sums over the parts, and the kernel is that of the heaviest part.
+    A density may be a mixture of several such parts. The numbers are then sums over the parts, and
+    the kernel is that of the heaviest part.
     """
 
     n_parts: int

@@ -26,7 +26,9 @@ _ALLOWED = ("time_limit", "random_state")
 def fit_conditional(
     arguments: argparse.Namespace, given: Mapping[str, Any], console: Console
 ) -> int:
-    """Fit :class:`ksos.KernelSoSConditional` to the table and write all of it; ``given`` are the parameters of a density that were set."""
+    """Fit :class:`ksos.KernelSoSConditional` to the table and write all of it; ``given`` are the
+    parameters of a density that were set.
+    """
     for name in given:
         if name not in _ALLOWED:
             raise UsageError(
@@ -47,11 +49,13 @@ def fit_conditional(
     (target,) = find_features([arguments.target], names, f"{table.source}: --target")
     if d < 2:
         raise InputError(
-            f"{table.source} has one column; a target needs at least one other column to be predicted from"
+            f"{table.source} has one column; a target needs at least one other column to be"
+            " predicted from"
         )
     if table.words is not None and table.words[target] is not None:
         raise InputError(
-            f"{table.source}: --target {names[target]} is among the --categories; a density needs a target of numbers"
+            f"{table.source}: --target {names[target]} is among the --categories; a density needs a"
+            " target of numbers"
         )
     rest = [k for k in range(d) if k != target]
     x, y = table.take(rest), table.take([target]).as_frame()
@@ -76,10 +80,17 @@ def fit_conditional(
     inner = estimator.residual_estimator_
     status = "solved" if not late else inner.status_ if inner.status_ != "solved" else "time_limit"
     value = {
-        "output": arguments.output, "n_samples": n, "n_dropped": table.n_dropped, "target": names[target],
-        "columns": [names[k] for k in rest], "transform": estimator.transform_, "shape_depends_on": estimator.given_,
-        **Composition.of(estimator.residual_density_).described(), "gap": inner.solution_.gap, "status": status,
-    }  # fmt: skip
+        "output": arguments.output,
+        "n_samples": n,
+        "n_dropped": table.n_dropped,
+        "target": names[target],
+        "columns": [names[k] for k in rest],
+        "transform": estimator.transform_,
+        "shape_depends_on": estimator.given_,
+        **Composition.of(estimator.residual_density_).described(),
+        "gap": inner.solution_.gap,
+        "status": status,
+    }
     console.answer(
         arguments.json,
         value,
@@ -121,7 +132,10 @@ def _lines(
         lines.append(solver_line(inner.solution_))
     return [
         *lines,
-        f"written: {arguments.output} (next: ksos predict {arguments.output} DATA --quantiles 0.05,0.5,0.95)",
+        (
+            f"written: {arguments.output} (next: ksos predict {arguments.output} DATA --quantiles"
+            " 0.05,0.5,0.95)"
+        ),
     ]
 
 

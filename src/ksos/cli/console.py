@@ -1,7 +1,8 @@
 """What a command says and how it ends.
 
-Results go to stdout, one line per warning or error to stderr, and progress to a terminal only. Here are also the exit codes, the two errors
-that the command line itself raises, and the check of a file that will be written.
+Results go to stdout, one line per warning or error to stderr, and progress to a terminal only. Here
+are also the exit codes, the two errors that the command line itself raises, and the check of a file
+that will be written.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class UsageError(Exception):
 def cell_error(
     source: str, row: int, column: int, what: str, name: str | None = None
 ) -> InputError:
-    """An error at a row and a column, both counted from 1; ``name`` is the column's name, if it has one.
+    """An error at a row and a column, both counted from 1; ``name`` is the column's name, if it has
+    one.
 
     >>> print(cell_error("data.csv", 3, 2, "the cell is empty", "height"))
     data.csv, row 3, column 2 ('height'): the cell is empty
@@ -112,7 +114,9 @@ class Console:
         return True
 
     def answer(self, as_json: bool, value: dict[str, Any], lines: Iterable[str]) -> int:
-        """Write one JSON object to stdout, or ``lines`` that say the same to a reader; returns the exit code of a command that is done."""
+        """Write one JSON object to stdout, or ``lines`` that say the same to a reader; returns the
+        exit code of a command that is done.
+        """
         self.result([strict_json(value)] if as_json else lines)
         return DONE
 
@@ -138,7 +142,9 @@ class Console:
         return overwritable(sys.stderr)
 
     def status(self, text: str, *, at_most_every: float = 0.0) -> None:
-        """Show how far the work is, on a terminal only; each call overwrites the last, or is dropped if it follows in fewer seconds."""
+        """Show how far the work is, on a terminal only; each call overwrites the last, or is
+        dropped if it follows in fewer seconds.
+        """
         now = time.monotonic()
         if is_shown():
             tell(text)  # comes back with the time that passes
@@ -164,7 +170,9 @@ class Console:
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
-        """Show the library's warnings as one line each and leave out those addressed to programmers; restores what was before."""
+        """Show the library's warnings as one line each and leave out those addressed to
+        programmers; restores what was before.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UserWarning)
@@ -173,7 +181,9 @@ class Console:
             yield
 
     def close(self) -> None:
-        """Flush what argparse may have written, so that nothing is left to fail while the interpreter ends."""
+        """Flush what argparse may have written, so that nothing is left to fail while the
+        interpreter ends.
+        """
         self.clear_status()
         if sys.stdout is not None:
             try:
@@ -220,7 +230,9 @@ def _encodable(text: str, stream: TextIO) -> str:
 
 
 def _silence(stream: TextIO) -> None:
-    """Send what is still buffered nowhere: it must not fail again when the interpreter closes the stream."""
+    """Send what is still buffered nowhere: it must not fail again when the interpreter closes the
+    stream.
+    """
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -228,7 +240,8 @@ def _silence(stream: TextIO) -> None:
 
 
 def described(part: Any, d: int) -> dict[str, Any]:
-    """The name and the parameters of a kernel or a measure; of an array larger than one number per feature only the shape.
+    """The name and the parameters of a kernel or a measure; of an array larger than one number per
+    feature only the shape.
 
     >>> from ksos.measures import Box, Discrete
     >>> described(Box([0.0], [1.0]), 1)
@@ -246,7 +259,9 @@ def described(part: Any, d: int) -> dict[str, Any]:
 
 
 def require_writable(path: str | None) -> None:
-    """Raise when ``path`` cannot become a file, or is something that must not be replaced by one; None is no file at all."""
+    """Raise when ``path`` cannot become a file, or is something that must not be replaced by one;
+    None is no file at all.
+    """
     if path is None:
         return
     folder = os.path.dirname(path) or "."

@@ -18,7 +18,9 @@ __all__ = ["CsvRows", "NotANumberError", "Row"]
 
 
 class Row(NamedTuple):
-    """One record: the number in the file, counted from 1, of the line on which it begins, and its cells."""
+    """One record: the number in the file, counted from 1, of the line on which it begins, and its
+    cells.
+    """
 
     number: int
     cells: list[str]
@@ -33,13 +35,17 @@ class NotANumberError(ValueError):
 
 
 class CsvRows:
-    """The rows of the CSV text in ``lines``. A quoted cell may go on in the next line; empty lines may only stand at the end."""
+    """The rows of the CSV text in ``lines``. A quoted cell may go on in the next line; empty lines
+    may only stand at the end.
+    """
 
     def __init__(self, lines: TextLines, dialect: Dialect) -> None:
         self.lines, self.dialect = lines, dialect
         lines.delimiter = dialect.delimiter
         self.words: dict[int, dict[str, int]] = {}
-        """Columns whose cells are words, by position: the words so far, numbered; a cell is then the number of its word."""
+        """Columns whose cells are words, by position: the words so far, numbered; a cell is then
+        the number of its word.
+        """
         self._raw: list[str] = []  # the lines of the record that is being read
         self._empty: int | None = None
 
@@ -70,7 +76,9 @@ class CsvRows:
     def numbers(
         self, chosen: Sequence[int], width: int, names: Sequence[str] | None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield (numbers of lines, numbers in the ``chosen`` columns) of many rows at a time; what is missing is NaN."""
+        """Yield (numbers of lines, numbers in the ``chosen`` columns) of many rows at a time; what
+        is missing is NaN.
+        """
         while (text := self.lines.block()) is not None:
             first = self.lines.number
             if (quick := self._quick(text, chosen, width)) is not None:
@@ -92,7 +100,10 @@ class CsvRows:
         """The numbers in the ``chosen`` cells of a row that must have ``width`` cells."""
         if (found := len(row.cells)) != width:
             column = min(found, width) + 1
-            what = f"the row has {found} cell{'s' * (found != 1)}, but row 1 has {width} cell{'s' * (width != 1)}{self._hint()}"
+            what = (
+                f"the row has {found} cell{'s' * (found != 1)}, but row 1 has {width}"
+                f" cell{'s' * (width != 1)}{self._hint()}"
+            )
             what += "; if row 1 is a title, remove it" if row.number == 2 and found > width else ""
             raise cell_error(
                 self.lines.source,
@@ -159,7 +170,9 @@ class CsvRows:
         return ""
 
     def _quote_error(self, number: int) -> InputError:
-        """What a CSV reader could not split: an open quote, text after a closing quote, or a cell beyond the reader's own limit."""
+        """What a CSV reader could not split: an open quote, text after a closing quote, or a cell
+        beyond the reader's own limit.
+        """
         line, quoted, opened = "\n".join(self._raw), False, 0
         for position, character in enumerate(line):
             if character == '"':

@@ -1,4 +1,6 @@
-"""What separates the cells of a CSV file and what stands before the decimals, detected from its first lines."""
+"""What separates the cells of a CSV file and what stands before the decimals, detected from its
+first lines.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Dialect(NamedTuple):
     decimal: str = "."
 
     def said(self, delimiter: str | None = None, decimal: str | None = None) -> list[str]:
-        """What was detected, because it was not given, and is not as usual; with the options that overrule it.
+        """What was detected, because it was not given, and is not as usual; with the options that
+        overrule it.
 
         >>> Dialect(";", ",").said(delimiter=";")
         ['decimals follow a comma (else pass --decimal .)']
@@ -45,7 +48,9 @@ class Dialect(NamedTuple):
 
 
 def split(line: str, delimiter: str) -> list[str]:
-    """The cells of one line; a ``csv.Error`` if its quotes do not match. Several spaces separate as one does."""
+    """The cells of one line; a ``csv.Error`` if its quotes do not match. Several spaces separate as
+    one does.
+    """
     if delimiter == " ":
         line = line.strip()
     if '"' not in line:  # then a reader would do no more, at twice the time
@@ -58,8 +63,9 @@ def detect(
 ) -> Dialect:
     """The dialect of a file that begins with ``lines``; what is given stays.
 
-    A delimiter cuts at least half of the lines into the same number of cells, two or more. Of several that do, the one with the largest
-    share of such lines times that of numbers in them is taken, and before others the comma.
+    A delimiter cuts at least half of the lines into the same number of cells, two or more. Of
+    several that do, the one with the largest share of such lines times that of numbers in them is
+    taken, and before others the comma.
 
     >>> detect(["x;y", "1,5;2", "2,5;3"])
     Dialect(delimiter=';', decimal=',')
@@ -114,7 +120,9 @@ def _plausible(cell: str) -> bool:
 
 
 def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether cells are numbers only with a decimal comma. 1,234 alone may also be a thousand: that is not guessed."""
+    """Whether cells are numbers only with a decimal comma. 1,234 alone may also be a thousand: that
+    is not guessed.
+    """
     cells = [cell for row in rows for cell in row]
     with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
     if not with_comma or all(map(_THOUSANDS.fullmatch, with_comma)):

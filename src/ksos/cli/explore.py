@@ -1,4 +1,6 @@
-"""Explore a table in the browser: move the parameters of a fit and see the density follow. The page is served to this machine alone."""
+"""Explore a table in the browser: move the parameters of a fit and see the density follow. The page
+is served to this machine alone.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Fit a density to the rows of a table, save it, and print what its certificate guarantees.
 
-By default, cross-validation chooses the model (--method search). The paper's fit by maximum mean discrepancy, with parameters that you may
-set yourself, is --method mmd. With --target, the model is the density of one column given the others, for ksos predict.
+By default, cross-validation chooses the model (--method search). The paper's fit by maximum mean
+discrepancy, with parameters that you may set yourself, is --method mmd. With --target, the model is
+the density of one column given the others, for ksos predict.
 """
 
 from __future__ import annotations
@@ -66,26 +67,43 @@ _PARAMETERS: dict[str, set[str]] = {
     },  # which the solver carries
 }
 _FLAGS = {"cv": "folds", "random_state": "seed"}
-_SUPPORT_DEFAULT = f"{SUPPORT[True]} with a reference and {SUPPORT[False]} without; with --method mmd up to {MOST_SUPPORT_POINTS}"
+_SUPPORT_DEFAULT = (
+    f"{SUPPORT[True]} with a reference and {SUPPORT[False]} without; with --method mmd up to"
+    f" {MOST_SUPPORT_POINTS}"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``ksos fit`` understands: one option per parameter of the estimators that words can express."""
+    """Add what ``ksos fit`` understands: one option per parameter of the estimators that words can
+    express.
+    """
     add_table_arguments(parser, several=True)
     text = "the file for the density; ksos score, sample, query, plot and inspect read it"
     parser.add_argument("-o", "--output", required=True, metavar="MODEL", help=text)
-    text = "search: cross-validation chooses the model (default). mmd: the paper's fit, with the parameters that you set"
+    text = (
+        "search: cross-validation chooses the model (default). mmd: the paper's fit, with the"
+        " parameters that you set"
+    )
     parser.add_argument("--method", choices=METHODS, help=text)
-    text = "name or 1-based number of the column whose density given the others is wanted; ksos predict reads that model"
+    text = (
+        "name or 1-based number of the column whose density given the others is wanted; ksos"
+        " predict reads that model"
+    )
     parser.add_argument("--target", metavar="COLUMN", help=text)
-    text = "with --target: names or numbers of columns of text that are to be kept, as categories (needs pandas)"
+    text = (
+        "with --target: names or numbers of columns of text that are to be kept, as categories"
+        " (needs pandas)"
+    )
     parser.add_argument("--categories", type=values.columns, metavar="LIST", help=text)
     parser.add_argument(
         "--json",
         action="store_true",
         help="one JSON object on the standard output, where null may be infinite",
     )
-    text = "add the details of the solver, and print progress on stderr in lines that stay (a terminal shows progress anyway)"
+    text = (
+        "add the details of the solver, and print progress on stderr in lines that stay (a terminal"
+        " shows progress anyway)"
+    )
     parser.add_argument("--verbose", action="store_true", help=text)
     names = ("the density", "options of --method search", "options of --method mmd", "limits")
     model, search, paper, limits = (parser.add_argument_group(name) for name in names)
@@ -123,18 +141,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"the most support points to use (default: {_SUPPORT_DEFAULT})",
         values.count,
     )
-    text = "a simple density that is fitted first, and that the kernel sum of squares corrects (default: mixture; with --method mmd none)"
+    text = (
+        "a simple density that is fitted first, and that the kernel sum of squares corrects"
+        " (default: mixture; with --method mmd none)"
+    )
     add(model, "--reference", "NAME", text, choices=REFERENCES)
-    text = "the distance to the data, likelihood by default, with --method mmd squared_mmd (mmd and l2 only there)"
+    text = (
+        "the distance to the data, likelihood by default, with --method mmd squared_mmd (mmd and l2"
+        " only there)"
+    )
     add(model, "--objective", "NAME", text, choices=dict.fromkeys([*OBJECTIVES, "l2"]))
     add_box(model.add_argument, "the box on which the density lives")
     text = "how held-out rows judge a fit, log_likelihood by default; l2 resists outliers"
     add(search, "--criterion", "NAME", text, choices=CRITERIA)
     text = "into how many parts the rows are split (default: 5; 10 for at most 200 rows)"
     add(search, "--folds", "K", text, values.whole(2), parameter="cv")
-    text = "bandwidths to compare, as multiples of the one that suits a kernel density estimate, separated by commas"
+    text = (
+        "bandwidths to compare, as multiples of the one that suits a kernel density estimate,"
+        " separated by commas"
+    )
     add(search, "--bandwidths", "LIST", text, values.numbers)
-    text = "weights lambda of the penalty to compare, in units of w0, separated by commas; inf is the reference itself"
+    text = (
+        "weights lambda of the penalty to compare, in units of w0, separated by commas; inf is the"
+        " reference itself"
+    )
     add(search, "--relative-regularizations", "LIST", text, values.numbers)
     add(
         search,
@@ -184,9 +214,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the most iterations (default: the solver's own limit)",
         values.count,
     )
-    text = "a file from which a fit that was killed goes on; the rows are read in chunks, and it is removed when the model is written"
+    text = (
+        "a file from which a fit that was killed goes on; the rows are read in chunks, and it is"
+        " removed when the model is written"
+    )
     paper.add_argument("--checkpoint", metavar="FILE", help=text)
-    text = "the gap to the optimum at which to stop (default: 1e-4; with --method mmd 1e-8, or 1e-5 for the likelihood)"
+    text = (
+        "the gap to the optimum at which to stop (default: 1e-4; with --method mmd 1e-8, or 1e-5"
+        " for the likelihood)"
+    )
     add(limits, "--tol", "GAP", text, float)
     add(
         limits,
@@ -195,12 +231,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the most seconds for the whole fit (default: no limit)",
         float,
     )
-    text = "of every random choice (default: 0 for the search and --target; with --method mmd a new one each time)"
+    text = (
+        "of every random choice (default: 0 for the search and --target; with --method mmd a new"
+        " one each time)"
+    )
     add(limits, "--seed", "SEED", text, values.seed, parameter="random_state")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos fit``; the model is written whether or not the solver converged, or was interrupted."""
+    """Carry out ``ksos fit``; the model is written whether or not the solver converged, or was
+    interrupted.
+    """
     if arguments.target is not None:
         return fit_conditional(arguments, _given(arguments), console)
     if arguments.categories is not None:
@@ -217,7 +258,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if given.get("objective") == "l2":
         if isinstance(table, Stream):
             raise UsageError(
-                "--objective l2 needs all rows in memory; give one CSV or NPY file, or another objective"
+                "--objective l2 needs all rows in memory; give one CSV or NPY file, or another"
+                " objective"
             )
         given["objective"] = SquaredL2(_embedded(table), relative=True)
     warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with what became of the model
@@ -267,7 +309,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _embedded(table: Table) -> MeanEmbedding:
-    """The rows as a distribution; the least-squares criterion asks for points and weights alone, so any kernel will do."""
+    """The rows as a distribution; the least-squares criterion asks for points and weights alone, so
+    any kernel will do.
+    """
     return MeanEmbedding(
         table.points,
         as_weights(table.weights, table.points.shape[0], "weights"),
@@ -303,7 +347,8 @@ def _parameters(arguments: argparse.Namespace, method: str) -> dict[str, Any]:
         belong, them = ("belongs", "it") if len(alien) == 1 else ("belong", "them")
         hint = "; a search judges by l2 with --criterion l2" if alien == ["objective l2"] else ""
         raise UsageError(
-            f"{listed} {belong} to --method {other}, and this is --method {method}; choose that method or drop {them}{hint}"
+            f"{listed} {belong} to --method {other}, and this is --method {method}; choose that"
+            f" method or drop {them}{hint}"
         )
     if given.get("reference") == "none":
         given["reference"] = None
@@ -330,7 +375,9 @@ class _Notes(io.TextIOBase):
 
 
 def _require_inside(box: Box, table: Table) -> None:
-    """Refuse rows that count where the density would have to be 0, as the estimator does, but by their place in the file."""
+    """Refuse rows that count where the density would have to be 0, as the estimator does, but by
+    their place in the file.
+    """
     n = table.points.shape[0]
     counts = True if table.weights is None else table.weights > 0.0
     outside = (~box.contains(table.points) & counts).nonzero()[0]
@@ -340,13 +387,16 @@ def _require_inside(box: Box, table: Table) -> None:
         k = int(((x < box.low) | (x > box.high)).argmax())
         feature = f"feature {k + 1}" if table.names is None else excerpt(table.names[k])
         raise InputError(
-            f"{table.source}, row {table.rows[index]}: {feature} is {x[k]}, outside [{box.low[k]}, {box.high[k]}]; "
-            f"{outside.size} of {n} rows lie outside the box: widen --low and --high, or remove the rows"
+            f"{table.source}, row {table.rows[index]}: {feature} is {x[k]}, outside [{box.low[k]},"
+            f" {box.high[k]}]; {outside.size} of {n} rows lie outside the box: widen --low and"
+            " --high, or remove the rows"
         )
 
 
 def _watcher(console: Console, verbose: bool) -> Callable[[Progress], None] | None:
-    """What prints the progress of the solver in lines that stay, if they were asked for; a terminal shows it anyway."""
+    """What prints the progress of the solver in lines that stay, if they were asked for; a terminal
+    shows it anyway.
+    """
     least = float("inf")
 
     def lasting(progress: Progress) -> None:

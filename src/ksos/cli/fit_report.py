@@ -1,4 +1,6 @@
-"""What ``ksos fit`` prints: the rows, the density and its certificate, for a reader and for a program."""
+"""What ``ksos fit`` prints: the rows, the density and its certificate, for a reader and for a
+program.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +45,24 @@ def described_fit(
     solution, saved = estimator.solution_, Composition.of(estimator.distribution_)
     names = None if table.names is None else list(table.names)
     value: dict[str, Any] = {
-        "output": output, "method": "mmd" if isinstance(estimator, KernelSoSDensity) else "search",
-        "n_samples": table.n_samples, "n_dropped": table.n_dropped, "n_features": table.n_features,
-        "feature_names": names, "dropped_columns": _dropped(table, weights), **saved.described(),
-        "bandwidth": np.asarray(estimator.bandwidth_).tolist(), "regularization": float(estimator.regularization_),
-    }  # fmt: skip
+        "output": output,
+        "method": "mmd" if isinstance(estimator, KernelSoSDensity) else "search",
+        "n_samples": table.n_samples,
+        "n_dropped": table.n_dropped,
+        "n_features": table.n_features,
+        "feature_names": names,
+        "dropped_columns": _dropped(table, weights),
+        **saved.described(),
+        "bandwidth": np.asarray(estimator.bandwidth_).tolist(),
+        "regularization": float(estimator.regularization_),
+    }
     if isinstance(estimator, KernelSoSDensityCV):
         value |= {name: float(number) for name, number in estimator.best_params_.items()}
         value |= {"held_out_score": float(estimator.best_score_), "n_folds": estimator.n_splits_}
         value |= {
-            "reference_gap": None
-            if estimator.reference_ is None
-            else float(estimator.reference_gap_)
+            "reference_gap": (
+                None if estimator.reference_ is None else float(estimator.reference_gap_)
+            )
         }
     else:
         value |= {
@@ -96,7 +104,8 @@ def lines_of_fit(
         what = "the reference, corrected by " if saved.n_components else ""
         support = f"{saved.n_support} support point{'s' if saved.n_support > 1 else ''}"
         lines.append(
-            f"density: {what}a kernel sum of squares of rank {saved.rank}, {support}, {_strength(estimator)}"
+            f"density: {what}a kernel sum of squares of rank {saved.rank}, {support},"
+            f" {_strength(estimator)}"
         )
     lines.append(certificate_line(estimator))
     if verbose:
@@ -153,7 +162,10 @@ def _dropped(table: Rows, weights: str | None) -> list[str]:
 def _score(estimator: KernelSoSDensityCV) -> str:
     if not math.isfinite(estimator.best_score_):
         return "held-out score: none, nothing was compared"
-    return f"held-out score: {estimator.best_score_:.5g} {_SCORES[estimator.criterion]}, {estimator.n_splits_} folds"
+    return (
+        f"held-out score: {estimator.best_score_:.5g} {_SCORES[estimator.criterion]},"
+        f" {estimator.n_splits_} folds"
+    )
 
 
 def _strength(estimator: Estimator) -> str:
@@ -174,7 +186,10 @@ def certificate_line(estimator: Estimator) -> str:
     """How far the saved density can be from the optimum."""
     solution = estimator.solution_
     if solution.gap is None or not math.isfinite(solution.gap):
-        return f"certified: not yet, there is no bound on the distance from the optimum ({solution.status})"
+        return (
+            "certified: not yet, there is no bound on the distance from the optimum"
+            f" ({solution.status})"
+        )
     objective = estimator.objective if isinstance(estimator.objective, str) else ""
     unit, of = " nats" if objective == "likelihood" else "", _OBJECTIVES.get(objective, "")
     early = "" if solution.status == "solved" else f" ({solution.status})"

@@ -1,4 +1,6 @@
-"""A loss written as a formula, such as "abs(x1 - 2*x2)**1.5": it is parsed into a tree and evaluated node by node, never run as code."""
+"""A loss written as a formula, such as "abs(x1 - 2*x2)**1.5": it is parsed into a tree and
+evaluated node by node, never run as code.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class FormulaError(ValueError):
 
 
 class Loss(NamedTuple):
-    """A formula that has been read: a function of the ``features`` (their positions among all columns) with values up to ``highest``."""
+    """A formula that has been read: a function of the ``features`` (their positions among all
+    columns) with values up to ``highest``.
+    """
 
     observable: Observable
     features: tuple[int, ...]
@@ -62,13 +66,21 @@ class Loss(NamedTuple):
 
 
 def parse_formula(
-    text: str, n_features: int, names: Sequence[str] | None = None, header: Sequence[str] | None = None, *, all_features: bool = True
-) -> Loss:  # fmt: skip
-    """The loss that a formula describes. Polynomials and indicators of boxes have closed forms; what is neither is a numeric function.
+    text: str,
+    n_features: int,
+    names: Sequence[str] | None = None,
+    header: Sequence[str] | None = None,
+    *,
+    all_features: bool = True,
+) -> Loss:
+    """The loss that a formula describes. Polynomials and indicators of boxes have closed forms;
+    what is neither is a numeric function.
 
-    Features are called by the ``names`` of their columns; also x1, x2, … by position, unless a column of the file (``header``: all of its
-    names) is itself called so. A formula has numbers, ``+ - * / **``, comparisons (1 if they hold, else 0), the functions of
-    :data:`FUNCTIONS` and the constants pi and e; nothing else. Without ``all_features`` the loss is a function of those that it reads.
+    Features are called by the ``names`` of their columns; also x1, x2, … by position, unless a
+    column of the file (``header``: all of its names) is itself called so. A formula has numbers,
+    ``+ - * / **``, comparisons (1 if they hold, else 0), the functions of :data:`FUNCTIONS` and the
+    constants pi and e; nothing else. Without ``all_features`` the loss is a function of those that
+    it reads.
 
     >>> parse_formula("(x1 - 2*x2)**2", 2).observable
     Polynomial(x0² - 4·x0·x1 + 4·x1²)
@@ -93,7 +105,8 @@ def parse_formula(
             else ""
         )
         raise FormulaError(
-            f"{excerpt(text)} is not a formula: it cannot be read{where}; write for example 'x1**2 + abs(x2)'"
+            f"{excerpt(text)} is not a formula: it cannot be read{where}; write for example 'x1**2"
+            " + abs(x2)'"
         ) from None
     formula = _Formula(text, tree, variables, n_features)
     formula.check(tree, 0)
@@ -115,7 +128,9 @@ def parse_formula(
 
 
 def _places(n_features: int, names: Sequence[str], header: Sequence[str]) -> dict[str, list[int]]:
-    """Where each name stands. Names rule: once a column of the file is called x and a number, none is called so by its position."""
+    """Where each name stands. Names rule: once a column of the file is called x and a number, none
+    is called so by its position.
+    """
     places: dict[str, list[int]] = {}
     if not any(_POSITION.fullmatch(name) for name in header):
         places = {f"x{k + 1}": [k] for k in range(n_features)}
@@ -125,7 +140,9 @@ def _places(n_features: int, names: Sequence[str], header: Sequence[str]) -> dic
 
 
 class _Formula:
-    """The function of a formula, with the formula as its name; anything that is not part of the language is refused."""
+    """The function of a formula, with the formula as its name; anything that is not part of the
+    language is refused.
+    """
 
     def __init__(
         self, text: str, tree: ast.expr, variables: Mapping[str, Sequence[int]], n_features: int
@@ -150,7 +167,9 @@ class _Formula:
         return np.array(np.broadcast_to(values, (X.shape[0],)))
 
     def _value(self, node: ast.expr, X: np.ndarray) -> Any:
-        """A part of the formula at the points ``X`` (n, d); the tree holds nothing else, see :meth:`check`."""
+        """A part of the formula at the points ``X`` (n, d); the tree holds nothing else, see
+        :meth:`check`.
+        """
         if isinstance(node, ast.Constant):
             return _number(node)
         if isinstance(node, ast.Name):
@@ -223,7 +242,8 @@ class _Formula:
                 both = " and ".join(str(k + 1) for k in places)
                 raise self.refuse(
                     node,
-                    f"columns {both} of those chosen are both named {excerpt(node.id)}; choose one with --columns,",
+                    f"columns {both} of those chosen are both named {excerpt(node.id)}; choose one"
+                    " with --columns,",
                 )
             return []
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
@@ -253,13 +273,16 @@ class _Formula:
                 wanted = f"{least}" if most == least else f"at least {least}"
                 raise self.refuse(
                     node,
-                    f"{node.func.id} takes {wanted} argument(s), got {len(node.args) + len(node.keywords)},",
+                    f"{node.func.id} takes {wanted} argument(s), got"
+                    f" {len(node.args) + len(node.keywords)},",
                 )
             return list(node.args)
         raise self.refuse(node, f"{type(node).__name__.lower()} is not part of a formula,")
 
     def closed_form(self, node: ast.expr) -> Observable | None:
-        """The part as a sum of polynomials and indicators, or None if it is not one (or too large a one)."""
+        """The part as a sum of polynomials and indicators, or None if it is not one (or too large a
+        one).
+        """
         if isinstance(node, ast.Constant):
             return Polynomial.constant(_number(node))
         if isinstance(node, ast.Name):
@@ -303,7 +326,9 @@ class _Formula:
         return out if out is None or all(map(_is_finite, out.parts())) else None
 
     def _indicator(self, node: ast.Compare) -> Observable | None:
-        """A chain of comparisons of one feature with numbers, as the indicator of a box; < is ≤ the next smaller float."""
+        """A chain of comparisons of one feature with numbers, as the indicator of a box; < is ≤ the
+        next smaller float.
+        """
         low, high = np.full(self.n_features, -np.inf), np.full(self.n_features, np.inf)
         for (left, right), op in zip(
             pairwise([node.left, *node.comparators]), node.ops, strict=True
@@ -334,7 +359,9 @@ def _box(low: np.ndarray, high: np.ndarray) -> Observable | None:
 
 
 def _product(left: Observable, right: Observable) -> Observable | None:
-    """The product of a number with anything, of two polynomials, or of two indicators, which may have numbers in front."""
+    """The product of a number with anything, of two polynomials, or of two indicators, which may
+    have numbers in front.
+    """
     for one, other in ((left, right), (right, left)):
         if (number := _constant(one)) is not None and math.isfinite(number):
             return other * number

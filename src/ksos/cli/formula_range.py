@@ -1,6 +1,8 @@
-"""Between which numbers the values of a formula lie, whatever its features are: interval arithmetic over its tree [Moore1966].
+"""Between which numbers the values of a formula lie, whatever its features are: interval arithmetic
+over its tree [Moore1966].
 
-Only ends that are finite are used, as a proof that the formula is bounded. Where nothing is known, the range is (−∞, ∞).
+Only ends that are finite are used, as a proof that the formula is bounded. Where nothing is known,
+the range is (−∞, ∞).
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _INCREASING: dict[str, tuple[Callable[[float], float], Range]] = {
 
 
 def formula_range(node: ast.expr, constants: dict[str, float]) -> Range:
-    """The range of a part of a formula; a name that is none of the ``constants`` is a feature, which may be any number.
+    """The range of a part of a formula; a name that is none of the ``constants`` is a feature,
+    which may be any number.
 
     >>> formula_range(ast.parse("exp(-x**2) + (x > 3)", mode="eval").body, {})
     (0.0, 2.0)

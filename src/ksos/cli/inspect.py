@@ -1,4 +1,6 @@
-"""Show what is in a saved density: its size, its kernel and measure, its mass recomputed, and the file that holds it."""
+"""Show what is in a saved density: its size, its kernel and measure, its mass recomputed, and the
+file that holds it.
+"""
 
 from __future__ import annotations
 

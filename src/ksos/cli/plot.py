@@ -1,4 +1,6 @@
-"""Draw a saved density: a curve for one feature, contours for two, a grid of marginals for more; with the data if they are given."""
+"""Draw a saved density: a curve for one feature, contours for two, a grid of marginals for more;
+with the data if they are given.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"the picture, ending in {', '.join(_METADATA)}",
     )
-    text = "a CSV or NPY file of samples to show, with one column for each feature of the model; - is CSV from the standard input"
+    text = (
+        "a CSV or NPY file of samples to show, with one column for each feature of the model; - is"
+        " CSV from the standard input"
+    )
     add("--data", metavar="DATA", help=text)
-    text = "draw the smallest regions with these probabilities, separated by commas, or none (default: 0.5,0.9)"
+    text = (
+        "draw the smallest regions with these probabilities, separated by commas, or none (default:"
+        " 0.5,0.9)"
+    )
     add(
         "--regions",
         type=lambda word: [] if word == "none" else values.probabilities(word),
@@ -81,7 +89,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         )
     if arguments.data is not None and arguments.given:
         raise UsageError(
-            "--data are samples of the whole density, not of a conditional one; leave out --data or --given"
+            "--data are samples of the whole density, not of a conditional one; leave out --data or"
+            " --given"
         )
     asked = [
         name
@@ -90,7 +99,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     ]
     if arguments.data is None and asked:
         raise UsageError(
-            f"--{asked[0].replace('_', '-')} says how to read a table, and there is none; name it with --data"
+            f"--{asked[0].replace('_', '-')} says how to read a table, and there is none; name it"
+            " with --data"
         )
     require_matplotlib()
     require_writable(arguments.output)
@@ -107,7 +117,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     view = take_view(density, arguments)
     if (k := len(view.features)) > MOST_PAIRED:
         raise InputError(
-            f"the density has {k} features, of which a picture shows at most {MOST_PAIRED}; choose some with --features"
+            f"the density has {k} features, of which a picture shows at most {MOST_PAIRED}; choose"
+            " some with --features"
         )
     console.status("drawing ...")
     replace_whole(arguments.output, [_picture(view, X, names, arguments, kind)])

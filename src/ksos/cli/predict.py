@@ -1,6 +1,8 @@
-"""Predict the target of a table, row by row, from a model of ksos fit --target: mean, quantiles, intervals, as CSV.
+"""Predict the target of a table, row by row, from a model of ksos fit --target: mean, quantiles,
+intervals, as CSV.
 
-With --clean or --drop-missing, rows may be left out: the first column is then the number of the row in the file, the header being row 1.
+With --clean or --drop-missing, rows may be left out: the first column is then the number of the row
+in the file, the header being row 1.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="an interval that holds the target with this probability, such as 0.9",
     )
-    text = "of the interval: from the density, or calibrated on held-out rows so that it covers at least as often as it says"
+    text = (
+        "of the interval: from the density, or calibrated on held-out rows so that it covers at"
+        " least as often as it says"
+    )
     add("--method", choices=METHODS, help=f"{text} (default: density)")
     add(
         "--trust",
@@ -57,7 +62,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         if new := [word for word in words if word not in known]:
             listed = ", ".join(map(excerpt, new[:5])) + ", …" * (len(new) > 5)
             console.warning(
-                f"{table.source}: {column} is {listed}, which the fit has not seen; such cells count as missing"
+                f"{table.source}: {column} is {listed}, which the fit has not seen; such cells"
+                " count as missing"
             )
     X = table.as_frame() if stored.named else table.points
     found = {"mean": stored.estimator.predict(X)}
@@ -82,7 +88,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _table_for(stored: StoredConditional, arguments: argparse.Namespace, console: Console) -> Table:
-    """The columns of the model in its order, by name where there are names; the target may be among them and is left out."""
+    """The columns of the model in its order, by name where there are names; the target may be among
+    them and is left out.
+    """
     d = stored.estimator.n_features_in_
     table = read_table(
         arguments.data,
@@ -98,17 +106,20 @@ def _table_for(stored: StoredConditional, arguments: argparse.Namespace, console
     if table.points.shape[1] != d:
         listed = "" if stored.columns is None else ", " + ", ".join(map(excerpt, stored.columns))
         raise InputError(
-            f"{table.source} gives {table.points.shape[1]} columns, but the model in {arguments.model} predicts {excerpt(stored.target)} "
-            f"from {d}{listed}; choose the columns with --columns"
+            f"{table.source} gives {table.points.shape[1]} columns, but the model in"
+            f" {arguments.model} predicts {excerpt(stored.target)} from {d}{listed}; choose the"
+            " columns with --columns"
         )
     if stored.columns is not None and table.names is not None:
         missing = next(name for name in stored.columns if name not in table.names)
         raise InputError(
-            f"{table.source} has no column {excerpt(missing)}, which the model in {arguments.model} needs; rename the columns"
+            f"{table.source} has no column {excerpt(missing)}, which the model in {arguments.model}"
+            " needs; rename the columns"
         )
     if stored.columns is not None:
         console.warning(
-            f"{table.source} has no header: its columns are taken for {', '.join(stored.columns)}, in this order"
+            f"{table.source} has no header: its columns are taken for {', '.join(stored.columns)},"
+            " in this order"
         )
         return replace(table, names=stored.columns)
     return table

@@ -1,4 +1,5 @@
-"""Probabilities, means, covariances, quantiles and the mode of a saved density, or of a marginal or conditional of it, which can be saved.
+"""Probabilities, means, covariances, quantiles and the mode of a saved density, or of a marginal or
+conditional of it, which can be saved.
 
 Without a question: mean, standard deviation and quantiles of every feature.
 """
@@ -105,13 +106,16 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
         for name, a, b in zip(view.names, *(side.tolist() for side in sides), strict=True):
             if a == b:
                 raise InputError(
-                    f"the box is empty: --low must be less than --high, but of {name} they are {a!r} and {b!r}"
+                    f"the box is empty: --low must be less than --high, but of {name} they are"
+                    f" {a!r} and {b!r}"
                 )
     return sides
 
 
 def _report(view: View, found: dict[str, Any]) -> list[str]:
-    """The same for a reader: a lone probability is just the number, everything else is a table of six digits, a row for each feature."""
+    """The same for a reader: a lone probability is just the number, everything else is a table of
+    six digits, a row for each feature.
+    """
     per_feature = {
         name.replace("_", " "): found[name]
         for name in ("mean", "standard_deviation", "mode")

@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos reproduce``: a line with the certificate of every fit as it ends, then the files; as JSON, the files alone."""
+    """Carry out ``ksos reproduce``: a line with the certificate of every fit as it ends, then the
+    files; as JSON, the files alone.
+    """
     from ksos import reproduce
 
     output = require_folder(arguments.output)
@@ -51,7 +53,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _reporter(console: Console, json: bool) -> Callable[[str], None]:
-    """Where the lines of the figures go: to stdout; with ``--json``, to stderr if that is a terminal."""
+    """Where the lines of the figures go: to stdout; with ``--json``, to stderr if that is a
+    terminal.
+    """
     if not json:
         return lambda line: console.result([line])
     return console.note if console.watched else lambda line: None

@@ -1,4 +1,6 @@
-"""Draw independent samples from a saved density, or from a marginal or conditional of it, as CSV or NPY."""
+"""Draw independent samples from a saved density, or from a marginal or conditional of it, as CSV or
+NPY.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The samples that a command asks for: a table, whole or in chunks, with the features of a model in the order of the model."""
+"""The samples that a command asks for: a table, whole or in chunks, with the features of a model in
+the order of the model.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def open_samples(
     density: SoSDensity | SoSMixture | None = None,
     in_chunks: bool = False,
 ) -> Table | Stream:
-    """DATA, whole if it is one file of moderate size, else in chunks; with the features of a ``density`` in the order of the model."""
+    """DATA, whole if it is one file of moderate size, else in chunks; with the features of a
+    ``density`` in the order of the model.
+    """
     options, paths = (
         table_options(arguments, None if density is None else density.feature_names),
         arguments.data,
@@ -48,7 +52,9 @@ def open_samples(
 def read_table_for(
     density: SoSDensity | SoSMixture, arguments: argparse.Namespace, console: Console
 ) -> Table:
-    """The table DATA, with the features of the ``density`` in MODEL in its order; columns are put in order by their names."""
+    """The table DATA, with the features of the ``density`` in MODEL in its order; columns are put
+    in order by their names.
+    """
     table = read_table(
         arguments.data, table_options(arguments, density.feature_names), console.note
     )
@@ -72,18 +78,22 @@ class _Found(Protocol):
 def _model_order(
     table: _Found, density: SoSDensity | SoSMixture, arguments: argparse.Namespace, console: Console
 ) -> list[int] | None:
-    """Where the features of the ``density`` in MODEL are among the columns of the table; None where they are in their order."""
+    """Where the features of the ``density`` in MODEL are among the columns of the table; None where
+    they are in their order.
+    """
     names, d = density.feature_names, density.n_features
     if table.n_features != d:
         raise InputError(
-            f"{table.source} gives {table.n_features} columns, but the density in {arguments.model} has {d} features"
-            f"{'' if names is None else ', ' + ', '.join(map(excerpt, names))}; choose the columns with --columns"
+            f"{table.source} gives {table.n_features} columns, but the density in {arguments.model}"
+            f" has {d} features{'' if names is None else ', ' + ', '.join(map(excerpt, names))};"
+            " choose the columns with --columns"
         )
     if names is None:
         return None
     if table.names is None:
         console.warning(
-            f"{table.source} has no header: its columns are taken for {', '.join(names)}, in this order"
+            f"{table.source} has no header: its columns are taken for {', '.join(names)}, in this"
+            " order"
         )
         return None
     if sorted(table.names) != sorted(names):
@@ -92,13 +102,18 @@ def _model_order(
             for found, name in zip(table.names, names, strict=True)
             if found not in names or name not in table.names
         )
-        what = f"the columns are {', '.join(map(excerpt, table.names))}, but the features of {arguments.model} are"
+        what = (
+            f"the columns are {', '.join(map(excerpt, table.names))}, but the features of"
+            f" {arguments.model} are"
+        )
         raise InputError(
-            f"{table.source}: {what} {', '.join(map(excerpt, names))} ({pairs[0]} is not {pairs[1]}); rename the columns"
+            f"{table.source}: {what} {', '.join(map(excerpt, names))} ({pairs[0]} is not"
+            f" {pairs[1]}); rename the columns"
         )
     left = [name for name in table.header or () if name not in names and name != arguments.weights]
     if left and arguments.columns is None and arguments.exclude is None:
         console.note(
-            f"{table.source}: columns that are no features of the model are left out: {', '.join(map(excerpt, left))}"
+            f"{table.source}: columns that are no features of the model are left out:"
+            f" {', '.join(map(excerpt, left))}"
         )
     return None if table.names == tuple(names) else [table.names.index(name) for name in names]

@@ -1,4 +1,6 @@
-"""Print the mean log-density of the rows of a table under a saved density, or the log-density of each row."""
+"""Print the mean log-density of the rows of a table under a saved density, or the log-density of
+each row.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what ``ksos score`` understands."""
     parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
     add_table_arguments(parser, several=True)
-    text = "one log-density per row instead of their mean; with --clean or --drop-missing as CSV, beside the number of its row in the file"
+    text = (
+        "one log-density per row instead of their mean; with --clean or --drop-missing as CSV,"
+        " beside the number of its row in the file"
+    )
     parser.add_argument("--per-row", action="store_true", help=text)
     parser.add_argument(
         "--json",
@@ -35,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos score``; scores are written as they are computed, so that memory holds one chunk of rows."""
+    """Carry out ``ksos score``; scores are written as they are computed, so that memory holds one
+    chunk of rows.
+    """
     density = load(arguments.model)
     table = open_samples(arguments, console, density=density)
     numbered = arguments.clean or arguments.drop_missing  # rows may be left out
@@ -74,7 +81,8 @@ class _Scores:
             masses = np.ones(scores.shape[0]) if weights is None else weights
             if np.any(masses < 0.0):
                 raise InputError(
-                    f"{self.table.source}: weights must not be negative; one of them is {masses.min():g}"
+                    f"{self.table.source}: weights must not be negative; one of them is"
+                    f" {masses.min():g}"
                 )
             counted = masses > 0.0  # 0 times −inf is no number
             self._sums.append(float(masses[counted] @ scores[counted]))

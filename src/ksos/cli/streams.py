@@ -1,4 +1,6 @@
-"""Tables of any size, read a chunk at a time: folders, patterns, Parquet and Arrow files; the screen shows how far the reading is."""
+"""Tables of any size, read a chunk at a time: folders, patterns, Parquet and Arrow files; the
+screen shows how far the reading is.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _BAR = 10
 
 
 def is_many(paths: Sequence[str]) -> bool:
-    """Whether this is read in chunks: several files, a folder, a pattern, or a file of Parquet or Arrow."""
+    """Whether this is read in chunks: several files, a folder, a pattern, or a file of Parquet or
+    Arrow.
+    """
     first = paths[0]
     folder_or_pattern = os.path.isdir(first) or (
         glob.has_magic(first) and not os.path.exists(first)
@@ -37,7 +41,9 @@ def is_many(paths: Sequence[str]) -> bool:
 
 @dataclass
 class Reading:
-    """How far the passes over a source are: shown on a terminal while they run, and in one line when they are over."""
+    """How far the passes over a source are: shown on a terminal while they run, and in one line
+    when they are over.
+    """
 
     expected: int
     """So many rows, as far as the files say."""
@@ -67,7 +73,8 @@ class Reading:
         self.expected, self.exact, self.complete = self.rows, True, True
 
     def line(self, seconds: float) -> str:
-        """A bar, its share, the rows so far, how many come in a second, and the time left in this pass.
+        """A bar, its share, the rows so far, how many come in a second, and the time left in this
+        pass.
 
         >>> print(Reading(expected=4000, exact=False, passes=1, rows=1000).line(0.5))
         pass 1 [##--------] about 25 %, 1,000 rows, 2,000 rows/s; about 1.5 s left
@@ -75,8 +82,9 @@ class Reading:
         rate, share = self.rows / max(seconds, 1e-9), min(self.rows / max(self.expected, 1), 1.0)
         bar, of = "#" * round(_BAR * share), "" if self.exact else "about "
         left = left_in_words(max(self.expected - self.rows, 0) / max(rate, 1e-9))
-        return f"pass {self.passes} [{bar:-<{_BAR}}] {of}{share:.0%}, {self.rows:,} rows, {rate:,.0f} rows/s{left}".replace(
-            "%", " %"
+        return (
+            f"pass {self.passes} [{bar:-<{_BAR}}] {of}{share:.0%}, {self.rows:,} rows, {rate:,.0f}"
+            f" rows/s{left}".replace("%", " %")
         )
 
     def finish(self, source: str) -> None:
@@ -97,7 +105,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Stream:
-    """The chosen columns of files that need not fit in memory; it answers what :class:`~ksos.cli.tables.Table` answers."""
+    """The chosen columns of files that need not fit in memory; it answers what
+    :class:`~ksos.cli.tables.Table` answers.
+    """
 
     source: str
     files: tuple[str, ...]
@@ -114,7 +124,8 @@ class Stream:
         """The files that ``paths`` name; the first one says where the columns are."""
         if options.clean:
             raise UsageError(
-                "--clean looks at all rows at once; choose columns with --columns or --exclude, and rows with --drop-missing"
+                "--clean looks at all rows at once; choose columns with --columns or --exclude, and"
+                " rows with --drop-missing"
             )
         files = tuple(files_of([*paths]))
         source = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} …"
@@ -183,7 +194,9 @@ class Stream:
         """They are."""
 
     def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
-        """Points, weights and the numbers of their rows among all rows, counted from 1, a chunk at a time; an error names the chunk."""
+        """Points, weights and the numbers of their rows among all rows, counted from 1, a chunk at
+        a time; an error names the chunk.
+        """
         before = 1
         for chunk in self.samples:
             n = np.shape(chunk.data)[0]
@@ -209,7 +222,8 @@ def read_whole(paths: Sequence[str], options: TableOptions, say: Say) -> Table:
     points, weights, rows = zip(*stream.parts(), strict=True)
     if stream.reading.dropped:
         say(
-            f"{stream.source}: {stream.reading.dropped} of {stream.reading.rows} rows have missing cells and are left out"
+            f"{stream.source}: {stream.reading.dropped} of {stream.reading.rows} rows have missing"
+            " cells and are left out"
         )
     masses = np.concatenate(weights) if stream.weighing else None
     told: dict[str, Any] = {"header": stream.header, "n_dropped": stream.n_dropped}

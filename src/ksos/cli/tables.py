@@ -1,7 +1,9 @@
-"""Read a table of numbers, CSV (also compressed) or NPY, whole, and refuse everything else in one line that says where the fault is.
+"""Read a table of numbers, CSV (also compressed) or NPY, whole, and refuse everything else in one
+line that says where the fault is.
 
-The header, the delimiter and the decimals are detected or declared, every row has one width, every chosen cell is a finite number or
-missing. What is detected or left out is said. Nothing in a file is executed, and a forged shape allocates nothing.
+The header, the delimiter and the decimals are detected or declared, every row has one width, every
+chosen cell is a finite number or missing. What is detected or left out is said. Nothing in a file
+is executed, and a forged shape allocates nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ _LOOKED_AT, _FEWER = (
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a table: which columns; what to leave out; whether there is a header; delimiter, decimal and encoding.
+    """How to read a table: which columns; what to leave out; whether there is a header; delimiter,
+    decimal and encoding.
 
     None: to be detected.
     """
@@ -83,11 +86,13 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class Table:
-    """Finite numbers: points (n, d), and the names of their d columns and the weights (n) if there are any; ``source`` for errors.
+    """Finite numbers: points (n, d), and the names of their d columns and the weights (n) if there
+    are any; ``source`` for errors.
 
-    ``rows`` has the row of the file, counted from 1 with the header, of every point; ``header`` the names of all columns of the file, also
-    of those that were not chosen. A column of words has their numbers as points, and the words in ``words``, None for all other columns.
-    ``n_dropped`` counts rows with missing cells that were dropped.
+    ``rows`` has the row of the file, counted from 1 with the header, of every point; ``header`` the
+    names of all columns of the file, also of those that were not chosen. A column of words has
+    their numbers as points, and the words in ``words``, None for all other columns. ``n_dropped``
+    counts rows with missing cells that were dropped.
     """
 
     source: str
@@ -119,7 +124,9 @@ class Table:
         yield self.points, self.weights, self.rows
 
     def as_frame(self) -> Any:
-        """The points as a pandas data frame, with the words; as they are where there are neither names nor words, or no pandas."""
+        """The points as a pandas data frame, with the words; as they are where there are neither
+        names nor words, or no pandas.
+        """
         if self.words is None and (self.names is None or find_spec("pandas") is None):
             return self.points
         found = frame(
@@ -138,7 +145,8 @@ class Table:
         for k, name in enumerate(self.names or ()):
             if name in (self.names or ())[:k]:
                 raise InputError(
-                    f"{self.source}: two of the columns are named {excerpt(name)}; rename one, or choose columns with --columns"
+                    f"{self.source}: two of the columns are named {excerpt(name)}; rename one, or"
+                    " choose columns with --columns"
                 )
 
     def take(self, features: Sequence[int]) -> Table:
@@ -156,8 +164,13 @@ class Table:
 def add_table_arguments(
     parser: argparse.ArgumentParser, *, several: bool = False, weighted: bool = True
 ) -> None:
-    """Add DATA, which may be ``several`` files, and how to read it; ``weighted``: whether rows can have weights."""
-    text = "numbers, one row per sample: a file of CSV (also compressed), NPY, Parquet or Arrow, a folder of them, a pattern like 'd/*.csv'"
+    """Add DATA, which may be ``several`` files, and how to read it; ``weighted``: whether rows can
+    have weights.
+    """
+    text = (
+        "numbers, one row per sample: a file of CSV (also compressed), NPY, Parquet or Arrow, a"
+        " folder of them, a pattern like 'd/*.csv'"
+    )
     parser.add_argument(
         "data",
         nargs="+" if several else None,
@@ -170,7 +183,10 @@ def add_table_arguments(
 def add_reading_options(parser: argparse.ArgumentParser, *, weighted: bool = True) -> None:
     """Add how to read it."""
     add = parser.add_argument_group("reading the table").add_argument
-    text = "names or 1-based numbers of the columns to use, separated by commas (default: all but the weights)"
+    text = (
+        "names or 1-based numbers of the columns to use, separated by commas (default: all but the"
+        " weights)"
+    )
     add("--columns", type=values.columns, metavar="LIST", help=text)
     text = (
         "names or numbers of columns to leave out, such as text, dates or an index; may be repeated"
@@ -184,7 +200,10 @@ def add_reading_options(parser: argparse.ArgumentParser, *, weighted: bool = Tru
         )
     else:
         parser.set_defaults(weights=None)
-    text = "leave out columns of text and dates, an index, columns with most cells missing, and rows with missing cells, and say which"
+    text = (
+        "leave out columns of text and dates, an index, columns with most cells missing, and rows"
+        " with missing cells, and say which"
+    )
     add("--clean", action="store_true", help=text)
     add(
         "--drop-missing",
@@ -193,18 +212,27 @@ def add_reading_options(parser: argparse.ArgumentParser, *, weighted: bool = Tru
     )
     text = "whether row 1 of a CSV file holds names (default: it does if it holds no number)"
     add("--header", action=argparse.BooleanOptionalAction, default=None, help=text)
-    text = "what separates the cells of a CSV file; 'tab' for tabulators (default: detected, and said if it is not a comma)"
+    text = (
+        "what separates the cells of a CSV file; 'tab' for tabulators (default: detected, and said"
+        " if it is not a comma)"
+    )
     add("--delimiter", type=values.delimiter, metavar="CHARACTER", help=text)
     text = "what stands before the decimals, . or , (default: detected, and said if it is a comma)"
     add("--decimal", choices=[".", ","], metavar="CHARACTER", help=text)
-    text = "how a CSV file is encoded, such as latin-1 (default: as its byte-order mark says, else UTF-8)"
+    text = (
+        "how a CSV file is encoded, such as latin-1 (default: as its byte-order mark says, else"
+        " UTF-8)"
+    )
     add("--encoding", type=values.encoding, metavar="NAME", help=text)
 
 
 def table_options(
-    arguments: argparse.Namespace, features: Sequence[str] | None = None, categories: Sequence[str] | None = None
-) -> TableOptions:  # fmt: skip
-    """The values of the options that :func:`add_reading_options` added; ``features`` are those of a model that asks for its own columns.
+    arguments: argparse.Namespace,
+    features: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
+) -> TableOptions:
+    """The values of the options that :func:`add_reading_options` added; ``features`` are those of a
+    model that asks for its own columns.
 
     ``categories`` are columns of words; None: there may be none.
     """
@@ -218,15 +246,23 @@ def table_options(
     )
     choice = Choice(arguments.columns, exclude, weights, features, tuple(categories or ()))
     return TableOptions(
-        choice, arguments.clean, arguments.drop_missing, arguments.header, arguments.delimiter, arguments.decimal, arguments.encoding,
+        choice,
+        arguments.clean,
+        arguments.drop_missing,
+        arguments.header,
+        arguments.delimiter,
+        arguments.decimal,
+        arguments.encoding,
         categories is not None,
-    )  # fmt: skip
+    )
 
 
 def read_table(
     data: str | Sequence[str], options: TableOptions | None = None, say: Say = lambda _: None
 ) -> Table:
-    """The table in a file, or in several; "-" is CSV from the standard input. What is detected or left out goes to ``say``."""
+    """The table in a file, or in several; "-" is CSV from the standard input. What is detected or
+    left out goes to ``say``.
+    """
     options = options or TableOptions()
     paths = [data] if isinstance(data, str) else data
     from ksos.cli.streams import is_many, read_whole  # which reads CSV with what is here
@@ -247,7 +283,8 @@ def read_table(
             return read_csv(stream, path, options, say)
     if (options.header, options.delimiter, options.decimal, options.encoding) != (None,) * 4:
         raise UsageError(
-            f"--header, --no-header, --delimiter, --decimal and --encoding are for CSV, but {path} is an NPY file"
+            f"--header, --no-header, --delimiter, --decimal and --encoding are for CSV, but {path}"
+            " is an NPY file"
         )
     return read_npy(path, options, say)
 
@@ -255,7 +292,9 @@ def read_table(
 def read_csv(
     stream: BinaryIO, source: str, options: TableOptions, say: Say = lambda _: None
 ) -> Table:
-    """The chosen columns of the CSV text in ``stream``, plain or compressed; ``source`` names it in errors."""
+    """The chosen columns of the CSV text in ``stream``, plain or compressed; ``source`` names it in
+    errors.
+    """
     sample, dialect, rows, first, names = _begin_csv(stream, source, options, say)
     width = len(first.cells)
     columns = Columns(source, width, names, first.number)
@@ -311,8 +350,10 @@ def read_csv(
 
 def _begin_csv(
     stream: BinaryIO, source: str, options: TableOptions, say: Say
-) -> tuple[list[str], Dialect, CsvRows, Row, list[str] | None]:  # fmt: skip
-    """The first lines, what separates their cells, the rows, the first of them, and the names if it holds names."""
+) -> tuple[list[str], Dialect, CsvRows, Row, list[str] | None]:
+    """The first lines, what separates their cells, the rows, the first of them, and the names if it
+    holds names.
+    """
     lines = TextLines(stream, source, options.encoding)
     if options.delimiter is not None:
         lines.delimiter = options.delimiter
@@ -324,7 +365,8 @@ def _begin_csv(
         for _ in range(comments):
             next(lines)
         say(
-            f"{source}: {comments} line{'s' * (comments > 1)} of comment at the beginning, {excerpt(sample[0])}, left out"
+            f"{source}: {comments} line{'s' * (comments > 1)} of comment at the beginning,"
+            f" {excerpt(sample[0])}, left out"
         )
         sample = sample[comments:]
     rows = CsvRows(lines, dialect)
@@ -336,19 +378,23 @@ def _begin_csv(
         dialect,
         rows,
         first,
-        [cell.strip() for cell in first.cells]
-        if _has_header(first, source, dialect, options, say)
-        else None,
+        (
+            [cell.strip() for cell in first.cells]
+            if _has_header(first, source, dialect, options, say)
+            else None
+        ),
     )
 
 
 def csv_pieces(
     path: str, wanted: Sequence[str | int] | None = None, *, gaps: bool = False, **written: Any
-) -> Iterator[tuple[int, tuple[str, ...] | None, np.ndarray]]:  # fmt: skip
-    """The numbers of a CSV file, some thousand rows at a time, with the number of the first of them and the names of all columns.
+) -> Iterator[tuple[int, tuple[str, ...] | None, np.ndarray]]:
+    """The numbers of a CSV file, some thousand rows at a time, with the number of the first of them
+    and the names of all columns.
 
-    Of columns that are not ``wanted`` (names, or numbers from 0; None: all are) the cells are not read, and are NaN; so are missing cells
-    where there may be ``gaps``. How the file is ``written`` is that of :class:`TableOptions`.
+    Of columns that are not ``wanted`` (names, or numbers from 0; None: all are) the cells are not
+    read, and are NaN; so are missing cells where there may be ``gaps``. How the file is ``written``
+    is that of :class:`TableOptions`.
     """
     with open(path, "rb") as stream:
         _, _, rows, first, header = _begin_csv(stream, path, _written(written), lambda _: None)
@@ -371,7 +417,10 @@ def csv_pieces(
                     missing = np.argwhere(np.isnan(numbers))
                     if missing.size and not gaps:
                         position = chosen[missing[0, 1]]
-                        what = "the cell is missing; fill it, leave out the column, or leave out such rows "
+                        what = (
+                            "the cell is missing; fill it, leave out the column, or leave out such"
+                            " rows "
+                        )
                         what += "(--drop-missing, drop_missing=True)"
                         raise cell_error(
                             path,
@@ -395,7 +444,9 @@ def csv_pieces(
 
 
 def csv_layout(path: str, **written: Any) -> tuple[int, tuple[str, ...] | None, int]:
-    """The number of columns of a CSV file, their names if it has a header, and about how many rows it holds, from its first lines."""
+    """The number of columns of a CSV file, their names if it has a header, and about how many rows
+    it holds, from its first lines.
+    """
     with open(path, "rb") as stream:
         sample, _, _, first, header = _begin_csv(stream, path, _written(written), lambda _: None)
         length = sum(map(len, sample)) / len(sample) + 1.0
@@ -410,14 +461,16 @@ def _written(written: Mapping[str, Any]) -> TableOptions:
     """How a CSV file is written."""
     if unknown := [name for name in written if name not in _WRITTEN]:
         raise ValueError(
-            f"csv has {', '.join(map(repr, unknown))}, but it takes {', '.join(map(repr, _WRITTEN))}"
+            f"csv has {', '.join(map(repr, unknown))}, but it takes"
+            f" {', '.join(map(repr, _WRITTEN))}"
         )
     return TableOptions(**written)
 
 
 def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, say: Say) -> bool:
-    """Whether row 1 holds names: it does if the chosen cells are all words, or words and years that follow each other, it does not if all
-    are numbers."""
+    """Whether row 1 holds names: it does if the chosen cells are all words, or words and years that
+    follow each other, it does not if all are numbers.
+    """
     if options.header is not None:
         return options.header
     cells, choice = row.cells, options.choice
@@ -444,14 +497,18 @@ def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, 
     ]
     if others and _counts(cells[position] for position in numeric):
         say(
-            f"{source}: row 1 is taken for names, {', '.join(map(excerpt, cells[:6]))}, … (else pass --no-header)"
+            f"{source}: row 1 is taken for names, {', '.join(map(excerpt, cells[:6]))}, … (else"
+            " pass --no-header)"
         )
         return True
     if numeric and words and options.clean:
         say(f"{source}: row 1 is taken for data, since it holds numbers (else pass --header)")
         return False
     if numeric and words:
-        what = f"{what_is_wrong(cells[words[0]], dialect.decimal)}, although other cells of the row are numbers; pass --header if row 1"
+        what = (
+            f"{what_is_wrong(cells[words[0]], dialect.decimal)}, although other cells of the row"
+            " are numbers; pass --header if row 1"
+        )
         out = Columns(source, len(cells), None).option("--exclude", words)
         raise cell_error(
             source, 1, words[0] + 1, f"{what} holds names, or {out} to leave out columns of text"
@@ -460,7 +517,9 @@ def _has_header(row: Row, source: str, dialect: Dialect, options: TableOptions, 
 
 
 def _counts(cells: Iterable[str]) -> bool:
-    """Whether these are whole numbers that follow each other, at least three: years, say, as names of columns."""
+    """Whether these are whole numbers that follow each other, at least three: years, say, as names
+    of columns.
+    """
     listed = [cell.strip() for cell in cells]
     numbers = [int(cell) for cell in listed if named_by_position(cell) and len(cell) < 10]
     return len(numbers) == len(listed) >= 3 and all(b == a + 1 for a, b in pairwise(numbers))
@@ -469,7 +528,8 @@ def _counts(cells: Iterable[str]) -> bool:
 def read_npy(path: str, options: TableOptions, say: Say = lambda _: None) -> Table:
     """The chosen columns of the matrix in the NPY file ``path``."""
     try:
-        # a mapped file has the size it claims, or mapping fails: the shape in the header is not trusted with an allocation
+        # a mapped file has the size it claims, or mapping fails: the shape in the header is not
+        # trusted with an allocation
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, MemoryError):
         raise
@@ -477,11 +537,13 @@ def read_npy(path: str, options: TableOptions, say: Say = lambda _: None) -> Tab
         raise InputError(f"{path} is not a readable NPY file: {error}") from None
     if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "fiub":
         raise InputError(
-            f"{path} holds {stored.dtype if isinstance(stored, np.ndarray) else 'an archive'}, but real numbers were expected"
+            f"{path} holds {stored.dtype if isinstance(stored, np.ndarray) else 'an archive'}, but"
+            " real numbers were expected"
         )
     if stored.ndim != 2:
         raise InputError(
-            f"{path} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)"
+            f"{path} holds an array of shape {stored.shape}, but rows and columns were expected;"
+            " reshape it to (n, d)"
         )
     if 0 in stored.shape:
         raise cell_error(
@@ -505,9 +567,16 @@ def read_npy(path: str, options: TableOptions, say: Say = lambda _: None) -> Tab
 
 
 def _table(
-    cleaner: Cleaner, rows: np.ndarray, matrix: np.ndarray, features: list[int], weights: list[int], options: TableOptions
-) -> Table:  # fmt: skip
-    """The table of the chosen columns, of which those in ``matrix`` are ``features`` and ``weights``; missing cells are NaN there."""
+    cleaner: Cleaner,
+    rows: np.ndarray,
+    matrix: np.ndarray,
+    features: list[int],
+    weights: list[int],
+    options: TableOptions,
+) -> Table:
+    """The table of the chosen columns, of which those in ``matrix`` are ``features`` and
+    ``weights``; missing cells are NaN there.
+    """
     chosen, kept = [*features, *weights], features
     if options.choice.columns is None and options.choice.features is None:
         kept = cleaner.without_index(kept, matrix)
@@ -529,7 +598,8 @@ def _table(
     points, vocabulary = matrix[:, :-1].copy() if weights else matrix, cleaner.words or {}
     if lost := [position for position in vocabulary if position not in kept]:
         raise InputError(
-            f"{cleaner.columns.source}: --categories lists {cleaner.columns.shown(lost[0])}, but it is no column that is used"
+            f"{cleaner.columns.source}: --categories lists {cleaner.columns.shown(lost[0])}, but it"
+            " is no column that is used"
         )
     words = (
         tuple(tuple(vocabulary[position]) if position in vocabulary else None for position in kept)

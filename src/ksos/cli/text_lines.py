@@ -16,7 +16,9 @@ from ksos.cli.console import InputError, cell_error
 __all__ = ["MAX_LINE_BYTES", "TextLines"]
 
 MAX_LINE_BYTES = 1 << 20
-"""A longer line is refused: no table of numbers needs it, and a file without line ends must not fill the memory."""
+"""A longer line is refused: no table of numbers needs it, and a file without line ends must not
+fill the memory.
+"""
 
 _COMPRESSED: dict[bytes, Any] = {
     b"\x1f\x8b": gzip.open,
@@ -30,7 +32,10 @@ _BYTE_ORDER_MARKS = {
 }
 _FOREIGN_BEGINNINGS = {
     b"\x93NUMPY": "is NPY, which cannot be read from the standard input; give its path",
-    b"\x89KSOS": "is a model of ksos, not a table; models are read by ksos score, sample, query, plot and inspect",
+    b"\x89KSOS": (
+        "is a model of ksos, not a table; models are read by ksos score, sample, query, plot and"
+        " inspect"
+    ),
     b"PK\x03\x04": "is an archive (a spreadsheet or NPZ); export its table as CSV or NPY",
 }
 _FORBIDDEN = {
@@ -43,9 +48,10 @@ _CHUNK = 1 << 18
 class TextLines:
     """The lines of the text in ``stream``, plain or compressed; ``source`` names it in errors.
 
-    They come one at a time with ``next``, or as many as are in memory with :meth:`block`; ``number`` is that of the line that comes next. A
-    byte-order mark says how the text is encoded; without one it is in ``encoding``. Errors are found when a block is read, and name a
-    column as if ``delimiter`` separated the cells.
+    They come one at a time with ``next``, or as many as are in memory with :meth:`block`;
+    ``number`` is that of the line that comes next. A byte-order mark says how the text is encoded;
+    without one it is in ``encoding``. Errors are found when a block is read, and name a column as
+    if ``delimiter`` separated the cells.
     """
 
     def __init__(self, stream: BinaryIO, source: str, encoding: str | None = None) -> None:
@@ -76,7 +82,9 @@ class TextLines:
         return line
 
     def block(self) -> str | None:
-        """All lines in memory, each with its end, as one text that is not yet handed out: see :meth:`skip`; None at the end of the file."""
+        """All lines in memory, each with its end, as one text that is not yet handed out: see
+        :meth:`skip`; None at the end of the file.
+        """
         return self._text[self._at :] if self._fill() else None
 
     def skip(self) -> None:
@@ -137,7 +145,10 @@ class TextLines:
                     text = decoder.decode(chunk, final=not chunk)
                     recoded = text.encode("utf-8")
                 except UnicodeError:
-                    what = f"after here, within {_CHUNK:,} bytes, the text is not {encoding}; pass --encoding with the name of its encoding"
+                    what = (
+                        f"after here, within {_CHUNK:,} bytes, the text is not {encoding}; pass"
+                        " --encoding with the name of its encoding"
+                    )
                     raise cell_error(self.source, lines, 1, what) from None
                 lines += text.count("\n")
                 yield recoded
@@ -161,7 +172,10 @@ class TextLines:
             text = raw.decode("utf-8").replace("\r\n", "\n")
         except UnicodeDecodeError as error:
             begin = raw.rfind(b"\n", 0, error.start) + 1
-            what = f"byte 0x{raw[error.start]:02x} is not UTF-8 text; save the file as UTF-8, or pass --encoding latin-1 if it is that"
+            what = (
+                f"byte 0x{raw[error.start]:02x} is not UTF-8 text; save the file as UTF-8, or pass"
+                " --encoding latin-1 if it is that"
+            )
             what += ", in Python csv={'encoding': 'latin-1'}"
             column = self.column(raw[begin : error.start].decode("utf-8"))
             raise cell_error(
@@ -181,7 +195,10 @@ class TextLines:
         return text
 
     def _too_long(self, line: bytes, number: int) -> InputError:
-        what = f"the line is longer than {MAX_LINE_BYTES:,} bytes; is this CSV, one record per line? NPY holds wider tables"
+        what = (
+            f"the line is longer than {MAX_LINE_BYTES:,} bytes; is this CSV, one record per line?"
+            " NPY holds wider tables"
+        )
         return cell_error(
             self.source,
             number,

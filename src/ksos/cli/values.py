@@ -1,4 +1,6 @@
-"""What the words on the command line mean: numbers, lists of them, columns, conditions, delimiters, encodings, seeds."""
+"""What the words on the command line mean: numbers, lists of them, columns, conditions, delimiters,
+encodings, seeds.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,8 @@ seed = whole(0, 2**32 - 1)
 
 
 def columns(text: str) -> list[str]:
-    """Names or numbers of columns separated by commas; a name that contains a comma is put in double quotes.
+    """Names or numbers of columns separated by commas; a name that contains a comma is put in
+    double quotes.
 
     >>> columns('x,"speed, m/s",3')
     ['x', 'speed, m/s', '3']
@@ -141,7 +144,8 @@ def pairs(text: str) -> list[tuple[str, str]]:
 
 
 def conditions(text: str) -> list[tuple[str, float | tuple[float, float]]]:
-    """Features with their values, FEATURE=VALUE, or intervals, FEATURE=LOW:HIGH, separated by commas.
+    """Features with their values, FEATURE=VALUE, or intervals, FEATURE=LOW:HIGH, separated by
+    commas.
 
     >>> conditions("2=0.5,hp=95:105")
     [('2', 0.5), ('hp', (95.0, 105.0))]
@@ -182,7 +186,8 @@ def delimiter(text: str) -> str:
     character = "\t" if text in ("tab", "\\t") else text
     if len(character) != 1 or character in '"\r\n\0' or character.isalnum() or character in "+-.":
         raise argparse.ArgumentTypeError(
-            f"one character that no number contains (',', ';', '|', ' ' or tab) was expected; got {text!r}"
+            "one character that no number contains (',', ';', '|', ' ' or tab) was expected; got"
+            f" {text!r}"
         )
     return character
 

@@ -1,4 +1,6 @@
-"""The part of a saved density that a command looks at: some features integrated out, others given, the rest as they are."""
+"""The part of a saved density that a command looks at: some features integrated out, others given,
+the rest as they are.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ Given = float | tuple[float, float]
 
 @dataclass(frozen=True)
 class View:
-    """A density of some ``features`` of a model, by their positions in it counted from 0, when others have the values ``given``.
+    """A density of some ``features`` of a model, by their positions in it counted from 0, when
+    others have the values ``given``.
 
-    ``all_names`` are those of all features of the model, and ``named`` says whether it has any: else they are x1, x2, …
+    ``all_names`` are those of all features of the model, and ``named`` says whether it has any:
+    else they are x1, x2, …
     """
 
     density: SoSDensity | SoSMixture
@@ -35,7 +39,9 @@ class View:
         return [self.all_names[feature] for feature in self.features]
 
     def described(self) -> dict[str, Any]:
-        """Which part it is, for JSON: features by name, or counted from 1 if the model has no names."""
+        """Which part it is, for JSON: features by name, or counted from 1 if the model has no
+        names.
+        """
         words: list[Any] = (
             self.all_names if self.named else [k + 1 for k in range(len(self.all_names))]
         )
@@ -55,9 +61,15 @@ def _said(value: Given) -> str:
 
 def add_view_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--given`` and ``--features``."""
-    text = "Features go by the names of the columns; 2 is the second one, and x2 in a model without names."
+    text = (
+        "Features go by the names of the columns; 2 is the second one, and x2 in a model without"
+        " names."
+    )
     group = parser.add_argument_group("which part of the density", text)
-    text = "the conditional density, given these values or intervals (hp=100, hp=95:105); several are separated by commas"
+    text = (
+        "the conditional density, given these values or intervals (hp=100, hp=95:105); several are"
+        " separated by commas"
+    )
     group.add_argument(
         "--given",
         action="append",
@@ -66,7 +78,10 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
         metavar="FEATURE=VALUE",
         help=text,
     )
-    text = "the marginal density of these features, separated by commas, in this order (default: all that are not given)"
+    text = (
+        "the marginal density of these features, separated by commas, in this order (default: all"
+        " that are not given)"
+    )
     group.add_argument("--features", type=values.columns, metavar="LIST", help=text)
 
 
@@ -79,7 +94,8 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
     given = dict(zip(places, (value for _, value in words), strict=True))
     if len(given) == d:
         raise InputError(
-            f"--given names all {d} features of the model: none is left to have a density; ksos score gives that of a row"
+            f"--given names all {d} features of the model: none is left to have a density; ksos"
+            " score gives that of a row"
         )
     rest = [feature for feature in range(d) if feature not in given]
     chosen = (
@@ -89,7 +105,8 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
     )
     if both := [names[feature] for feature in chosen if feature in given]:
         raise InputError(
-            f"{both[0]} is both given a value by --given and asked for by --features; leave it out of one of them"
+            f"{both[0]} is both given a value by --given and asked for by --features; leave it out"
+            " of one of them"
         )
     view = View(density, tuple(chosen), given, names, named)
     try:  # named, so that what the library says of a feature counts from x1
@@ -105,7 +122,8 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
             else ""
         )
         raise InputError(
-            f"--given {view.said()}: the density vanishes there, so there is no conditional density{at_nodes}"
+            f"--given {view.said()}: the density vanishes there, so there is no conditional"
+            f" density{at_nodes}"
         ) from None
     if chosen != rest:
         density = density.marginal([rest.index(feature) for feature in chosen])

@@ -1,9 +1,11 @@
-"""Find the worst distribution for a loss within a distance of the rows of a table, and the expected loss there.
+"""Find the worst distribution for a loss within a distance of the rows of a table, and the expected
+loss there.
 
-The distance is the maximum mean discrepancy (MMD) to the rows. Distributions and MMD are those of the columns that the loss reads, or, with
---columns, of the columns listed there. The loss is a formula in the names of the columns, or in x1, x2, ... by position where no column of
-the file is called so, with + - * / **, comparisons (1 if they hold, else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi
-and e; it is parsed, never run.
+The distance is the maximum mean discrepancy (MMD) to the rows. Distributions and MMD are those of
+the columns that the loss reads, or, with --columns, of the columns listed there. The loss is a
+formula in the names of the columns, or in x1, x2, ... by position where no column of the file is
+called so, with + - * / **, comparisons (1 if they hold, else 0), abs, sqrt, exp, log, log1p, sin,
+cos, tan, tanh, min, max, pi and e; it is parsed, never run.
 """
 
 from __future__ import annotations
@@ -78,7 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIGMA",
         help="of the densities (default: as the support points allow)",
     )
-    text = "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the rows)"
+    text = (
+        "of the kernel that measures MMD (default: --bandwidth, or else the median distance of the"
+        " rows)"
+    )
     add("--embedding-bandwidth", type=values.numbers, metavar="SIGMA", help=text)
     add("--n-support", type=values.count, metavar="M", help="the most support points")
     add = parser.add_argument_group("the radius by the bootstrap").add_argument
@@ -167,7 +172,10 @@ def _where(points: np.ndarray, names: Sequence[str]) -> str:
     """Which box of support points the value depends on if the loss has no bound."""
     sides = zip(names, points.min(axis=0).tolist(), points.max(axis=0).tolist(), strict=True)
     box = ", ".join(f"{name} from {low:.6g} to {high:.6g}" for name, low, high in sides)
-    return f"the loss has no bound that is known, so the value is that of densities with support points in {box}; --low and --high set it"
+    return (
+        "the loss has no bound that is known, so the value is that of densities with support"
+        f" points in {box}; --low and --high set it"
+    )
 
 
 def _summary(worst: WorstCase, d: int) -> dict[str, Any]:
@@ -199,7 +207,10 @@ def _report(worst: WorstCase, read: Sequence[str] | None, written: str | None) -
     if worst.empirical_value is not None:
         lines[0] += f"; the rows themselves: {worst.empirical_value:.6g}"
     if worst.upper_bound_kind == "infinite":
-        bound = "over all distributions it is infinite: the loss is unbounded (--low and --high say where distributions may go)"
+        bound = (
+            "over all distributions it is infinite: the loss is unbounded (--low and --high say"
+            " where distributions may go)"
+        )
     else:
         bound = f"no distribution exceeds {worst.upper_bound:.6g}" + (
             " (an estimate)" if worst.upper_bound_kind == "estimate" else ""
@@ -207,11 +218,13 @@ def _report(worst: WorstCase, read: Sequence[str] | None, written: str | None) -
     lines.append(f"gap {worst.gap:.1e} among the densities of this space; {bound}")
     if worst.integration_error > 0.0 and "integrals" not in worst.note:
         lines.append(
-            f"the integrals of the loss are known to {worst.integration_error:.1e}, estimated, which the gap counts"
+            f"the integrals of the loss are known to {worst.integration_error:.1e}, estimated,"
+            " which the gap counts"
         )
     lines += [f"note: {worst.note}"] if worst.note else []
     if read is not None:
         lines.append(
-            f"distributions and MMD are those of {', '.join(read)}, which the loss reads (--columns takes more columns)"
+            f"distributions and MMD are those of {', '.join(read)}, which the loss reads (--columns"
+            " takes more columns)"
         )
     return [*lines, *([f"{written}: the worst density"] if written else [])]

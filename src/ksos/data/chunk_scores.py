@@ -1,4 +1,6 @@
-"""Log-densities of samples that come in chunks: one chunk after the other, in a file, or only their mean."""
+"""Log-densities of samples that come in chunks: one chunk after the other, in a file, or only their
+mean.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class LogDensity:
 
 @dataclass(frozen=True)
 class MeanScore:
-    """Σ_i a_i log p(x_i) and Σ_i a_i of the chunks so far; a row of weight zero does not count, even where its density is zero."""
+    """Σ_i a_i log p(x_i) and Σ_i a_i of the chunks so far; a row of weight zero does not count,
+    even where its density is zero.
+    """
 
     of: LogDensity
     total: float = 0.0
@@ -67,7 +71,9 @@ class MeanScore:
 
 
 def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
-    """The scores of all chunks in an NPY file, written whole or not at all, and mapped to memory to be read."""
+    """The scores of all chunks in an NPY file, written whole or not at all, and mapped to memory to
+    be read.
+    """
     count = 0
 
     def head() -> bytes:

@@ -1,4 +1,5 @@
-"""The only file that knows Dask: the chunks of its arrays and data frames, and work that is done where they are.
+"""The only file that knows Dask: the chunks of its arrays and data frames, and work that is done
+where they are.
 
 Dask is imported when an object of it is met, and not before.
 """
@@ -21,7 +22,9 @@ _AT_A_TIME = 8  # chunks that are computed again to find the one that fails
 
 
 def is_dask(value: Any) -> bool:
-    """Whether ``value`` is an object of Dask, such as an array or a data frame, seen from where its class is defined."""
+    """Whether ``value`` is an object of Dask, such as an array or a data frame, seen from where its
+    class is defined.
+    """
     return type(value).__module__.partition(".")[0] == "dask"
 
 
@@ -33,7 +36,9 @@ class _Failed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The chunks of a Dask array (n, d) or data frame, with the weights of their rows, none of them computed."""
+    """The chunks of a Dask array (n, d) or data frame, with the weights of their rows, none of them
+    computed.
+    """
 
     data: list[Any]
     weights: list[Any]
@@ -45,20 +50,25 @@ class Blocks:
 
     @classmethod
     def of(cls, X: Any, weights: Any = None, columns: Sequence[Any] | None = None) -> Blocks:
-        """Those of ``X``, of a data frame only with the ``columns``; ``weights`` are an array of Dask or a series with the same chunks."""
+        """Those of ``X``, of a data frame only with the ``columns``; ``weights`` are an array of
+        Dask or a series with the same chunks.
+        """
         if not type(X).__module__.startswith(("dask.array", "dask.dataframe")):
             raise TypeError(
-                f"of Dask, arrays and data frames are taken as samples; got {type(X).__name__}; its to_dataframe may help"
+                f"of Dask, arrays and data frames are taken as samples; got {type(X).__name__}; its"
+                " to_dataframe may help"
             )
         if X.ndim != 2:
             raise ValueError(
-                f"a dask array or data frame of two dimensions was expected, samples and features; got {X!r}"
+                "a dask array or data frame of two dimensions was expected, samples and features;"
+                f" got {X!r}"
             )
         if _is_frame(X):
             missing = [column for column in columns or () if column not in list(X.columns)]
             if missing:
                 raise ValueError(
-                    f"the dask data frame has no column {missing[0]!r}; its columns are {', '.join(map(repr, X.columns))}"
+                    f"the dask data frame has no column {missing[0]!r}; its columns are"
+                    f" {', '.join(map(repr, X.columns))}"
                 )
             X = X if columns is None else X[list(columns)]
             names, data = tuple(map(str, X.columns)), list(X.to_delayed())
@@ -104,7 +114,9 @@ class Blocks:
         ]
 
     def gather(self, work: Callable[[Any, Any, str], Any]) -> Any:
-        """The values of all chunks, merged up a tree by their own ``merge``; an error names the chunk."""
+        """The values of all chunks, merged up a tree by their own ``merge``; an error names the
+        chunk.
+        """
         merge, found = _module("dask").delayed(_merged), (leaves := self.leaves(work, raises=False))
         while len(found) > 1:
             found = [merge(found[k : k + _FAN_IN]) for k in range(0, len(found), _FAN_IN)]
@@ -130,7 +142,9 @@ class Blocks:
         )
 
     def _named(self, error: Exception, leaves: list[Any]) -> Exception:
-        """What went wrong while a chunk was computed, with the name of the chunk; that is looked for."""
+        """What went wrong while a chunk was computed, with the name of the chunk; that is looked
+        for.
+        """
         if type(error).__module__.startswith(
             "distributed"
         ):  # of the cluster; a task that ended its workers is named, with its number
@@ -144,7 +158,8 @@ class Blocks:
                         leaf.compute()
                     except Exception as found:
                         return RuntimeError(
-                            f"{self.name(k)} of {self.label} cannot be computed: {type(found).__name__}: {found}"
+                            f"{self.name(k)} of {self.label} cannot be computed:"
+                            f" {type(found).__name__}: {found}"
                         )
         return error  # it does not come again
 
@@ -163,7 +178,8 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
     if not is_dask(weights):
         if np.isnan(sizes).any():
             raise TypeError(
-                "sample_weight must be of Dask, as the samples are: the sizes of their chunks are not known"
+                "sample_weight must be of Dask, as the samples are: the sizes of their chunks are"
+                " not known"
             )
         weights = _module("dask.array").from_array(
             np.asarray(weights), chunks=(tuple(int(size) for size in sizes),)
@@ -183,7 +199,8 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
         found = list(weights.to_delayed())
     if len(found) != len(sizes):
         raise ValueError(
-            f"sample_weight has {len(found)} chunks, but the samples have {len(sizes)}; both must be cut at the same rows"
+            f"sample_weight has {len(found)} chunks, but the samples have {len(sizes)}; both must"
+            " be cut at the same rows"
         )
     return list(found)
 

@@ -1,4 +1,6 @@
-"""A survey of samples that lie on a GPU: their hashes are computed there, and only the rows that it keeps come to the host."""
+"""A survey of samples that lie on a GPU: their hashes are computed there, and only the rows that it
+keeps come to the host.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ _SIGN = -(2**63)
 
 
 def surveyed(survey: Survey, X: Array, masses: Array) -> Survey:
-    """``survey`` and more samples (n, d) of these masses: the same value as after ``survey.update``.
+    """``survey`` and more samples (n, d) of these masses: the same value as after
+    ``survey.update``.
 
-    Rows beyond the hashes that are kept change nothing but the count. One hash more than there is room for shows that there are more.
+    Rows beyond the hashes that are kept change nothing but the count. One hash more than there is
+    room for shows that there are more.
     """
     xp, order, counted = (
         namespace(X),
@@ -38,7 +42,9 @@ def surveyed(survey: Survey, X: Array, masses: Array) -> Survey:
 
 
 def device_hashes(X: Array) -> Array:
-    """The 64 bits of ``row_hashes`` as signed integers, whose products and sums wrap around in the same way."""
+    """The 64 bits of ``row_hashes`` as signed integers, whose products and sums wrap around in the
+    same way.
+    """
     columns = bits(X + 0.0)
     hashes = columns[:, 0] ^ columns[:, 0]
     for k in range(X.shape[1]):

@@ -1,4 +1,6 @@
-"""What a pass over samples gathers: a value that grows by chunks, merges with that of other chunks, and travels between processes."""
+"""What a pass over samples gathers: a value that grows by chunks, merges with that of other chunks,
+and travels between processes.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def naming(chunk: Chunk) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Checks:
-    """What every chunk must be: inside ``measure``, and with the features of the first one, in any order of their names."""
+    """What every chunk must be: inside ``measure``, and with the features of the first one, in any
+    order of their names.
+    """
 
     who: str
     """The name of the estimator, for errors."""
@@ -71,7 +75,9 @@ class Checks:
     """The hashes of rows that do not count."""
 
     def rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
-        """The samples of a chunk, and the checks that the next chunk must pass; errors begin with the name of the chunk."""
+        """The samples of a chunk, and the checks that the next chunk must pass; errors begin with
+        the name of the chunk.
+        """
         with naming(chunk):
             return self._rows(chunk)
 
@@ -84,7 +90,8 @@ class Checks:
         if chunk.names is not None and self.names is not None and chunk.names != self.names:
             if sorted(chunk.names) != sorted(self.names):
                 raise ValueError(
-                    f"the columns are {', '.join(chunk.names)}, but those of the first chunk are {', '.join(self.names)}"
+                    f"the columns are {', '.join(chunk.names)}, but those of the first chunk are"
+                    f" {', '.join(self.names)}"
                 )
             X = X[:, [chunk.names.index(name) for name in self.names]]
         X = (
@@ -94,7 +101,8 @@ class Checks:
         )
         if self.n_features is not None and X.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {X.shape[1]} features, but {self.who} is expecting {self.n_features} features as input"
+                f"X has {X.shape[1]} features, but {self.who} is expecting {self.n_features}"
+                " features as input"
             )
         known = (
             self
@@ -108,11 +116,13 @@ class Checks:
             masses = as_vector(chunk.weights, "weights", length=X.shape[0])
             if np.any(masses < 0.0):
                 raise ValueError(
-                    f"weights must not be negative; entry {int(np.argmin(masses))} is {masses.min():g}"
+                    f"weights must not be negative; entry {int(np.argmin(masses))} is"
+                    f" {masses.min():g}"
                 )
             if masses.max() > _HEAVIEST:
                 raise ValueError(
-                    f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got {masses.max():g}; scale them"
+                    f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got"
+                    f" {masses.max():g}; scale them"
                 )
             masses = like(masses, X)
         if self.left_out is not None:
@@ -129,9 +139,11 @@ class Checks:
             return other if self.n_features is None else self
         if self.n_features != other.n_features or self.names != other.names:
             shown = [
-                f"{c.n_features} columns"
-                if c.names is None
-                else f"the columns {', '.join(c.names)}"
+                (
+                    f"{c.n_features} columns"
+                    if c.names is None
+                    else f"the columns {', '.join(c.names)}"
+                )
                 for c in (self, other)
             ]
             raise ValueError(
@@ -142,7 +154,9 @@ class Checks:
 
 @dataclass(frozen=True)
 class Tally:
-    """How far a pass is: chunks, rows, and the sum of all their bits, which tells whether a second pass gives the same rows."""
+    """How far a pass is: chunks, rows, and the sum of all their bits, which tells whether a second
+    pass gives the same rows.
+    """
 
     chunks: int = 0
     rows: int = 0
@@ -172,8 +186,8 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """What is known of the chunks so far: a survey if ``most`` says of how many samples, moments if wanted, kernel sums if it begins with
-    those of none.
+    """What is known of the chunks so far: a survey if ``most`` says of how many samples, moments if
+    wanted, kernel sums if it begins with those of none.
 
     Rows of small chunks wait until they are worth the work; :attr:`settled` has none that wait.
     """
@@ -254,7 +268,8 @@ def require_own_weights(sample_weight: Any) -> None:
     """Raise on weights that are given beside a source."""
     if sample_weight is not None:
         raise ValueError(
-            "weights of a source come with its chunks, as pairs (array, weights), or from a column: chunks(…, weights=…)"
+            "weights of a source come with its chunks, as pairs (array, weights), or from a column:"
+            " chunks(…, weights=…)"
         )
 
 

@@ -34,10 +34,12 @@ _GROUP = 64  # rows that are added up in single precision
 
 
 class KernelSums:
-    r"""z_j = Σ_i a_i k(x_i, z_j) at landmarks z_j, and the mass Σ_i a_i: a value that grows by chunks and merges, in any order.
+    r"""z_j = Σ_i a_i k(x_i, z_j) at landmarks z_j, and the mass Σ_i a_i: a value that grows by
+    chunks and merges, in any order.
 
-    Sums are compensated [Ogita2005]: what rounding takes from one addition is kept and added at the end, so that neither the chunks nor
-    their order show. As a target, such as ``SquaredMMD(sums)``, it stands for the embedding of the data, of mass one, on these landmarks.
+    Sums are compensated [Ogita2005]: what rounding takes from one addition is kept and added at the
+    end, so that neither the chunks nor their order show. As a target, such as ``SquaredMMD(sums)``,
+    it stands for the embedding of the data, of mass one, on these landmarks.
 
     Parameters
     ----------
@@ -45,9 +47,10 @@ class KernelSums:
         The kernel in which MMD is measured.
     landmarks : array (ℓ, d)
     precision : {"double", "single"}
-        "single" computes the values of a Gaussian kernel with half as many bits and in half the memory; sums are kept in double precision.
-        :attr:`error` bounds what that costs. Such sums are for a look at the data: as a target of a fit, whose certificate would not know
-        of the error, they are refused.
+        "single" computes the values of a Gaussian kernel with half as many bits and in half the
+        memory; sums are kept in double precision. :attr:`error` bounds what that costs. Such sums
+        are for a look at the data: as a target of a fit, whose certificate would not know of the
+        error, they are refused.
 
     >>> import numpy as np
     >>> from ksos.kernels import Gaussian
@@ -91,7 +94,9 @@ class KernelSums:
 
     @property
     def error(self) -> float:
-        """No entry of values/mass is off by more than this because of single precision: the largest bound over the landmarks."""
+        """No entry of values/mass is off by more than this because of single precision: the largest
+        bound over the landmarks.
+        """
         return (
             0.0
             if self._error is None or not self.count
@@ -131,7 +136,8 @@ class KernelSums:
         """The sums over both sets of samples."""
         if not self.same_question(other):
             raise ValueError(
-                "kernel sums add up that have one kernel, the same landmarks and precision; make both with KernelSums(kernel, landmarks)"
+                "kernel sums add up that have one kernel, the same landmarks and precision; make"
+                " both with KernelSums(kernel, landmarks)"
             )
         total, lost = _plus(
             self._total, self._lost + like(other._lost, self._lost), like(other._total, self._total)
@@ -152,23 +158,27 @@ class KernelSums:
         return Z is self.landmarks or bool(np.array_equal(to_numpy(Z), to_numpy(self.landmarks)))
 
     def at(self, Z: Array) -> Array:
-        """The embedding of the data, of mass one, at the landmarks Z, which must be those of the sums.
+        """The embedding of the data, of mass one, at the landmarks Z, which must be those of the
+        sums.
 
-        Rounded to multiples of 2⁻⁴⁰, far above what order and chunks change (1e-17) and far below what any gap resolves: a solver then
-        begins with the same bits and ends with the same density, whatever the chunks.
+        Rounded to multiples of 2⁻⁴⁰, far above what order and chunks change (1e-17) and far below
+        what any gap resolves: a solver then begins with the same bits and ends with the same
+        density, whatever the chunks.
         """
         if not self.sees(Z):
             raise ValueError(
-                "kernel sums know the data only at their own landmarks; give them to the space as landmarks=sums.landmarks"
+                "kernel sums know the data only at their own landmarks; give them to the space as"
+                " landmarks=sums.landmarks"
             )
         if self._error is not None:
             raise ValueError(
-                f"kernel sums in single precision, known to {self.error:.1g}, are no target: a certificate would not know of their error; "
-                'make them with precision="double"'
+                f"kernel sums in single precision, known to {self.error:.1g}, are no target: a"
+                ' certificate would not know of their error; make them with precision="double"'
             )
         if not self.mass > 0.0:
             raise ValueError(
-                f"the samples of these kernel sums have mass {self.mass:g}; add samples with update(points)"
+                f"the samples of these kernel sums have mass {self.mass:g}; add samples with"
+                " update(points)"
             )
         return like(namespace(self.values).round(self.values / self.mass * _GRID) / _GRID, Z)
 
@@ -176,7 +186,8 @@ class KernelSums:
         """Plain words and arrays from which :meth:`of_state` makes the same value."""
         if KERNELS.get(self.kernel.name) is not type(self.kernel):
             raise ValueError(
-                f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are known to files"
+                f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)}"
+                " are known to files"
             )
         words = {
             "kernel": self.kernel.name,
@@ -196,7 +207,9 @@ class KernelSums:
         return cls(kernel, arrays["landmarks"], words["precision"], state=state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sums to a file, whole or not at all: a killed process leaves the old file or the new one."""
+        """Write the sums to a file, whole or not at all: a killed process leaves the old file or
+        the new one.
+        """
         write_state(path, _KIND, *self.state())
 
     @classmethod
@@ -205,7 +218,10 @@ class KernelSums:
         return cls.of_state(*read_state(path, _KIND))
 
     def __repr__(self) -> str:
-        return f"KernelSums({self.count} samples at {self.landmarks.shape[0]} landmarks, kernel={self.kernel!r})"
+        return (
+            f"KernelSums({self.count} samples at {self.landmarks.shape[0]} landmarks,"
+            f" kernel={self.kernel!r})"
+        )
 
 
 def _weights_beside(weights: Any, X: Array) -> Array:
@@ -227,7 +243,9 @@ def _weights_beside(weights: Any, X: Array) -> Array:
 def kernel_sums(
     kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array] | None = None
 ) -> tuple[Array, Array]:
-    """Σ_i a_i k(X_i, Z_j) and Σ_i a_i, shape (ℓ + 1,), added to the sums ``before``; and what rounding has taken from them."""
+    """Σ_i a_i k(X_i, Z_j) and Σ_i a_i, shape (ℓ + 1,), added to the sums ``before``; and what
+    rounding has taken from them.
+    """
     xp, nothing = namespace(Z), zeros((Z.shape[0] + 1,), Z)
     total, lost = (nothing, nothing) if before is None else before
     for rows, K in kernel.blocks(X, Z, _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
@@ -242,7 +260,8 @@ def _single_sums(
 ) -> tuple[Array, Array, Array]:
     """The same with kernel values in single precision, and a bound on the error of every sum.
 
-    Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself; what underflows adds its own.
+    Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself;
+    what underflows adds its own.
     """
     xp, (total, lost) = namespace(Z), before
     same = bool(xp.all(a == a[0]))
@@ -264,14 +283,18 @@ def _single_sums(
 
 
 def _grouped_sum(K: Array) -> Array:
-    """Σ_i K_ij, of 64 rows at a time in the precision of K and then in double: every partial sum is rounded 63 times, and no more."""
+    """Σ_i K_ij, of 64 rows at a time in the precision of K and then in double: every partial sum is
+    rounded 63 times, and no more.
+    """
     xp, whole = namespace(K), K.shape[0] // _GROUP * _GROUP
     groups = xp.sum(xp.reshape(K[:whole, :], (-1, _GROUP, K.shape[1])), axis=1)
     return xp.sum(groups, axis=0, dtype=xp.float64) + xp.sum(K[whole:, :], axis=0, dtype=xp.float64)
 
 
 def _plus(total: Array, lost: Array, more: Array) -> tuple[Array, Array]:
-    """total + more, and what rounding has taken in all: Knuth's two-sum, exact whatever the order of magnitudes."""
+    """total + more, and what rounding has taken in all: Knuth's two-sum, exact whatever the order
+    of magnitudes.
+    """
     out = total + more
     back = out - total
     return out, lost + ((total - (out - back)) + (more - back))

@@ -12,7 +12,8 @@ __all__ = ["Moments"]
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Σ a_i, the mean x̄, and Σ a_i (x_i − x̄)(x_i − x̄)ᵀ: a value that grows by chunks and merges without cancellation [Chan1983].
+    """Σ a_i, the mean x̄, and Σ a_i (x_i − x̄)(x_i − x̄)ᵀ: a value that grows by chunks and merges
+    without cancellation [Chan1983].
 
     >>> X = np.array([[0.0], [1.0], [5.0]])
     >>> both = Moments.nothing(1).update(X[:1], np.ones(1)).merge(Moments.nothing(1).update(X[1:], np.ones(2)))
@@ -56,7 +57,9 @@ class Moments:
 
     @property
     def rounded(self) -> Moments:
-        """The same to 40 bits of each feature's spread, of mass one: what order and chunks change does not show."""
+        """The same to 40 bits of each feature's spread, of mass one: what order and chunks change
+        does not show.
+        """
         bits = [math.frexp(v)[1] for v in np.sqrt(np.diagonal(self.covariance))]
         unit = np.ldexp(1.0, np.array(bits) - 40)
         products = unit[:, None] * np.ldexp(1.0, bits)

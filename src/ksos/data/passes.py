@@ -1,4 +1,6 @@
-"""Passes over samples that come in chunks: the first looks at them, the second adds up kernel sums; each can stop and go on from a file."""
+"""Passes over samples that come in chunks: the first looks at them, the second adds up kernel sums;
+each can stop and go on from a file.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,11 @@ Sums = TypeVar("Sums")
 
 @dataclass
 class Passes:
-    """The passes of one fit of ``estimator`` over an array or a source, with a file ``checkpoint`` to go on from.
+    """The passes of one fit of ``estimator`` over an array or a source, with a file ``checkpoint``
+    to go on from.
 
-    What a pass gathers is a :class:`Gathered`, and the source gathers it: a pass asks nothing else of the source.
+    What a pass gathers is a :class:`Gathered`, and the source gathers it: a pass asks nothing else
+    of the source.
     """
 
     estimator: Any
@@ -70,7 +74,9 @@ class Passes:
         *,
         moments: bool = False,
     ) -> Survey:
-        """The first pass: what the samples are, all inside ``measure``; and their kernel sums, if ``nothing`` knows at which landmarks."""
+        """The first pass: what the samples are, all inside ``measure``; and their kernel sums, if
+        ``nothing`` knows at which landmarks.
+        """
         if not isinstance(self.source, Chunks):
             require_inside(
                 measure,
@@ -109,7 +115,8 @@ class Passes:
             )
         if not first.survey.count:
             raise ValueError(
-                "sample_weight must not be zero everywhere; every sample of the source has weight zero"
+                "sample_weight must not be zero everywhere; every sample of the source has weight"
+                " zero"
             )
         self.known[_FIRST], self.looked = first, True
         self._save()
@@ -123,7 +130,9 @@ class Passes:
         return self.known[_FIRST].checks.device
 
     def add_up(self, nothing: KernelSums) -> KernelSums:
-        """The kernel sums of all samples, at the landmarks of ``nothing``: those of the first pass, or of a second one."""
+        """The kernel sums of all samples, at the landmarks of ``nothing``: those of the first pass,
+        or of a second one.
+        """
         if not isinstance(self.source, Chunks):
             return nothing.update(self.sample.points, self.sample.masses)
         first, second = self.known[_FIRST], self.known.get(_SECOND)
@@ -150,7 +159,9 @@ class Passes:
 
     @property
     def part(self) -> Part:
-        """The samples that decide on the setting, with the moments of all if the first pass was asked for them and these are not all."""
+        """The samples that decide on the setting, with the moments of all if the first pass was
+        asked for them and these are not all.
+        """
         known = self.known[_FIRST].moments
         return (
             self.survey.part
@@ -181,8 +192,9 @@ class Passes:
         first = self.known[_FIRST].tally
         if not tally.same_rows(first):
             raise ValueError(
-                f"{self.source!r} gave other rows in its {which} pass ({tally.rows} rows, {first.rows} before); a source must give the "
-                "same rows every time it is read: fix the seed of what is random"
+                f"{self.source!r} gave other rows in its {which} pass ({tally.rows} rows,"
+                f" {first.rows} before); a source must give the same rows every time it is read:"
+                " fix the seed of what is random"
             )
 
     def _gather(self, begun: Gathered, which: str) -> Gathered:
@@ -202,7 +214,8 @@ class Passes:
         for before, now in zip(self.fingerprint, self.source.fingerprint(), strict=True):
             if before != now:
                 raise ValueError(
-                    f"{before[0]} has changed since the first pass over it; fit again when nobody writes to it"
+                    f"{before[0]} has changed since the first pass over it; fit again when nobody"
+                    " writes to it"
                 )
 
     def _save(self) -> None:
@@ -234,7 +247,8 @@ class Passes:
         words, stored = read_state(self.checkpoint, _KIND)
         if words["files"] != self.fingerprint:
             raise ValueError(
-                f"the checkpoint {os.fspath(self.checkpoint)} is of other files, or they have changed; remove it to begin again"
+                f"the checkpoint {os.fspath(self.checkpoint)} is of other files, or they have"
+                " changed; remove it to begin again"
             )
 
         def part(name: str) -> dict[str, np.ndarray]:
@@ -287,13 +301,16 @@ class _Due:
 
 
 def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
-    """Fit an estimator of arrays to at most so many distinct samples of a source, those of the lowest hashes, weighted by their masses."""
+    """Fit an estimator of arrays to at most so many distinct samples of a source, those of the
+    lowest hashes, weighted by their masses.
+    """
     estimator._check_parameters()
     if estimator.contamination is not None or not (
         estimator.cv is None or isinstance(estimator.cv, Integral)
     ):
         raise ValueError(
-            "a source has no rows that contamination could hold out, or cv could number; give cv as a number, or fit an array"
+            "a source has no rows that contamination could hold out, or cv could number; give cv as"
+            " a number, or fit an array"
         )
     source, weights = as_source(X, sample_weight)
     part = (

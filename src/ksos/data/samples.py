@@ -1,4 +1,6 @@
-"""Samples as the estimators take them: distinct ones with masses, inside the domain, in folds; and random generators."""
+"""Samples as the estimators take them: distinct ones with masses, inside the domain, in folds; and
+random generators.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,11 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 def distinct_samples(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct samples of positive mass, in lexicographic order, with their shares of the total mass.
+    """The distinct samples of positive mass, in lexicographic order, with their shares of the total
+    mass.
 
-    A sample given twice and a sample of mass two are then the same thing, and the order of the samples does not matter.
+    A sample given twice and a sample of mass two are then the same thing, and the order of the
+    samples does not matter.
     """
     X, masses = X[masses > 0.0], masses[masses > 0.0]
     points, inverse = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0.0: one sign of zero
@@ -43,14 +47,20 @@ def mean_score(scores: np.ndarray, sample_weight: Any) -> float:
 
 
 def require_inside(measure: Measure, X: np.ndarray, masses: np.ndarray, names: Any = None) -> None:
-    """Raise when a sample that counts lies where no density can be; ``names`` are those of the features."""
+    """Raise when a sample that counts lies where no density can be; ``names`` are those of the
+    features.
+    """
     measure.check_features(X.shape[1])
     rows = np.flatnonzero(~measure.contains(X) & (masses > 0.0))
     if rows.size:
         row = X[rows[0]].tolist()
-        first = f"the first is row {rows[0]}: {row if names is None else dict(zip(names, row, strict=True))}"
+        first = (
+            f"the first is row {rows[0]}:"
+            f" {row if names is None else dict(zip(names, row, strict=True))}"
+        )
         raise ValueError(
-            f"{rows.size} of {X.shape[0]} samples lie outside {measure!r}; {first}; widen it or leave them out"
+            f"{rows.size} of {X.shape[0]} samples lie outside {measure!r}; {first}; widen it or"
+            " leave them out"
         )
 
 
@@ -80,7 +90,8 @@ def check_folds(cv: Any) -> None:
         as_count(cv, "cv", minimum=2)
     elif not isinstance(cv, Iterable) or isinstance(cv, (str, bytes)):
         raise ValueError(
-            f"cv must be None, a number of folds, a splitter such as KFold(5), or a list of (train, test) pairs; got {cv!r}"
+            "cv must be None, a number of folds, a splitter such as KFold(5), or a list of (train,"
+            f" test) pairs; got {cv!r}"
         )
 
 
@@ -89,7 +100,8 @@ def as_folds(
 ) -> list[Fold]:
     """The folds of samples ``X`` with ``masses``, ``weights`` being those of the distinct samples.
 
-    A number of folds is over the distinct samples, so that a sample and its double are never on both sides.
+    A number of folds is over the distinct samples, so that a sample and its double are never on
+    both sides.
     """
     if cv is None or isinstance(cv, (int, np.integer)):
         return random_folds(weights, cv, rng)
@@ -197,12 +209,14 @@ def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) ->
         chosen = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
             raise ValueError(
-                f"fold {number} of cv: the {name} part must be a vector of row numbers; got {part!r}"
+                f"fold {number} of cv: the {name} part must be a vector of row numbers; got"
+                f" {part!r}"
             )
         if chosen.size and (chosen.min() < 0 or chosen.max() >= n):
             worst = int(chosen.max()) if chosen.max() >= n else int(chosen.min())
             raise ValueError(
-                f"fold {number} of cv names row {worst}, but the {n} samples are numbered 0 to {n - 1}"
+                f"fold {number} of cv names row {worst}, but the {n} samples are numbered 0 to"
+                f" {n - 1}"
             )
         chosen = chosen[masses[chosen] > 0.0] if chosen.size else chosen.astype(int)
         if chosen.size == 0:

@@ -1,4 +1,6 @@
-"""Samples that come in chunks: arrays one after the other, files larger than the memory, tables of Arrow."""
+"""Samples that come in chunks: arrays one after the other, files larger than the memory, tables of
+Arrow.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ _READABLE = (".npy", *_CSV, *_PARQUET, *_ARROW)
 
 
 class Chunk(NamedTuple):
-    """Some of the samples: an array or a table, the weights of its rows or None, and how errors name it."""
+    """Some of the samples: an array or a table, the weights of its rows or None, and how errors
+    name it.
+    """
 
     data: Any
     weights: Any
@@ -58,7 +62,9 @@ class _ArrowStream(Protocol):
 
 
 class Gatherer(Protocol):
-    """What a pass over the samples gathers: a value, such as sums, that grows by chunks and merges, in any order, and can be pickled."""
+    """What a pass over the samples gathers: a value, such as sums, that grows by chunks and merges,
+    in any order, and can be pickled.
+    """
 
     def update(self, chunk: Chunk) -> Self:
         """This and what one more chunk adds; an error begins with the name of the chunk."""
@@ -73,10 +79,11 @@ G = TypeVar("G", bound=Gatherer)
 
 
 class Chunks:
-    """A source of samples for ``fit``: iterating gives :class:`Chunk` after :class:`Chunk`; made by :func:`chunks`.
+    """A source of samples for ``fit``: iterating gives :class:`Chunk` after :class:`Chunk`; made by
+    :func:`chunks`.
 
-    A pass over the samples is one call of :meth:`gather`. A source whose chunks are elsewhere overrides it: it updates the value where a
-    chunk is, and merges the values.
+    A pass over the samples is one call of :meth:`gather`. A source whose chunks are elsewhere
+    overrides it: it updates the value where a chunk is, and merges the values.
     """
 
     names: tuple[str, ...] | None = None
@@ -97,20 +104,24 @@ class Chunks:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise TypeError(
-            f"an array in memory is needed here, and {self!r} comes in chunks; KernelSoSDensity, KernelSoSDensityCV and mmd take it"
+            f"an array in memory is needed here, and {self!r} comes in chunks; KernelSoSDensity,"
+            " KernelSoSDensityCV and mmd take it"
         )
 
     def __iter__(self) -> Iterator[Chunk]:
         if self._begun and not self.again:
             raise ValueError(
-                f"{self.name} can be read only once, and it has been; pass something that begins anew, such as a list of arrays, files, or "
-                "a function that returns a new generator: ksos.chunks(lambda: generate())"
+                f"{self.name} can be read only once, and it has been; pass something that begins"
+                " anew, such as a list of arrays, files, or a function that returns a new"
+                " generator: ksos.chunks(lambda: generate())"
             )
         self._begun = True
         return self._begin()
 
     def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
-        """``begun``, which knows the first ``done`` chunks, updated with every other chunk; ``after`` sees it after each of them."""
+        """``begun``, which knows the first ``done`` chunks, updated with every other chunk;
+        ``after`` sees it after each of them.
+        """
         for k, chunk in enumerate(self):
             if k >= done:
                 begun = begun.update(chunk)
@@ -119,7 +130,8 @@ class Chunks:
         return begun
 
     def to(self, device: Any) -> Chunks:
-        """The same source with chunks that are torch tensors on ``device``, such as "cuda": the fit then runs there.
+        """The same source with chunks that are torch tensors on ``device``, such as "cuda": the fit
+        then runs there.
 
         The next chunk is read and copied while the device works on this one.
         """
@@ -128,7 +140,9 @@ class Chunks:
         )
 
     def each(self, work: Callable[[Chunk], Any]) -> Any:
-        """``work`` of every chunk, one after the other when they are asked for; elsewhere, what stands for them."""
+        """``work`` of every chunk, one after the other when they are asked for; elsewhere, what
+        stands for them.
+        """
         return map(work, self)
 
     def fingerprint(self) -> list[list[Any]]:
@@ -140,30 +154,40 @@ class Chunks:
 
 
 def chunks(
-    source: Any, *, columns: Sequence[Any] | None = None, weights: Any = None, rows: int = CHUNK_ROWS, drop_missing: bool = False,
+    source: Any,
+    *,
+    columns: Sequence[Any] | None = None,
+    weights: Any = None,
+    rows: int = CHUNK_ROWS,
+    drop_missing: bool = False,
     csv: Mapping[str, Any] | None = None,
-) -> Chunks:  # fmt: skip
-    """Samples of any number as a source that ``fit`` takes in place of an array; memory holds one chunk at a time.
+) -> Chunks:
+    """Samples of any number as a source that ``fit`` takes in place of an array; memory holds one
+    chunk at a time.
 
     Parameters
     ----------
     source
-        A path, a pattern such as ``"data/*.parquet"``, a folder, or a list of them: NPY, CSV (also compressed), Parquet and Arrow files,
-        read in the order of their names; an array, cut into chunks, also one that is mapped to memory; anything with
-        ``__arrow_c_stream__``, such as tables of pyarrow, polars, duckdb and pandas; an array or data frame of Dask, whose
-        chunks stay where they are; an iterable of arrays or tables, or of pairs (array, weights of its rows); or a function without
-        arguments that returns one. A generator can be read once: that is enough for
-        up to 10 000 distinct samples, and where it is not, ``fit`` says so.
+        A path, a pattern such as ``"data/*.parquet"``, a folder, or a list of them: NPY, CSV (also
+        compressed), Parquet and Arrow files, read in the order of their names; an array, cut into
+        chunks, also one that is mapped to memory; anything with ``__arrow_c_stream__``, such as
+        tables of pyarrow, polars, duckdb and pandas; an array or data frame of Dask, whose chunks
+        stay where they are; an iterable of arrays or tables, or of pairs (array, weights of its
+        rows); or a function without arguments that returns one. A generator can be read once: that
+        is enough for up to 10 000 distinct samples, and where it is not, ``fit`` says so.
     columns : list, optional
-        Names, or numbers from 0, of the columns that are samples; of Parquet files no others are read. Default: all but the weights.
+        Names, or numbers from 0, of the columns that are samples; of Parquet files no others are
+        read. Default: all but the weights.
     weights : name or number, optional
         The column that holds the weights of the rows.
     rows : int
         How many rows of a file or an array make a chunk.
     drop_missing : bool
-        Leave out rows with a missing cell in a column that is used. Default: they are refused, with file, row and column.
+        Leave out rows with a missing cell in a column that is used. Default: they are refused, with
+        file, row and column.
     csv : dict, optional
-        How CSV files are written, where that is not to be detected: "delimiter", "decimal", "header" (True, False) and "encoding".
+        How CSV files are written, where that is not to be detected: "delimiter", "decimal",
+        "header" (True, False) and "encoding".
 
     >>> [len(chunk.data) for chunk in chunks(np.zeros((5, 2)), rows=2)]
     [2, 2, 1]
@@ -208,7 +232,8 @@ def chunks(
             again=again,
         )
     raise TypeError(
-        f"a source of samples is a path, an array, a table, an iterable of arrays or a function that returns one; got {source!r}"
+        "a source of samples is a path, an array, a table, an iterable of arrays or a function"
+        f" that returns one; got {source!r}"
     )
 
 
@@ -223,15 +248,18 @@ def as_source(X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
         return DaskChunks(Blocks.of(X, sample_weight), _Choice(None, None)), None
     if is_dask(sample_weight):
         raise TypeError(
-            f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the same way"
+            f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the"
+            " same way"
         )
     return X, sample_weight
 
 
 class DaskChunks(Chunks):
-    """The chunks of a Dask array or data frame: what a pass gathers is gathered where they are, and merged up a tree.
+    """The chunks of a Dask array or data frame: what a pass gathers is gathered where they are, and
+    merged up a tree.
 
-    Every pass computes the chunks anew, unless they are held in the memory of the workers with ``persist()``.
+    Every pass computes the chunks anew, unless they are held in the memory of the workers with
+    ``persist()``.
     """
 
     def __init__(self, blocks: Blocks, choose: _Choice) -> None:
@@ -258,7 +286,8 @@ class DaskChunks(Chunks):
     def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
         if done:
             raise ValueError(
-                f"the checkpoint is of another source than {self!r}, whose passes are not stopped half-way; remove it"
+                f"the checkpoint is of another source than {self!r}, whose passes are not stopped"
+                " half-way; remove it"
             )
         value: G = self.blocks.gather(_Gathering(begun, self._located))
         if after is not None:
@@ -280,7 +309,8 @@ class _Located:
     def __call__(self, data: Any, weights: Any, name: str) -> Chunk:
         if np.ndim(data) != 2 or np.shape(data)[1] != self.width:
             raise ValueError(
-                f"{name}: an array of shape {np.shape(data)} came, but {self.width} columns were expected, as the others have"
+                f"{name}: an array of shape {np.shape(data)} came, but {self.width} columns were"
+                " expected, as the others have"
             )
         return self.choose(Chunk(data, weights, name))
 
@@ -310,7 +340,9 @@ class _PerRow:
 
 
 class _Choice:
-    """Which columns of a chunk are samples, which is the weights, whether rows with gaps are left out, and how CSV is read."""
+    """Which columns of a chunk are samples, which is the weights, whether rows with gaps are left
+    out, and how CSV is read.
+    """
 
     def __init__(
         self,
@@ -353,11 +385,13 @@ class _Choice:
         missing = [label for label in [*features, *masses] if label not in labels]
         if missing:
             raise ValueError(
-                f"{chunk.name} has no column {missing[0]!r}; its columns are {', '.join(map(repr, labels))}"
+                f"{chunk.name} has no column {missing[0]!r}; its columns are"
+                f" {', '.join(map(repr, labels))}"
             )
         if masses and chunk.weights is not None:
             raise ValueError(
-                f"{chunk.name} came with weights, and weights={self.weights!r} names a column that holds them; give one of them"
+                f"{chunk.name} came with weights, and weights={self.weights!r} names a column that"
+                " holds them; give one of them"
             )
         if is_table(data) and names is not None:
             X, a = (
@@ -401,7 +435,8 @@ def files_of(source: Any) -> list[str]:
         path = os.path.expanduser(os.fspath(given))
         if not path:
             raise ValueError(
-                "the name of a file of samples must not be empty; give a path, a folder or a pattern such as 'data/*.csv'"
+                "the name of a file of samples must not be empty; give a path, a folder or a"
+                " pattern such as 'data/*.csv'"
             )
         if os.path.isdir(path):
             inside = sorted(
@@ -411,7 +446,8 @@ def files_of(source: Any) -> list[str]:
             )
             if not inside:
                 raise FileNotFoundError(
-                    f"the folder {path} holds no file that can be read; expected are {', '.join(_READABLE)}"
+                    f"the folder {path} holds no file that can be read; expected are"
+                    f" {', '.join(_READABLE)}"
                 )
         elif os.path.exists(path) or not glob.has_magic(path):
             inside = [path]
@@ -423,7 +459,8 @@ def files_of(source: Any) -> list[str]:
     for file in found:
         if not file.lower().endswith(_READABLE):
             raise ValueError(
-                f"{file} is of no kind that can be read in chunks; expected are {', '.join(_READABLE)}"
+                f"{file} is of no kind that can be read in chunks; expected are"
+                f" {', '.join(_READABLE)}"
             )
         os.stat(file)  # a file that is not there, before any work
     return found
@@ -448,7 +485,9 @@ def _pieces(file: str, rows: int, choice: _Choice) -> Iterator[Chunk]:
 
 
 class Layout(NamedTuple):
-    """What a file says of itself: how many columns, their names if they have any, and about how many rows."""
+    """What a file says of itself: how many columns, their names if they have any, and about how
+    many rows.
+    """
 
     width: int
     names: tuple[str, ...] | None
@@ -458,7 +497,9 @@ class Layout(NamedTuple):
 
 
 def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
-    """The layout of one of the files that :func:`chunks` reads, without reading it; ``csv`` as there."""
+    """The layout of one of the files that :func:`chunks` reads, without reading it; ``csv`` as
+    there.
+    """
     lower = file.lower()
     if lower.endswith(_CSV):
         from ksos.cli.tables import csv_layout
@@ -489,7 +530,8 @@ def _mapped(file: str) -> np.ndarray:
         raise ValueError(f"{file} is not a readable NPY file: {error}") from None
     if stored.ndim != 2:
         raise ValueError(
-            f"{file} holds an array of shape {stored.shape}, but rows and columns were expected; reshape it to (n, d)"
+            f"{file} holds an array of shape {stored.shape}, but rows and columns were expected;"
+            " reshape it to (n, d)"
         )
     return stored
 

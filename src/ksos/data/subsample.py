@@ -1,4 +1,6 @@
-"""A bounded part of very many samples, chosen by what they are and not by where they stand: the samples whose hash is lowest."""
+"""A bounded part of very many samples, chosen by what they are and not by where they stand: the
+samples whose hash is lowest.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,16 @@ __all__ = ["ODD", "Part", "Survey", "row_hashes"]
 ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 _BLOCK_ELEMENTS = 1 << 16
 _BLOCK_ROWS = 1 << 17
-# up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) = 0.6 %
+# up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) =
+# 0.6 %
 _COUNTED = 1 << 15
 _DEVIATIONS = 5.0
 
 
 class Part(NamedTuple):
-    """Distinct samples in lexicographic order, their shares of the mass, how many they stand for, and if wanted the moments of all."""
+    """Distinct samples in lexicographic order, their shares of the mass, how many they stand for,
+    and if wanted the moments of all.
+    """
 
     points: np.ndarray
     weights: np.ndarray
@@ -32,10 +37,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What is known of samples after one look at them: how many there are, and those with the lowest hashes.
+    """What is known of samples after one look at them: how many there are, and those with the
+    lowest hashes.
 
-    A value that grows by chunks and merges: it depends neither on the chunks nor on their order, nor on how often a sample is given. Of
-    zero mass a sample does not count. Two rows of the same 64 bits are taken for the same row.
+    A value that grows by chunks and merges: it depends neither on the chunks nor on their order,
+    nor on how often a sample is given. Of zero mass a sample does not count. Two rows of the same
+    64 bits are taken for the same row.
     """
 
     most: int
@@ -111,7 +118,8 @@ class Survey:
                 for survey in (self, other)
             ]
             raise ValueError(
-                f"two surveys merge if they keep as many samples of as many features; got {' and '.join(what)}"
+                "two surveys merge if they keep as many samples of as many features; got"
+                f" {' and '.join(what)}"
             )
         both = np.concatenate([self.hashes, other.hashes])
         hashes, first, which = np.unique(both, return_index=True, return_inverse=True)
@@ -142,9 +150,11 @@ class Survey:
 
     @property
     def total(self) -> int:
-        """How many distinct samples there are: counted, and of very many estimated from how dense the lowest hashes lie [BarYossef2002].
+        """How many distinct samples there are: counted, and of very many estimated from how dense
+        the lowest hashes lie [BarYossef2002].
 
-        Where none of those was given twice and the estimate agrees, all samples are taken for distinct, which is then exact.
+        Where none of those was given twice and the estimate agrees, all samples are taken for
+        distinct, which is then exact.
         """
         known = self.hashes.shape[0]
         if not self.overflown:
@@ -194,14 +204,18 @@ class Survey:
 
 
 def _gathered(which: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The masses of each number in ``which``, and what is left of them: leading bits, whose sums are exact, and the rest [Ogita2005]."""
+    """The masses of each number in ``which``, and what is left of them: leading bits, whose sums
+    are exact, and the rest [Ogita2005].
+    """
     large = 2.0 ** (math.frexp(float(masses.max()))[1] + masses.shape[0].bit_length() + 1)
     leading = (masses + large) - large
     return np.bincount(which, weights=leading), np.bincount(which, weights=masses - leading)
 
 
 def row_hashes(X: np.ndarray) -> np.ndarray:
-    """64 bits for each row of floats, spread evenly: the finaliser of SplitMix64 [Steele2014] after every feature."""
+    """64 bits for each row of floats, spread evenly: the finaliser of SplitMix64 [Steele2014] after
+    every feature.
+    """
     out = np.empty(X.shape[0], dtype=np.uint64)
     for rows in row_blocks(X.shape[0], X.shape[1], _BLOCK_ELEMENTS):
         bits = (X[rows] + 0.0).view(np.uint64).T  # + 0.0: one sign of zero

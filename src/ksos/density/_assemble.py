@@ -1,6 +1,8 @@
-"""How every operation on a density ends: rows of a factor with scales of their own become a density of mass one, in natural units.
+"""How every operation on a density ends: rows of a factor with scales of their own become a density
+of mass one, in natural units.
 
-For separable kernels, k = k_S·k_R, and for Gaussian ones with a metric, features are integrated out or held fixed here.
+For separable kernels, k = k_S·k_R, and for Gaussian ones with a metric, features are integrated out
+or held fixed here.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ _MANY_COLUMNS, _SAFE, _SAFER = (
 
 
 def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of ``factor`` scaled to length one, and the logarithms of their lengths; rows of zeros stay, with length −inf."""
+    """The rows of ``factor`` scaled to length one, and the logarithms of their lengths; rows of
+    zeros stay, with length −inf.
+    """
     largest = np.abs(factor).max(axis=1)
     scale = np.where(largest > 0.0, largest, 1.0)
     rows = factor / scale[:, None]
@@ -62,7 +66,9 @@ def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_squares(log_terms: Array, rows: Array) -> Array:
-    """log ‖Σ_i e^{log_terms_ni} rows_i‖², shape (n,), with the largest term of each sum taken out before it can underflow."""
+    """log ‖Σ_i e^{log_terms_ni} rows_i‖², shape (n,), with the largest term of each sum taken out
+    before it can underflow.
+    """
     xp = namespace(log_terms)
     peak = xp.max(log_terms, axis=1)
     shift = xp.where(xp.isfinite(peak), peak, 0.0)
@@ -72,9 +78,11 @@ def log_squares(log_terms: Array, rows: Array) -> Array:
 
 
 def split_columns(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """M, the columns that mix support points, and the summed squares of those that hold one point each: FFᵀ = MMᵀ + diag(bumps).
+    """M, the columns that mix support points, and the summed squares of those that hold one point
+    each: FFᵀ = MMᵀ + diag(bumps).
 
-    A kernel density estimate is nothing but such columns, and a matrix product with all of them would be mostly zeros.
+    A kernel density estimate is nothing but such columns, and a matrix product with all of them
+    would be mostly zeros.
     """
     single = np.count_nonzero(factor, axis=0) <= 1
     return np.ascontiguousarray(factor[:, ~single]), np.sum(factor[:, single] ** 2, axis=1)
@@ -90,11 +98,13 @@ def assemble(
     *,
     nothing_left: str = "no mass is left",
 ) -> SoSDensity:
-    """The density ∝ ‖Gᵀk(x)‖² with G = diag(e^{log_rows})·factor, of the class of ``like``, scaled to mass one.
+    """The density ∝ ‖Gᵀk(x)‖² with G = diag(e^{log_rows})·factor, of the class of ``like``, scaled
+    to mass one.
 
-    The scales are logarithms because they may differ by more than floats do; only their sum with the norms of k(·, x̃_i) in L²(ρ) matters.
-    Support points that coincide become one, so that their amplitudes cancel before they are squared. A mass that is nothing but
-    rounding is an error, which says ``nothing_left``.
+    The scales are logarithms because they may differ by more than floats do; only their sum with
+    the norms of k(·, x̃_i) in L²(ρ) matters. Support points that coincide become one, so that their
+    amplitudes cancel before they are squared. A mass that is nothing but rounding is an error,
+    which says ``nothing_left``.
     """
     log_diagonal = closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
     rows, log_lengths = unit_rows(factor)
@@ -115,7 +125,8 @@ def assemble(
     excess = max(float(log_lengths.max()) - _LARGEST_LOG_ROW, 0.0)
     if 2.0 * excess > _LARGEST_LOG_GRAM:
         raise ValueError(
-            f"{nothing_left}: on {measure!r} the kernels of its support points differ by more than floating-point numbers can"
+            f"{nothing_left}: on {measure!r} the kernels of its support points differ by more than"
+            " floating-point numbers can"
         )
     with np.errstate(under="ignore"):
         G = rows * np.exp(log_lengths - excess)[:, None]
@@ -137,7 +148,9 @@ def assemble(
 
 
 def _smallest_mass(density: SoSDensity, mass: float) -> float:
-    """What rounding can leave of no mass at all: Σ_ij ‖G_i‖‖G_j‖W_ij is a mass without cancellation, and ε of it is lost."""
+    """What rounding can leave of no mass at all: Σ_ij ‖G_i‖‖G_j‖W_ij is a mass without
+    cancellation, and ε of it is lost.
+    """
     if mass > _DOUBTFUL:
         return 0.0
     lengths = np.sqrt(np.einsum("ij,ij->i", density.unit_factor, density.unit_factor))[:, None]
@@ -148,7 +161,9 @@ def _smallest_mass(density: SoSDensity, mass: float) -> float:
 
 
 def _merge(points: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Equal points become one, in the order of their first appearance, and their rows of the factor are added."""
+    """Equal points become one, in the order of their first appearance, and their rows of the factor
+    are added.
+    """
     distinct, first, inverse = np.unique(
         points + 0.0, axis=0, return_index=True, return_inverse=True
     )
@@ -162,9 +177,11 @@ def _merge(points: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 class Rest:
-    r"""k(x, x̃) = k_S(x_S, x̃_S)·k_R(x_R − Cx_S, x̃_R − Cx̃_S): what a kernel says about the features R beyond what it says about S.
+    r"""k(x, x̃) = k_S(x_S, x̃_S)·k_R(x_R − Cx_S, x̃_R − Cx̃_S): what a kernel says about the
+    features R beyond what it says about S.
 
-    A separable kernel has C = 0. A metric, with P its inverse, has C = −P_RR⁻¹P_RS = S_RS S_SS⁻¹, and k_R has the metric P_RR⁻¹.
+    A separable kernel has C = 0. A metric, with P its inverse, has C = −P_RR⁻¹P_RS = S_RS S_SS⁻¹,
+    and k_R has the metric P_RR⁻¹.
     """
 
     def __init__(self, kernel: Kernel, given: list[int], rest: list[int]) -> None:
@@ -192,13 +209,18 @@ class Rest:
 
 
 def integrate_out(
-    density: SoSDensity, keep: list[int], drop: list[int], measure: Measure, within: BoxIndicator | None = None,
+    density: SoSDensity,
+    keep: list[int],
+    drop: list[int],
+    measure: Measure,
+    within: BoxIndicator | None = None,
     nothing_left: str = "no mass is left",
-) -> SoSDensity:  # fmt: skip
-    """B ↦ B ∘ W_R for the features R = ``drop``: a density of the features ``keep`` with respect to ``measure``, of higher rank.
+) -> SoSDensity:
+    """B ↦ B ∘ W_R for the features R = ``drop``: a density of the features ``keep`` with respect to
+    ``measure``, of higher rank.
 
-    With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant. With ``within``, integrals are over a box of
-    the features R, and the kernel is separable.
+    With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant. With
+    ``within``, integrals are over a box of the features R, and the kernel is separable.
     """
     _require_product(density)
     X, others = density.support_points, Rest(density.kernel, keep, drop)
@@ -238,14 +260,18 @@ def hold_fixed(
     measure: Measure,
     names: Sequence[str] | None = None,
 ) -> SoSDensity:
-    """B ↦ ΔBΔ with Δ = diag(k_S(v, x̃_i)), S = ``given``: a density of the features ``rest`` with respect to ``measure``.
+    """B ↦ ΔBΔ with Δ = diag(k_S(v, x̃_i)), S = ``given``: a density of the features ``rest`` with
+    respect to ``measure``.
 
     With a metric, the points move along: x̃_R + C(v − x̃_S).
     """
     _require_product(density)
     X, others = density.support_points, Rest(density.kernel, given, rest)
     log_delta = density.kernel.restrict(given).log(values[None, :], X[:, given])[0]
-    nothing_left = f"the density vanishes at {listed(given, values, names)}, at least to rounding: there is no conditional density"
+    nothing_left = (
+        f"the density vanishes at {listed(given, values, names)}, at least to rounding: there is no"
+        " conditional density"
+    )
     moved = others.moved(X, values - X[:, given])
     return assemble(
         density,
@@ -282,20 +308,24 @@ def _require_product(density: SoSDensity) -> None:
     kernel, d = density.kernel, density.n_features
     if not kernel.separable(d) and not (kernel.full and density.measure.by_volume):
         raise IntegralNotAvailableError(
-            f"{kernel!r} is not a product over its {d} features: marginals and conditionals of its densities are no kernel sums of "
-            "squares; pass product=True to the kernel, or use a discrete measure such as Discrete.quadrature(box, …)"
+            f"{kernel!r} is not a product over its {d} features: marginals and conditionals of its"
+            " densities are no kernel sums of squares; pass product=True to the kernel, or use a"
+            " discrete measure such as Discrete.quadrature(box, …)"
         )
 
 
 def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
-    """L with LLᵀ = (FFᵀ) ∘ R, positive semi-definite by Schur's theorem, and as few columns as rounding allows.
+    """L with LLᵀ = (FFᵀ) ∘ R, positive semi-definite by Schur's theorem, and as few columns as
+    rounding allows.
 
-    With R = VΛVᵀ the columns f_a ∘ √λ_b v_b are such a factor. They are never squared: L keeps the digits that the entries of
-    (FFᵀ) ∘ R have lost where they cancel. Rows of F of length one and a unit diagonal of R make the error relative to each row.
+    With R = VΛVᵀ the columns f_a ∘ √λ_b v_b are such a factor. They are never squared: L keeps the
+    digits that the entries of (FFᵀ) ∘ R have lost where they cancel. Rows of F of length one and a
+    unit diagonal of R make the error relative to each row.
 
-    Where these would be many columns, and every point has a bump b_i of its own beside them, L is Cholesky's factor: the density is at
-    least Σ b_i k_i², so that rounding changes it by no more than ε Σ 1/b_i of itself anywhere, and far less where nothing cancels. The same
-    holds with the least eigenvalue of (FFᵀ) ∘ R in the place of every b_i.
+    Where these would be many columns, and every point has a bump b_i of its own beside them, L is
+    Cholesky's factor: the density is at least Σ b_i k_i², so that rounding changes it by no more
+    than ε Σ 1/b_i of itself anywhere, and far less where nothing cancels. The same holds with the
+    least eigenvalue of (FFᵀ) ∘ R in the place of every b_i.
     """
     m = F.shape[0]
     require_memory(

@@ -1,4 +1,6 @@
-"""Questions that do not mind underflow: kernels vanish far away, whatever the caller has told NumPy to make of that."""
+"""Questions that do not mind underflow: kernels vanish far away, whatever the caller has told NumPy
+to make of that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Probabilities of boxes, the distribution function and its inverse: masses of the components between two sides, feature by feature."""
+"""Probabilities of boxes, the distribution function and its inverse: masses of the components
+between two sides, feature by feature.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _ROUGH, _CLOUD_POINTS = 1e-3, 1 << 15
 
 
 def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> Masses:
-    """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, the standard errors, shape (n,) each, and the method."""
+    """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, the standard errors, shape
+    (n,) each, and the method.
+    """
     exact = np.zeros(low.shape[0])
     if p.measure.atoms is not None:
         return _node_sums(p, low, high), exact, "sum"
@@ -94,7 +98,8 @@ def _one_mass(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> float:
 
 
 def _gaussian_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
-    """Many boxes at once: Σ_ij P_ij Π_k ½[erf(high_k − x̄_ijk) − erf(low_k − x̄_ijk)] over the components that matter.
+    """Many boxes at once: Σ_ij P_ij Π_k ½[erf(high_k − x̄_ijk) − erf(low_k − x̄_ijk)] over the
+    components that matter.
 
     None if the measure's own box holds so little of the components that floats underflow.
     """
@@ -119,7 +124,9 @@ def _gaussian_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> np.nda
 
 
 def _components(F: np.ndarray, log_W: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(P, i, j): the weights B_ij W_ij of the components that matter, of both orders of a pair together."""
+    """(P, i, j): the weights B_ij W_ij of the components that matter, of both orders of a pair
+    together.
+    """
     i, j = np.triu_indices(F.shape[0])
     P = np.where(i == j, 1.0, 2.0) * np.einsum("nr,nr->n", F[i], F[j]) * np.exp(log_W[i, j])
     order = np.argsort(np.abs(P))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Compression", "compress"]
 
 _BLOCK_ELEMENTS = 1 << 18
-_RESOLVED = 1e-10  # a point whose function is this close to those chosen (squared, relative) brings rounding, not shape
+# a point whose function is this close to those chosen (squared, relative) brings rounding, not
+# shape
+_RESOLVED = 1e-10
 
 
 class Compression(NamedTuple):
@@ -34,7 +36,9 @@ class Compression(NamedTuple):
     density: SoSDensity
     """The smaller density, of mass one."""
     mmd: float
-    """Its maximum mean discrepancy to the original (the root, not the square): exact, or projected if landmarks were given."""
+    """Its maximum mean discrepancy to the original (the root, not the square): exact, or projected
+    if landmarks were given.
+    """
 
 
 def compress(
@@ -47,7 +51,8 @@ def compress(
     """At most ``rank`` columns or ``m`` support points, and the MMD to ``density``."""
     if (rank is None) == (m is None):
         raise ValueError(
-            f"give either rank, the number of columns, or m, the number of support points; got rank={rank!r}, m={m!r}"
+            "give either rank, the number of columns, or m, the number of support points; got"
+            f" rank={rank!r}, m={m!r}"
         )
     if rank is not None:
         rank = as_count(rank, "rank")
@@ -63,7 +68,8 @@ def compress(
 
 
 def _fewer_columns(density: SoSDensity, rank: int) -> SoSDensity:
-    """p = Σ_k λ_k ψ_k² with orthonormal ψ_k, cut after the ``rank`` largest λ: no other choice of columns keeps more of the mass.
+    """p = Σ_k λ_k ψ_k² with orthonormal ψ_k, cut after the ``rank`` largest λ: no other choice of
+    columns keeps more of the mass.
 
     The L¹-distance to p is at most twice the mass that is lost.
     """
@@ -90,10 +96,12 @@ def _fewer_points(density: SoSDensity, m: int) -> SoSDensity:
 def _pursue(
     points: np.ndarray, WF: np.ndarray, integrals: Integrals, log_unit: float, m: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Orthogonal matching pursuit [Pati1993]: take the point that brings the projection of all ψ_k closest, ``m`` times.
+    """Orthogonal matching pursuit [Pati1993]: take the point that brings the projection of all ψ_k
+    closest, ``m`` times.
 
-    This is the Cholesky factorisation of W whose pivot maximises Σ_k ⟨e_j, ψ_k⟩²/‖e_j‖², where e_j is what k(·, x̃_j) adds to the functions
-    already chosen. Returns the points, L with LLᵀ = W among them, and the coordinates Y = L⁻¹WF of the ψ_k.
+    This is the Cholesky factorisation of W whose pivot maximises Σ_k ⟨e_j, ψ_k⟩²/‖e_j‖², where e_j
+    is what k(·, x̃_j) adds to the functions already chosen. Returns the points, L with LLᵀ = W
+    among them, and the coordinates Y = L⁻¹WF of the ψ_k.
     """
     n = points.shape[0]
     require_memory(

@@ -1,4 +1,6 @@
-"""Marginals, and the law of some features given the others, for one condition or for a million of them."""
+"""Marginals, and the law of some features given the others, for one condition or for a million of
+them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ _FAR = -1e3  # below, the difference of two logarithms loses digits that matter
 
 
 def marginal(density: SoSDensity, features: Any) -> SoSDensity:
-    r"""p_S(x_S) = ∫ p(x) dρ_R(x_R) = k_S(x_S)ᵀ (B ∘ W_R) k_S(x_S), for the features S = ``features`` and the others R."""
+    r"""p_S(x_S) = ∫ p(x) dρ_R(x_R) = k_S(x_S)ᵀ (B ∘ W_R) k_S(x_S), for the features S =
+    ``features`` and the others R.
+    """
     keep = as_features(features, density.n_features, "features")
     drop = [k for k in range(density.n_features) if k not in keep]
     measure = density.measure.restrict(keep)
@@ -61,10 +65,12 @@ def marginal(density: SoSDensity, features: Any) -> SoSDensity:
 def conditional(
     density: SoSDensity, conditions: Conditions, names: Sequence[str] | None = None
 ) -> SoSDensity | SoSMixture:
-    r"""p(x_R | x_S = v, x_T ∈ I) for ``conditions`` {feature: value or interval}: ∝ k_R(x_R)ᵀ (ΔBΔ ∘ W_I) k_R(x_R).
+    r"""p(x_R | x_S = v, x_T ∈ I) for ``conditions`` {feature: value or interval}: ∝ k_R(x_R)ᵀ (ΔBΔ
+    ∘ W_I) k_R(x_R).
 
-    Here Δ = diag(k_S(v, x̃_i)), and W_I = ∫_I k_T k_Tᵀ dρ is positive semi-definite, so that the product is. With a metric, k_T is no
-    factor of the kernel: the law is a mixture then, of those at the nodes of a rule on the interval.
+    Here Δ = diag(k_S(v, x̃_i)), and W_I = ∫_I k_T k_Tᵀ dρ is positive semi-definite, so that the
+    product is. With a metric, k_T is no factor of the kernel: the law is a mixture then, of those
+    at the nodes of a rule on the interval.
     """
     values, sides = conditions
     if values:
@@ -82,10 +88,15 @@ def conditional(
 def in_intervals(
     density: SoSDensity, sides: dict[int, tuple[float, float]], names: Sequence[str] | None = None
 ) -> SoSDensity:
-    """The law of the other features given that each of these lies between its ``sides``, for a separable kernel or on atoms."""
+    """The law of the other features given that each of these lies between its ``sides``, for a
+    separable kernel or on atoms.
+    """
     given, box = list(sides), BoxIndicator(*np.array(list(sides.values())).T)
     rest, measure = [k for k in range(density.n_features) if k not in given], density.measure
-    nothing_left = f"the density vanishes where {named(sides, names)}, at least to rounding: there is no conditional density"
+    nothing_left = (
+        f"the density vanishes where {named(sides, names)}, at least to rounding: there is no"
+        " conditional density"
+    )
     if (atoms := measure.atoms) is None:
         return integrate_out(density, rest, given, measure.restrict(rest), box, nothing_left)
     inside = box(atoms.points[:, given]) > 0.0
@@ -107,7 +118,8 @@ def at_values(
         return _conditional_on_atoms(density, given, values, rest, names)
     if not measure.restrict(given).contains(values[None, :])[0]:
         raise ValueError(
-            f"the density vanishes at {listed(given, values, names)}, outside of {measure!r}: there is no conditional density"
+            f"the density vanishes at {listed(given, values, names)}, outside of {measure!r}: there"
+            " is no conditional density"
         )
     return hold_fixed(density, given, values, rest, measure.restrict(rest), names)
 
@@ -117,12 +129,14 @@ def conditional_logpdf(
 ) -> np.ndarray:
     """log p(x_R | x_S) = log p(x) − log p_S(x_S) at the rows x of ``X``, where S = ``features``.
 
-    One marginal serves all rows, and rows are read in blocks: memory does not grow with their number beyond ``X`` and the answer.
+    One marginal serves all rows, and rows are read in blocks: memory does not grow with their
+    number beyond ``X`` and the answer.
     """
     d = density.n_features
     if len(features) == d:
         raise ValueError(
-            f"given names all {d} features: none is left to have a density; use logpdf for the density of a row"
+            f"given names all {d} features: none is left to have a density; use logpdf for the"
+            " density of a row"
         )
     rest = [k for k in range(d) if k not in features]
     atoms = density.measure.atoms
@@ -149,7 +163,9 @@ def conditional_logpdf(
 def _shifted_logarithms(
     density: SoSDensity, of_given: SoSDensity, X: np.ndarray, given: list[int], rest: list[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """log p_S(x_S) and log p(x) without the largest of k_S(x_S, x̃_i)², which far away is a huge exponent that both have in common."""
+    """log p_S(x_S) and log p(x) without the largest of k_S(x_S, x̃_i)², which far away is a huge
+    exponent that both have in common.
+    """
     kernel_given, others, zero = (
         density.kernel.restrict(given),
         Rest(density.kernel, given, rest),
@@ -187,17 +203,21 @@ def _require_possible(
             given if names is None else quoted([names[k] for k in given]),
         )
         raise ValueError(
-            f"the density of the features {words} vanishes in {vanishing.size} of {X.shape[0]} rows of X, first in row {row} at "
-            f"{listed(given, X[row, given], names)}: there is no conditional density; leave out the rows where "
-            "p.marginal(given).logpdf(X[:, given]) is -inf"
+            f"the density of the features {words} vanishes in {vanishing.size} of {X.shape[0]} rows"
+            f" of X, first in row {row} at {listed(given, X[row, given], names)}: there is no"
+            " conditional density; leave out the rows where p.marginal(given).logpdf(X[:, given])"
+            " is -inf"
         )
 
 
 # --- on a discrete measure, whose law is that of atoms with masses w_j p(x_j) ---
 #
-# The result is again a function of the kernel's class and a discrete measure, which together carry exactly the law asked for: a separable
-# kernel on a product of measures (a tensor quadrature rule) needs nothing special: B ∘ W_R and ΔBΔ, and the measures' factors; a separable
-# kernel on scattered atoms keeps B ∘ W_R, and the weights of the new measure take up what is missing; any other kernel gets the square of
+# The result is again a function of the kernel's class and a discrete measure, which together carry
+# exactly the law asked for: a separable
+# kernel on a product of measures (a tensor quadrature rule) needs nothing special: B ∘ W_R and ΔBΔ,
+# and the measures' factors; a separable
+# kernel on scattered atoms keeps B ∘ W_R, and the weights of the new measure take up what is
+# missing; any other kernel gets the square of
 # the kernel interpolant of √p through the atoms.
 
 
@@ -221,9 +241,11 @@ def _conditional_on_atoms(
     rest: list[int],
     names: Sequence[str] | None,
 ) -> SoSDensity:
-    """The law of the features ``rest`` among the atoms at which the ``given`` ones have these values.
+    """The law of the features ``rest`` among the atoms at which the ``given`` ones have these
+    values.
 
-    A product of measures gives the same law of ``rest`` to all values, so that any value will do, not only those of its atoms.
+    A product of measures gives the same law of ``rest`` to all values, so that any value will do,
+    not only those of its atoms.
     """
     nodes = cast("Atoms", density.measure.atoms)
     hit = np.all(nodes.points[:, given] == values, axis=1)
@@ -233,8 +255,9 @@ def _conditional_on_atoms(
                 int(np.argmin(np.sum(np.abs(nodes.points[:, given] - values), axis=1)))
             ][given]
             raise ValueError(
-                f"no atom of {density.measure!r} has {listed(given, values, names)}, and the measure is not a product: condition on "
-                f"the value of an atom; the nearest is {listed(given, nearest, names)}"
+                f"no atom of {density.measure!r} has {listed(given, values, names)}, and the"
+                " measure is not a product: condition on the value of an atom; the nearest is"
+                f" {listed(given, nearest, names)}"
             )
         hit[:] = True
     atoms, group = _distinct(nodes.points[np.ix_(hit, rest)])
@@ -247,7 +270,8 @@ def _conditional_on_atoms(
     log_density = density.logpdf(full)
     if not np.any(np.isfinite(log_density)):
         raise ValueError(
-            f"the density vanishes at {listed(given, values, names)}: there is no conditional density"
+            f"the density vanishes at {listed(given, values, names)}: there is no conditional"
+            " density"
         )
     return _interpolant(density, density.kernel.restrict(rest), measure, log_density)
 
@@ -255,15 +279,18 @@ def _conditional_on_atoms(
 def _given_logpdf_on_atoms(
     density: SoSDensity, given: list[int], values: np.ndarray, names: Sequence[str] | None
 ) -> np.ndarray:
-    """The log-density of the ``given`` features, relative to the marginal of the measure, at rows ``values`` that belong to atoms."""
+    """The log-density of the ``given`` features, relative to the marginal of the measure, at rows
+    ``values`` that belong to atoms.
+    """
     projected, log_density = _projected(density, given)
     found = _find(projected.points, values)
     missing = np.flatnonzero(found < 0)
     if missing.size:
         row = int(missing[0])
         raise ValueError(
-            f"no atom of {density.measure!r} has the given features of {missing.size} of {values.shape[0]} rows of X, first of row {row}, "
-            f"{listed(given, values[row], names)}: condition on values of atoms"
+            f"no atom of {density.measure!r} has the given features of {missing.size} of"
+            f" {values.shape[0]} rows of X, first of row {row},"
+            f" {listed(given, values[row], names)}: condition on values of atoms"
         )
     return log_density[found]
 
@@ -286,7 +313,9 @@ def _find(atoms: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _projected(density: SoSDensity, features: list[int]) -> tuple[Discrete, np.ndarray]:
-    """The marginal of the measure, and at its atoms the logarithm of the density of the marginal law relative to it."""
+    """The marginal of the measure, and at its atoms the logarithm of the density of the marginal
+    law relative to it.
+    """
     nodes = cast("Atoms", density.measure.atoms)
     atoms, group = _distinct(nodes.points[:, features])
     weights = np.bincount(group, nodes.weights)
@@ -309,9 +338,11 @@ def _is_product(measure: Atoms, first: list[int], second: list[int]) -> bool:
 
 
 def _with_law(density: SoSDensity, projected: Discrete, log_density: np.ndarray) -> SoSDensity:
-    """The same function on atoms weighted so that their masses are those of the law with ``log_density`` relative to ``projected``.
+    """The same function on atoms weighted so that their masses are those of the law with
+    ``log_density`` relative to ``projected``.
 
-    Where the function is B ∘ W_R it is nowhere less than the mass of an atom, because W_R sums over all atoms: the weights are finite.
+    Where the function is B ∘ W_R it is nowhere less than the mass of an atom, because W_R sums over
+    all atoms: the weights are finite.
     """
     at_atoms = density.logpdf(projected.points)
     with np.errstate(invalid="ignore", under="ignore"):
@@ -327,7 +358,9 @@ def _with_law(density: SoSDensity, projected: Discrete, log_density: np.ndarray)
 def _interpolant(
     like: SoSDensity, kernel: Kernel, measure: Discrete, log_density: np.ndarray
 ) -> SoSDensity:
-    """(Σ_j α_j k(x, x_j))² with Kα ≈ √p at the atoms x_j; their weights take up what the solution of Kα = √p lacks."""
+    """(Σ_j α_j k(x, x_j))² with Kα ≈ √p at the atoms x_j; their weights take up what the solution
+    of Kα = √p lacks.
+    """
     n = measure.points.shape[0]
     require_memory(
         4 * n * n * FLOAT_BYTES, f"a kernel matrix of {n} atoms", "use a measure with fewer nodes"
@@ -340,9 +373,11 @@ def _interpolant(
 
 
 def _interpolate_root(K: np.ndarray, weights: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """α with Kα as close to ``roots`` as digits allow: the first cut of the spectrum of K whose α neither cancels nor misses an atom.
+    """α with Kα as close to ``roots`` as digits allow: the first cut of the spectrum of K whose α
+    neither cancels nor misses an atom.
 
-    If there is none, because the values of scattered atoms are rougher than the kernel, α = ``roots`` is a smooth majorant of them.
+    If there is none, because the values of scattered atoms are rougher than the kernel, α =
+    ``roots`` is a smooth majorant of them.
     """
     values, V = np.linalg.eigh(K)
     for cut in _CUTS:

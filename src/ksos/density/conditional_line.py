@@ -1,7 +1,9 @@
-"""The laws of one feature when the others are known, for many rows at once: moments, distribution function, quantiles.
+"""The laws of one feature when the others are known, for many rows at once: moments, distribution
+function, quantiles.
 
-Given the others, p(y | x) ∝ ‖Fᵀ(δ(x) ∘ k(y))‖² with δ_i = k(x, x̃_i): a smooth function of y between the kernel's kinks, and never
-negative. It is evaluated at the nodes of panels that hold all the mass, which makes it a :class:`~ksos.quadrature.PiecewiseLaw`.
+Given the others, p(y | x) ∝ ‖Fᵀ(δ(x) ∘ k(y))‖² with δ_i = k(x, x̃_i): a smooth function of y
+between the kernel's kinks, and never negative. It is evaluated at the nodes of panels that hold all
+the mass, which makes it a :class:`~ksos.quadrature.PiecewiseLaw`.
 """
 
 from __future__ import annotations
@@ -22,16 +24,20 @@ if TYPE_CHECKING:
 __all__ = ["ConditionalLine"]
 
 _ORDER = 16
-_PANEL = 1.0  # in units of the length on which the kernel is smooth: there a polynomial through 16 nodes is right to 1e-12
+# in units of the length on which the kernel is smooth: there a polynomial through 16 nodes is right
+# to 1e-12
+_PANEL = 1.0
 # where kernel values are negligible; squared, and with room for large signed weights
 _LOG_LEVEL = -32.0
 _BLOCK = 1 << 22  # numbers held at a time
 
 
 class ConditionalLine:
-    """p(x_k | the other features) of a joint density with a separable kernel or a metric, k = ``feature``.
+    """p(x_k | the other features) of a joint density with a separable kernel or a metric, k =
+    ``feature``.
 
-    With a metric, it is the law of x_k − c·x_R that is separable from the other features R, for the slopes c of :class:`Rest`.
+    With a metric, it is the law of x_k − c·x_R that is separable from the other features R, for the
+    slopes c of :class:`Rest`.
 
     Every method takes rows ``X`` (n, d − 1) that hold the other features, in their order.
 
@@ -46,7 +52,8 @@ class ConditionalLine:
     def __init__(self, density: SoSDensity, feature: int) -> None:
         if density.measure.atoms is not None:
             raise ValueError(
-                f"the conditional laws of a density on {density.measure!r} are not continuous; use p.conditional instead"
+                f"the conditional laws of a density on {density.measure!r} are not continuous; use"
+                " p.conditional instead"
             )
         given = [j for j in range(density.n_features) if j != feature]
         density = self._untie(density, given, feature)
@@ -109,7 +116,9 @@ class ConditionalLine:
         return self._origins(X) + mean, deviation
 
     def log_mass(self, X: np.ndarray) -> np.ndarray:
-        """log ∫ p(x, y) dρ(y) for every row x: what turns the joint density into the conditional one."""
+        """log ∫ p(x, y) dρ(y) for every row x: what turns the joint density into the conditional
+        one.
+        """
         found = (
             np.log(law.total) + 2.0 * self._log_delta(X[rows])[1][:, 0]
             for rows, law in self._laws(X)
@@ -117,7 +126,9 @@ class ConditionalLine:
         return np.concatenate([np.empty(0), *found]) - self._log_unit
 
     def quantile(self, X: np.ndarray, levels: np.ndarray) -> np.ndarray:
-        """y with P(feature ≤ y | row) = level, for ``levels`` in [0, 1] of shape (n, any); 0 and 1 give the ends of where the mass is."""
+        """y with P(feature ≤ y | row) = level, for ``levels`` in [0, 1] of shape (n, any); 0 and 1
+        give the ends of where the mass is.
+        """
         out = np.empty(levels.shape)
         for rows, law in self._laws(X):
             order = np.argsort(levels[rows], axis=1, kind="stable")
@@ -161,12 +172,15 @@ class ConditionalLine:
             if empty.size:
                 where = f"row {start + int(empty[0])}: {X[start + int(empty[0])].tolist()}"
                 raise ValueError(
-                    f"the density of the conditions vanishes at {where}; there is no conditional law there"
+                    f"the density of the conditions vanishes at {where}; there is no conditional"
+                    " law there"
                 )
             yield rows, PiecewiseLaw(self._panels, values.reshape(-1, *self._panels.nodes.shape))
 
     def _log_delta(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How much each support point counts for each row, and the largest of each row: logarithms, (n, m) and (n, 1)."""
+        """How much each support point counts for each row, and the largest of each row: logarithms,
+        (n, m) and (n, 1).
+        """
         log_delta = self._given_kernel.log(X, self._given_points) + self._log_lengths
         peak = log_delta.max(axis=1, keepdims=True)
         return log_delta, np.where(np.isfinite(peak), peak, 0.0)

@@ -1,12 +1,16 @@
-r"""A mixture of normal laws, corrected by a sum of squares with a constant: p(x) = Σ_c w_c N_c(x) ‖c + Fᵀk(x)‖², and its marginals.
+r"""A mixture of normal laws, corrected by a sum of squares with a constant: p(x) = Σ_c w_c N_c(x)
+‖c + Fᵀk(x)‖², and its marginals.
 
-The class is closed under conditioning, affine maps and products with Gaussians. A marginal is kept as the joint density and the features
-that are shown: what is linear in p is asked of the joint one, and its values are
+The class is closed under conditioning, affine maps and products with Gaussians. A marginal is kept
+as the joint density and the features that are shown: what is linear in p is asked of the joint one,
+and its values are
 
-    p_S(x_S) = Σ_c w_c N_c(x_S) E_c[‖c + Fᵀk(x)‖² | x_S],    E_c[‖c + Fᵀk‖² | x_S] = ‖c‖² + 2(Fc)ᵀE_c[k|x_S] + tr(Fᵀ E_c[kkᵀ|x_S] F),
+    p_S(x_S) = Σ_c w_c N_c(x_S) E_c[‖c + Fᵀk(x)‖² | x_S],    E_c[‖c + Fᵀk‖² | x_S] = ‖c‖² +
+    2(Fc)ᵀE_c[k|x_S] + tr(Fᵀ E_c[kkᵀ|x_S] F),
 
-where E_c[k_i|x_S] and E_c[k_i k_j|x_S] are Gaussians in x_S, the second times a matrix that is positive semi-definite by Schur's theorem.
-By Jensen's inequality the whole is at least ‖c + FᵀE_c[k|x_S]‖², which bounds it from below in floating point too: it is never negative.
+where E_c[k_i|x_S] and E_c[k_i k_j|x_S] are Gaussians in x_S, the second times a matrix that is
+positive semi-definite by Schur's theorem. By Jensen's inequality the whole is at least ‖c +
+FᵀE_c[k|x_S]‖², which bounds it from below in floating point too: it is never negative.
 """
 
 from __future__ import annotations
@@ -41,7 +45,9 @@ _RESOLVED = 1e-10
 
 
 class Corrected:
-    """The features ``shown`` of a density with a constant over normal laws, by volume, perhaps given the interval of another one."""
+    """The features ``shown`` of a density with a constant over normal laws, by volume, perhaps
+    given the interval of another one.
+    """
 
     def __init__(
         self, joint: SoSDensity, shown: list[int] | None = None, interval: Interval | None = None
@@ -76,7 +82,9 @@ class Corrected:
 
     @cached_property
     def deviations(self) -> np.ndarray:
-        """Of each law, those of the features shown; of a law within an interval, the lengths on which its density varies, shape (c, d)."""
+        """Of each law, those of the features shown; of a law within an interval, the lengths on
+        which its density varies, shape (c, d).
+        """
         variances = np.diagonal(self.normals.covariances, axis1=1, axis2=2)
         if self.interval is not None:
             V, T = self.all_normals.covariances, self.interval.feature
@@ -147,7 +155,9 @@ class Corrected:
 
     @property
     def value_cost(self) -> float:
-        """How many values of normal laws a value of the density takes; those of kernels are a fifth of them."""
+        """How many values of normal laws a value of the density takes; those of kernels are a fifth
+        of them.
+        """
         laws, kernels = self.all_normals.weights.shape[0], _KERNEL_COST * self.n_corrections
         return laws * (1.0 + kernels) if self.hidden and self.n_corrections else laws + kernels
 
@@ -248,7 +258,9 @@ class Corrected:
     def _values_within(
         self, X: np.ndarray, *, slopes: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """log p given the interval: law by law where nothing corrects them, else ∫_I p(x, t) dt at the nodes of a rule; and ∇ log p."""
+        """log p given the interval: law by law where nothing corrects them, else ∫_I p(x, t) dt at
+        the nodes of a rule; and ∇ log p.
+        """
         (n, d), (t, w) = X.shape, self._nodes if self.n_corrections else (np.empty(0), np.empty(0))
         out, gradient, columns = (
             np.empty(n),
@@ -296,7 +308,8 @@ class Corrected:
     ) -> tuple[np.ndarray, np.ndarray]:
         """log p, and ∇ log p if ``slopes``.
 
-        Where N_c is largest its term is computed first; other terms only where they can add to it: none exceeds w_c N_c(x)·sup f.
+        Where N_c is largest its term is computed first; other terms only where they can add to it:
+        none exceeds w_c N_c(x)·sup f.
         """
         n, d = X.shape
         out, gradient, highest = (
@@ -342,7 +355,8 @@ class Corrected:
     # --- what it is a sum of ---
 
     def groups(self) -> Iterator[Group]:
-        """p as a signed sum of normal laws: per reference law N_c one, then m for the k_i N_c, then all pairs k_i k_j N_c.
+        """p as a signed sum of normal laws: per reference law N_c one, then m for the k_i N_c, then
+        all pairs k_i k_j N_c.
 
         With an interval, the sum of the opened law, whose last feature is the one in the interval.
         """
@@ -412,7 +426,9 @@ class Corrected:
         return log_p + out.log_inside - self.log_inside, out
 
     def within(self, feature: int, side: tuple[float, float]) -> Self | None:
-        """The law of the other features shown, given that this one lies in an interval; None if that is known of another one already."""
+        """The law of the other features shown, given that this one lies in an interval; None if
+        that is known of another one already.
+        """
         rest = [k for k in self.shown if k != self.shown[feature]]
         return (
             type(self)(self.joint, rest, Interval(self.shown[feature], *side))
@@ -450,9 +466,11 @@ class Corrected:
         ).scaled_to_one()
 
     def fewer_points(self, m: int) -> SoSDensity:
-        """The joint density on ``m`` of its support points: every column projected in L²(ρ) on the constant and on their kernels.
+        """The joint density on ``m`` of its support points: every column projected in L²(ρ) on the
+        constant and on their kernels.
 
-        The points are those of an orthogonal matching pursuit [Pati1993] on what the constant does not explain.
+        The points are those of an orthogonal matching pursuit [Pati1993] on what the constant does
+        not explain.
         """
         p, F, c = self.joint, self._factor, self.constant
         if m >= p.support_points.shape[0]:
@@ -491,7 +509,9 @@ class Corrected:
         return np.exp(integrals.log_gram(X, X)), np.exp(integrals.log_mean(X))
 
     def times_gaussian(self, mean: np.ndarray, precision: np.ndarray) -> tuple[float, Self] | None:
-        """(log ∫ p g, p g scaled to mass one) with g = exp(−½(x−mean)ᵀ precision (x−mean)) of the features shown; None without mass."""
+        """(log ∫ p g, p g scaled to mass one) with g = exp(−½(x−mean)ᵀ precision (x−mean)) of the
+        features shown; None without mass.
+        """
         d = self.joint.n_features
         full, centre = np.zeros((d, d)), np.zeros(d)
         full[np.ix_(self.shown, self.shown)], centre[self.shown] = precision, mean
@@ -526,14 +546,15 @@ class NormalLaws:
     def slopes(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""
         away = (X[None, :, :] - self.means[:, None, :]) @ self.roots.transpose(0, 2, 1)
-        return self.constant[:, None] - 0.5 * np.einsum(
-            "cni,cni->cn", away, away
-        ), -away @ self.roots
+        return (
+            self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away),
+            -away @ self.roots,
+        )
 
 
 def given_values(
     p: SoSDensity, given: list[int], values: np.ndarray
-) -> tuple[float, SoSDensity] | None:  # fmt: skip
+) -> tuple[float, SoSDensity] | None:
     """log p of the values, and the density of the other features; None without mass."""
     d = p.n_features
     rest = [k for k in range(d) if k not in given]
@@ -556,7 +577,7 @@ def given_values(
 
 def conditional_normals(
     normals: Normals, given: list[int], values: np.ndarray
-) -> tuple[float, Normals] | None:  # fmt: skip
+) -> tuple[float, Normals] | None:
     """Of Σ_c w_c N_c, the log density of the values, and the mixture of the conditional laws."""
     weights, means, covariances = normals
     known, rest = np.array(given), np.array([k for k in range(means.shape[1]) if k not in given])
@@ -577,7 +598,9 @@ def conditional_normals(
 def times_normal(
     normals: Normals, mean: np.ndarray, precision: np.ndarray
 ) -> tuple[float, GaussianMixture]:
-    """(log mass, law) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision may be singular."""
+    """(log mass, law) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision may be
+    singular.
+    """
     log_weights, means, covariances = [], [], []
     for weight, centre, covariance in zip(*normals, strict=True):
         mixed = np.eye(mean.shape[0]) + covariance @ precision

@@ -27,7 +27,9 @@ _ORDER, _LOG_LEVEL, _PANELS_PER_LENGTH = 12, -22.0, 1.5
 _BLOCK_ELEMENTS = 1 << 20
 
 _Form = tuple["SoSDensity", np.ndarray]
-"""(p, B): the function k(x)ᵀ B k(x) e^{−log_unit} with the kernel, the points and the unit of p, and with B of any sign."""
+"""(p, B): the function k(x)ᵀ B k(x) e^{−log_unit} with the kernel, the points and the unit of p,
+and with B of any sign.
+"""
 
 
 def entropy(p: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
@@ -52,7 +54,8 @@ def kl_divergence(
     same = p.measure == q.measure
     if not same and (p.measure.atoms is not None or q.measure.atoms is not None):
         raise ValueError(
-            f"a density on {p.measure!r} and one on {q.measure!r} have no common reference measure; give both the same Discrete measure"
+            f"a density on {p.measure!r} and one on {q.measure!r} have no common reference measure;"
+            " give both the same Discrete measure"
         )
     (low, high), (other_low, other_high) = (
         measure.boundaries(p.n_features) for measure in (p.measure, q.measure)
@@ -89,14 +92,15 @@ def l2_distance(
 ) -> float:
     """(∫ (p − q)² dρ)^{1/2}.
 
-    In few features the square is summed over a Gauss–Legendre grid that is exact to rounding: all terms are positive, and densities that
-    nearly agree keep their digits. If the grid would have more than ``most_nodes`` nodes, ∫p² − 2∫pq + ∫q² from the order-4 integrals
-    takes its place.
+    In few features the square is summed over a Gauss–Legendre grid that is exact to rounding: all
+    terms are positive, and densities that nearly agree keep their digits. If the grid would have
+    more than ``most_nodes`` nodes, ∫p² − 2∫pq + ∫q² from the order-4 integrals takes its place.
     """
     _check_features(p, q)
     if p.measure != q.measure and not (p.measure.by_volume and q.measure.by_volume):
         raise ValueError(
-            f"∫(p − q)²dρ needs one reference measure; this density is on {p.measure!r}, the other on {q.measure!r}; make both on the same"
+            f"∫(p − q)²dρ needs one reference measure; this density is on {p.measure!r}, the other"
+            f" on {q.measure!r}; make both on the same"
         )
     if (atoms := p.measure.atoms) is not None:
         return math.sqrt(float(atoms.weights @ (p.pdf(atoms.points) - q.pdf(atoms.points)) ** 2))
@@ -126,14 +130,17 @@ def _on_grid(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarr
         y = np.stack([x[i] for (x, _), i in zip(axes, index, strict=True)], axis=1)
         w = math.prod(weights[i] for (_, weights), i in zip(axes, index, strict=True))
         difference = np.exp(a.logpdf(y)) - np.exp(b.logpdf(y))
-        if not a.measure.by_volume:  # two densities by volume are both 0 where they are not defined: there is nothing to cut off
+        # two densities by volume are both 0 where they are not defined: there is nothing to cut off
+        if not a.measure.by_volume:
             w = w * np.exp(a.measure.log_density(y))
         total += float(np.sum(w * difference**2))
     return total
 
 
 def _axis(a: SoSDensity, b: SoSDensity, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of one feature for products of both kernels: panels end at kinks and where either density ends."""
+    """Nodes and weights of one feature for products of both kernels: panels end at kinks and where
+    either density ends.
+    """
     sources = [(p.integrals, p.support_points) for p in (a, b)]
     low, high, smooth = intervals(sources, k, _LOG_LEVEL, origin=0.0)
     ends = [end for source in sources for end in intervals([source], k, _LOG_LEVEL, origin=0.0)[:2]]
@@ -151,7 +158,9 @@ def _axis(a: SoSDensity, b: SoSDensity, k: int) -> tuple[np.ndarray, np.ndarray]
 def _log_square(
     a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]], max_operations: float
 ) -> float:
-    """log ∫(a − b)²: of the difference of the forms if they share their support, else of three terms."""
+    """log ∫(a − b)²: of the difference of the forms if they share their support, else of three
+    terms.
+    """
     A, B = (p.unit_factor @ p.unit_factor.T for p in (a, b))
     terms: list[tuple[float, _Form, _Form]] = [
         (1.0, (a, A), (a, A)),
@@ -171,8 +180,10 @@ def _log_square(
     )
     if cost > max_operations:
         raise ValueError(
-            f"the L² distance of densities with {A.shape[0]} and {B.shape[0]} support points is predicted to take {cost:.2g} "
-            f"operations, more than max_operations={max_operations:.2g}; compress the densities first, or raise max_operations"
+            f"the L² distance of densities with {A.shape[0]} and {B.shape[0]} support points is"
+            f" predicted to take {cost:.2g} operations, more than"
+            f" max_operations={max_operations:.2g}; compress the densities first, or raise"
+            " max_operations"
         )
     found = [
         (factor, *(_pairwise(f, g) if pairwise else _by_lines(f, g, axes)))
@@ -184,7 +195,9 @@ def _log_square(
 
 
 def _pairwise(f: _Form, g: _Form) -> tuple[float, float]:
-    """∫fg dρ = value·e^{log_scale} for Gaussian kernels on R^d: every factor belongs to a pair of points."""
+    """∫fg dρ = value·e^{log_scale} for Gaussian kernels on R^d: every factor belongs to a pair of
+    points.
+    """
     (p, P), (q, Q) = f, g
     integral = ProductIntegral(
         cast("GaussianLebesgue", p.integrals), p.support_points, q.kernel, q.support_points
@@ -193,12 +206,15 @@ def _pairwise(f: _Form, g: _Form) -> tuple[float, float]:
 
 
 def _by_lines(f: _Form, g: _Form, axes: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
-    """The same for any product kernels on boxes and R^d: ∫ k_i k_j k'_k k'_l is a product of sums over the nodes of a line."""
+    """The same for any product kernels on boxes and R^d: ∫ k_i k_j k'_k k'_l is a product of sums
+    over the nodes of a line.
+    """
     for p, _ in (f, g):
         if p.kernel.full:
             raise IntegralNotAvailableError(
-                f"∫(p − q)²dρ of densities with {f[0].kernel!r} on {f[0].measure!r} and {g[0].kernel!r} on {g[0].measure!r} has no closed "
-                "form in so many features; give both Gaussian kernels and one measure"
+                f"∫(p − q)²dρ of densities with {f[0].kernel!r} on {f[0].measure!r} and"
+                f" {g[0].kernel!r} on {g[0].measure!r} has no closed form in so many features; give"
+                " both Gaussian kernels and one measure"
             )
     (i, j), (s, t) = (np.triu_indices(B.shape[0]) for _, B in (f, g))
     P, Q = np.where(i == j, 1.0, 2.0) * f[1][i, j], np.where(s == t, 1.0, 2.0) * g[1][s, t]

@@ -1,4 +1,6 @@
-"""Expectations E_p[g] with an estimate of their error: closed forms, sums over nodes, adaptive cubature, or clouds of points."""
+"""Expectations E_p[g] with an estimate of their error: closed forms, sums over nodes, adaptive
+cubature, or clouds of points.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ __all__ = [
 ]
 
 Integrand = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""g(y, log p(y)) at points in standard coordinates, log p being the logarithm of the density in those coordinates."""
+"""g(y, log p(y)) at points in standard coordinates, log p being the logarithm of the density in
+those coordinates.
+"""
 Cloud = tuple[np.ndarray, np.ndarray, np.ndarray]
 """(points, log p at them, masses that sum to one)."""
 
@@ -48,8 +52,9 @@ class Estimate(float):
     Attributes
     ----------
     error : float
-        Estimated absolute error: of a closed form or a sum 0, or rounding where it is more than 1e-11, of quadrature the sum of the
-        differences between two rules, of sampling one standard error.
+        Estimated absolute error: of a closed form or a sum 0, or rounding where it is more than
+        1e-11, of quadrature the sum of the differences between two rules, of sampling one standard
+        error.
     method : str
         "closed form", "sum", "quadrature", "sampling" or "quasi-Monte Carlo".
 
@@ -79,7 +84,9 @@ class Estimate(float):
 
 
 Masses = tuple[np.ndarray, np.ndarray, str]
-"""Probabilities of boxes, estimates of their errors, 0 for what is exact to rounding, and the word for how they were found."""
+"""Probabilities of boxes, estimates of their errors, 0 for what is exact to rounding, and the word
+for how they were found.
+"""
 
 
 def coarsest(methods: Iterable[str]) -> str:
@@ -110,7 +117,9 @@ def expectation(
 
 
 def affordable(p: SoSDensity, most: int) -> int:
-    """At most so many evaluations of p, or as many as a few seconds allow: a value takes a kernel value per support point."""
+    """At most so many evaluations of p, or as many as a few seconds allow: a value takes a kernel
+    value per support point.
+    """
     return min(most, max(_LEAST_EVALUATIONS, int(_KERNEL_VALUES / p.support_points.shape[0])))
 
 
@@ -132,10 +141,12 @@ def average(
         return Estimate(float(mass[seen] @ g(nodes, p.logpdf(nodes))), 0.0, "sum")
     if d <= _CUBATURE_FEATURES:
         most = affordable(p, _CUBATURE_EVALUATIONS) if max_evaluations is None else max_evaluations
-        # of many support points there must be time to refine a grid: one that is not refined knows less of its error than a cloud
+        # of many support points there must be time to refine a grid: one that is not refined knows
+        # less of its error than a cloud
         short = max_evaluations is None and d == _CUBATURE_FEATURES and most < _CUBATURE_EVALUATIONS
         grid = most // _REFINED if short else most
-        # larger cells, and at last cells with kinks inside, make the rule converge more slowly, and its error says so
+        # larger cells, and at last cells with kinks inside, make the rule converge more slowly, and
+        # its error says so
         for length, split_kinks in itertools.product(_CELL_LENGTHS[d], (True, False)):
             start_stop = cells(
                 p.integrals,
@@ -177,10 +188,12 @@ def _integrand(p: SoSDensity, g: Integrand) -> Callable[[np.ndarray], np.ndarray
 def clouds(
     p: SoSDensity, n_points: int, rng: Any, *, least_efficiency: float = 0.01
 ) -> tuple[list[Cloud], str]:
-    """Independent clouds of about ``n_points`` together, whose spread tells the error of a mean, and the word for how they were made.
+    """Independent clouds of about ``n_points`` together, whose spread tells the error of a mean,
+    and the word for how they were made.
 
-    Scrambled Sobol' points of the mixture of the laws ∝ k(x, x̃_i)²dρ carry the weights p/mixture, which are bounded. If the columns of
-    the factor cancel so much that a smaller share of the points counts than ``least_efficiency``, exact samples take their place.
+    Scrambled Sobol' points of the mixture of the laws ∝ k(x, x̃_i)²dρ carry the weights p/mixture,
+    which are bounded. If the columns of the factor cancel so much that a smaller share of the
+    points counts than ``least_efficiency``, exact samples take their place.
     """
     generator = np.random.default_rng(rng)
     seed = int(generator.integers(2**32))

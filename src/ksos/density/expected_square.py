@@ -1,4 +1,6 @@
-"""What is left of a corrected normal law where features are integrated out: the square's expectation given those that are shown."""
+"""What is left of a corrected normal law where features are integrated out: the square's
+expectation given those that are shown.
+"""
 
 from __future__ import annotations
 

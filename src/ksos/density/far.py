@@ -33,12 +33,14 @@ def warn_if_far(
     names: Sequence[str] | None,
     parts: Sequence[tuple[float, Part]] = (),
 ) -> None:
-    r"""Warn if ``found``, the distribution of ``p`` given x_S = v, is the tail of a kernel and nothing else.
+    r"""Warn if ``found``, the distribution of ``p`` given x_S = v, is the tail of a kernel and
+    nothing else.
 
-    Compared are the largest values of p itself and of p(v, x_R): for a normal distribution their logarithms
-    differ by z²/2, z being the distance of v in standard deviations. The difference does not depend on the
-    scale of any feature. A reference may have heavy tails, where the density falls far less: for the
-    ``parts`` of a mixture over references, z is measured in standard deviations of the reference.
+    Compared are the largest values of p itself and of p(v, x_R): for a normal distribution their
+    logarithms differ by z²/2, z being the distance of v in standard deviations. The difference does
+    not depend on the scale of any feature. A reference may have heavy tails, where the density
+    falls far less: for the ``parts`` of a mixture over references, z is measured in standard
+    deviations of the reference.
     """
     if p.measure.atoms is not None:
         return
@@ -61,15 +63,16 @@ def warn_if_far(
             else "no distance that floats hold"
         )
         warn_caller(
-            f"the condition {listed(given, values, names)} is far outside of the data: the density there is that at {distance}; the "
-            "answer is the tail of the nearest kernel, no more"
+            f"the condition {listed(given, values, names)} is far outside of the data: the density"
+            f" there is that at {distance}; the answer is the tail of the nearest kernel, no more"
         )
 
 
 def _reference_distance(
     parts: Sequence[tuple[float, Part]], given: list[int], values: np.ndarray
 ) -> float:
-    """The largest distance of a value from the mean of its feature in standard deviations of the references.
+    """The largest distance of a value from the mean of its feature in standard deviations of the
+    references.
 
     0 if a part has no normal reference.
     """

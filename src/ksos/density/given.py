@@ -1,4 +1,6 @@
-"""Probabilities of boxes given what is known of some features: values, or the intervals in which they lie."""
+"""Probabilities of boxes given what is known of some features: values, or the intervals in which
+they lie.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["given_masses", "log_panel_masses"]
 
-_DIGITS = 1e-6  # below, P(given) is computed feature by feature: the mass of a box is a sum in which terms cancel
+# below, P(given) is computed feature by feature: the mass of a box is a sum in which terms cancel
+_DIGITS = 1e-6
 _ORDER = 16
 
 Sides = dict[int, tuple[float, float]]
@@ -31,7 +34,9 @@ def given_masses(
     sides: Sides,
     names: Sequence[str] | None,
 ) -> Masses:
-    """P(low_b ≤ x ≤ high_b | x_S = v, x_T ∈ I) = P(box_b ∩ I | v)/P(I | v) of every box b, estimates of the errors, and the method."""
+    """P(low_b ≤ x ≤ high_b | x_S = v, x_T ∈ I) = P(box_b ∩ I | v)/P(I | v) of every box b,
+    estimates of the errors, and the method.
+    """
     left, closed = [k for k in range(p.n_features) if k not in values], p.measure.atoms is not None
     found, errors, hit = (
         np.zeros(low.shape[0]),
@@ -58,7 +63,8 @@ def given_masses(
         log_whole = _log_mass(law, inner, outer)
         if not math.isfinite(log_whole):
             raise ValueError(
-                f"the density vanishes where {named(sides, names)}, at least to rounding: there is no probability given that"
+                f"the density vanishes where {named(sides, names)}, at least to rounding: there is"
+                " no probability given that"
             )
         found[hit] = [
             math.exp(min(_log_mass(law, a, b) - log_whole, 0.0))
@@ -76,7 +82,9 @@ def given_masses(
 
 
 def _log_mass(p: Queries, low: np.ndarray, high: np.ndarray) -> float:
-    """log P(low ≤ x ≤ high), one feature after the other: every step is a sum of positive terms, and nothing underflows."""
+    """log P(low ≤ x ≤ high), one feature after the other: every step is a sum of positive terms,
+    and nothing underflows.
+    """
     bounded = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
     if not bounded.size:
         return 0.0
@@ -98,7 +106,9 @@ def _log_mass(p: Queries, low: np.ndarray, high: np.ndarray) -> float:
 def log_panel_masses(
     ends: np.ndarray, side: tuple[float, float], log_density: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Panels of one feature cut off at the ``side``s: their ends, (n + 1,), and the logarithms of the masses on them, (n,)."""
+    """Panels of one feature cut off at the ``side``s: their ends, (n + 1,), and the logarithms of
+    the masses on them, (n,).
+    """
     ends = np.unique(np.clip(ends, *side))
     panels = Panels(ends[:-1], ends[1:], _ORDER)
     if not len(panels):

@@ -28,7 +28,9 @@ _SAMPLES, _SAMPLE_GROUPS = 1 << 15, 16
 def highest_density_level(
     p: SoSDensity, mass: float, rng: Any, *, most_nodes: int = 1 << 18
 ) -> Estimate:
-    """t with P(p(x) ≥ t) = mass; of a discrete law the largest t whose region holds at least that much."""
+    """t with P(p(x) ≥ t) = mass; of a discrete law the largest t whose region holds at least that
+    much.
+    """
     standard = standardize(p)
     density = standard.density
     if (atoms := density.measure.atoms) is not None:
@@ -44,7 +46,9 @@ def highest_density_level(
 
 
 def _by_points(p: SoSDensity, mass: float, rng: Any, most_nodes: int) -> tuple[float, float, str]:
-    """(log t, its error, method): a quantile of p over the midpoints of cells, or over clouds of points."""
+    """(log t, its error, method): a quantile of p over the midpoints of cells, or over clouds of
+    points.
+    """
     if (
         p.n_features == _GRID_FEATURES
         and affordable(p, _ROUNDS * most_nodes) < _ROUNDS * most_nodes
@@ -73,9 +77,11 @@ def _by_points(p: SoSDensity, mass: float, rng: Any, most_nodes: int) -> tuple[f
 def _on_cells(
     p: SoSDensity, mass: float, start: np.ndarray, stop: np.ndarray, most_nodes: int
 ) -> tuple[float, float]:
-    """(log t, its error): cells that the boundary {p = t} may cross are cut finer, and cut again; the last change is the error.
+    """(log t, its error): cells that the boundary {p = t} may cross are cut finer, and cut again;
+    the last change is the error.
 
-    A cell is two Gauss nodes per axis with their masses: that of a cell which lies inside is exact to fourth order.
+    A cell is two Gauss nodes per axis with their masses: that of a cell which lies inside is exact
+    to fourth order.
     """
     d, level, error = p.n_features, -np.inf, np.inf
     log_p, masses = np.empty(0), np.empty(0)
@@ -115,7 +121,9 @@ def _cut(start: np.ndarray, side: np.ndarray, parts: int) -> tuple[np.ndarray, n
 
 
 def _smooth_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
-    """The level between those of neighbouring points, each of which stands for the half of its mass above and the half below."""
+    """The level between those of neighbouring points, each of which stands for the half of its mass
+    above and the half below.
+    """
     order = np.argsort(-log_p, kind="stable")
     cumulated = np.cumsum(masses[order]) - 0.5 * masses[order]
     return float(np.interp(mass * masses.sum(), cumulated, log_p[order]))

@@ -1,4 +1,6 @@
-"""Normal laws of which one feature t, integrated out, lies in an interval I: N(x_S | t ∈ I) = N(x_S)·P(t ∈ I | x_S)/P(t ∈ I)."""
+"""Normal laws of which one feature t, integrated out, lies in an interval I: N(x_S | t ∈ I) =
+N(x_S)·P(t ∈ I | x_S)/P(t ∈ I).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The model file: densities and mixtures as numbers, never code; versioned, checksummed, written whole. docs/model-file.md defines it."""
+"""The model file: densities and mixtures as numbers, never code; versioned, checksummed, written
+whole. docs/model-file.md defines it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ __all__ = ["load", "read_header", "save"]
 
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
 _CONDITIONAL_MAGIC = b"\x89KSOC"  # another kind of file, which holds more than a density
-_FORMAT_VERSION = 4  # 1: a density; 2: the constant of a density, mixtures; 3: names of features; 4: parts given an interval
+# 1: a density; 2: the constant of a density, mixtures; 3: names of features; 4: parts given an
+# interval
+_FORMAT_VERSION = 4
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
@@ -51,18 +55,21 @@ Arrays = dict[str, np.ndarray]
 
 
 def save(density: SoSDensity | SoSMixture, path: str | os.PathLike[str]) -> None:
-    """Write ``density`` to the file ``path``; at every moment the old file or the new one is there, whole.
+    """Write ``density`` to the file ``path``; at every moment the old file or the new one is there,
+    whole.
 
-    It raises ValueError if :func:`load` would refuse the file: a kernel or measure of the user's own, or a density that is not one; and
-    OSError if the file cannot be written; then the old one is untouched and nothing else is left behind.
+    It raises ValueError if :func:`load` would refuse the file: a kernel or measure of the user's
+    own, or a density that is not one; and OSError if the file cannot be written; then the old one
+    is untouched and nothing else is left behind.
     """
     header, arrays = _describe(density)
     text = json.dumps(header).encode()
     text += b" " * (-(_PREFIX_BYTES + len(text)) % _ALIGNMENT)
     if len(text) > _HEADER_LIMIT:
         raise ValueError(
-            f"the header of a file may have {_HEADER_LIMIT} bytes, but that of this one would have {len(text)}: save the components of a "
-            "mixture with many parts by themselves, and give features shorter names with p.with_feature_names([…])"
+            f"the header of a file may have {_HEADER_LIMIT} bytes, but that of this one would have"
+            f" {len(text)}: save the components of a mixture with many parts by themselves, and"
+            " give features shorter names with p.with_feature_names([…])"
         )
     try:
         _assemble(_parse(text), dict(arrays))  # as load will
@@ -75,8 +82,9 @@ def save(density: SoSDensity | SoSMixture, path: str | os.PathLike[str]) -> None
 def load(path: str | os.PathLike[str]) -> SoSDensity | SoSMixture:
     """The density or mixture in the file ``path``, bit for bit as it was saved.
 
-    Nothing in the file is executed, and nothing is allocated that the file's own length does not cover. It raises ModelFormatError for
-    every file that is not a whole, undamaged model of a known version, and OSError if the file cannot be read.
+    Nothing in the file is executed, and nothing is allocated that the file's own length does not
+    cover. It raises ModelFormatError for every file that is not a whole, undamaged model of a known
+    version, and OSError if the file cannot be read.
     """
     with _opened(path) as file:
         header, data_start = _header_and_its_end(file)
@@ -84,10 +92,12 @@ def load(path: str | os.PathLike[str]) -> SoSDensity | SoSMixture:
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the file ``path`` says of itself before its numbers, in the fields that docs/model-file.md lists.
+    """What the file ``path`` says of itself before its numbers, in the fields that
+    docs/model-file.md lists.
 
-    Only the header is read and its checksum verified: whether the arrays are there and make a density, :func:`load` finds out. It raises
-    ModelFormatError for every file that does not begin as a model of a known version, and OSError if the file cannot be read.
+    Only the header is read and its checksum verified: whether the arrays are there and make a
+    density, :func:`load` finds out. It raises ModelFormatError for every file that does not begin
+    as a model of a known version, and OSError if the file cannot be read.
     """
     with _opened(path) as file:
         return _header_and_its_end(file)[0]
@@ -95,7 +105,9 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """The file, open to be read; whatever is wrong with its content becomes a ModelFormatError that names it."""
+    """The file, open to be read; whatever is wrong with its content becomes a ModelFormatError that
+    names it.
+    """
     with open(os.fspath(path), "rb") as file:
         try:
             yield file
@@ -103,8 +115,9 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             raise ModelFormatError(f"{os.fsdecode(path)}: {error}") from None
         except (ValueError, TypeError, ArithmeticError) as error:
             raise ModelFormatError(
-                f"{os.fsdecode(path)} is not a model that ksos can read: {error}; expected a whole file as SoSDensity.save wrote it: "
-                "copy it again from its source, or save the model anew"
+                f"{os.fsdecode(path)} is not a model that ksos can read: {error}; expected a whole"
+                " file as SoSDensity.save wrote it: copy it again from its source, or save the"
+                " model anew"
             ) from None
 
 
@@ -161,7 +174,8 @@ def _describe_role(role: str, part: Any, prefix: str) -> tuple[dict[str, Any], A
     table = _TABLES[role]
     if table.get(part.name) is not type(part):
         raise ValueError(
-            f"this density cannot be saved: its {role} {part!r} is none of those that a file can name: {', '.join(table)}"
+            f"this density cannot be saved: its {role} {part!r} is none of those that a file can"
+            f" name: {', '.join(table)}"
         )
     words, numbers = _split(part.parameters())
     return {"name": part.name, "parameters": words}, {
@@ -170,7 +184,9 @@ def _describe_role(role: str, part: Any, prefix: str) -> tuple[dict[str, Any], A
 
 
 def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | SoSMixture:
-    """What ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not that it makes sense."""
+    """What ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not
+    that it makes sense.
+    """
     for name, array in arrays.items():
         if np.isnan(
             array.min()
@@ -201,7 +217,8 @@ def _feature_names(header: dict[str, Any], d: int) -> list[str] | None:
     for name in names:
         if not name.isprintable() or len(name) > _LONGEST_NAME:
             raise ValueError(
-                f"the name of a feature in a file must be printable and have at most {_LONGEST_NAME} characters; got {_shown(name)}"
+                "the name of a feature in a file must be printable and have at most"
+                f" {_LONGEST_NAME} characters; got {_shown(name)}"
             )
     if len(set(names)) < d:
         raise ValueError(f"its feature names must differ; got {_shown(names)}")
@@ -238,7 +255,8 @@ def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
             or len(set(features)) < len(features)
         ):
             raise ValueError(
-                f"the features of a part must be different numbers from 0 to {d - 1}; got {_shown(features)}"
+                f"the features of a part must be different numbers from 0 to {d - 1}; got"
+                f" {_shown(features)}"
             )
         interval = (
             _interval(entry["within"], d, features, arrays.pop(f"parts.{number}.{_INTERVAL}", None))
@@ -252,11 +270,13 @@ def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
 def _interval(feature: Any, d: int, features: list[int], sides: np.ndarray | None) -> Interval:
     if type(feature) is not int or not 0 <= feature < d or feature in features:
         raise ValueError(
-            f"the feature of a part in an interval must be one of the {d} that are integrated out; got {_shown(feature)}"
+            f"the feature of a part in an interval must be one of the {d} that are integrated out;"
+            f" got {_shown(feature)}"
         )
     if sides is None or sides.shape != (2,) or not sides[0] < sides[1]:
         raise ValueError(
-            f"an interval must have two sides, the lower one first; got {_shown(None if sides is None else sides.tolist())}"
+            "an interval must have two sides, the lower one first; got"
+            f" {_shown(None if sides is None else sides.tolist())}"
         )
     return Interval(feature, float(sides[0]), float(sides[1]))
 
@@ -277,7 +297,8 @@ def _assemble_density(
         )
     if constant is not None and constant.shape != F.shape[1:]:
         raise ValueError(
-            f"{_CONSTANT} must have one entry for each of the {F.shape[1]} columns of unit_factor; got {constant.shape}"
+            f"{_CONSTANT} must have one entry for each of the {F.shape[1]} columns of unit_factor;"
+            f" got {constant.shape}"
         )
     if constant is not None and not math.isfinite(measure.log_mass(points.shape[1])):
         raise ValueError(f"it has a constant on {measure!r}, whose mass is not finite")
@@ -291,7 +312,8 @@ def _assemble_density(
     )
     if (work := m * n * float(points.shape[1] + F.shape[1] + _KERNEL_VALUE)) > _MOST_WORK:
         raise ValueError(
-            f"its mass, of {m} support points at {n} places, would take {work:.1e} steps to verify, more than {_MOST_WORK:.0e}"
+            f"its mass, of {m} support points at {n} places, would take {work:.1e} steps to verify,"
+            f" more than {_MOST_WORK:.0e}"
         )
     with quiet():
         mass = density.mass()  # which also finds a kernel or a measure of another dimension
@@ -303,7 +325,9 @@ def _assemble_density(
 
 
 def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
-    """Flags, whole numbers and words, which JSON keeps, apart from real numbers, which the arrays keep to the last bit."""
+    """Flags, whole numbers and words, which JSON keeps, apart from real numbers, which the arrays
+    keep to the last bit.
+    """
     words = {
         name: value
         for name, value in parameters.items()
@@ -315,7 +339,9 @@ def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
 
 
 def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
-    """The kernel or the measure, made of its entry in the header and of its arrays ``….role.…``, which are taken out of ``arrays``."""
+    """The kernel or the measure, made of its entry in the header and of its arrays ``….role.…``,
+    which are taken out of ``arrays``.
+    """
     _check_keys(entry, {"name", "parameters"}, f"the {role} in its header")
     name, words, table = entry["name"], entry["parameters"], _TABLES[role]
     if not isinstance(name, str) or name not in table:
@@ -326,14 +352,16 @@ def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
         value is None or isinstance(value, (bool, int, str)) for value in words.values()
     ):
         raise ValueError(
-            f"the parameters of its {role} must be flags, whole numbers and words; got {_shown(words)}"
+            f"the parameters of its {role} must be flags, whole numbers and words; got"
+            f" {_shown(words)}"
         )
     own = [key for key in arrays if key.startswith(f"{prefix}{role}.")]
     numbers = {key.removeprefix(f"{prefix}{role}."): arrays.pop(key) for key in own}
     part = table[name](
         **words, **{key: value if value.ndim else float(value) for key, value in numbers.items()}
     )
-    # A constructor fills gaps and converts types: what it made must say of itself exactly what the file says of it.
+    # A constructor fills gaps and converts types: what it made must say of itself exactly what the
+    # file says of it.
     true_words, true_numbers = _split(part.parameters())
     same_words = words == true_words and all(
         type(words[key]) is type(true_words[key]) for key in words
@@ -344,7 +372,8 @@ def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
         or not all(np.array_equal(numbers[k], true_numbers[k]) for k in numbers)
     ):
         raise ValueError(
-            f"the parameters of its {role} are not those of a {name} {role}: {_shown(sorted({*words, *numbers}))}"
+            f"the parameters of its {role} are not those of a {name} {role}:"
+            f" {_shown(sorted({*words, *numbers}))}"
         )
     return part
 
@@ -369,16 +398,20 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 
 
 def _header_and_its_end(file: BinaryIO) -> tuple[dict[str, Any], int]:
-    """The header, its checksum verified and its fields in place, and the offset at which the arrays begin."""
+    """The header, its checksum verified and its fields in place, and the offset at which the arrays
+    begin.
+    """
     prefix = file.read(_PREFIX_BYTES)
     if not prefix.startswith(_MAGIC):
         if prefix.startswith(_MAGIC[:5]):
             raise ModelFormatError(
-                "the file was converted as if it were text; copy it again from its source, in binary mode"
+                "the file was converted as if it were text; copy it again from its source, in"
+                " binary mode"
             )
         if prefix.startswith(_CONDITIONAL_MAGIC):
             raise ModelFormatError(
-                "it holds the density of one column given others, with its regressors: ask it with ksos predict, or ksos.load in Python"
+                "it holds the density of one column given others, with its regressors: ask it with"
+                " ksos predict, or ksos.load in Python"
             )
         raise ValueError(f"it begins with {prefix[: len(_MAGIC)]!r}, where {_MAGIC!r} was expected")
     length = int.from_bytes(prefix[8:16], "little")
@@ -401,8 +434,9 @@ def _parse(text: bytes) -> dict[str, Any]:
         raise ValueError("its header has no format version")
     if version > _FORMAT_VERSION:
         raise ModelFormatError(
-            f"the file is in format version {_shown(version)}, written by ksos {_shown(header.get('library_version'))}; "
-            f"this ksos reads versions up to {_FORMAT_VERSION}: update ksos"
+            f"the file is in format version {_shown(version)}, written by ksos"
+            f" {_shown(header.get('library_version'))}; this ksos reads versions up to"
+            f" {_FORMAT_VERSION}: update ksos"
         )
     mixed = version > 1 and "parts" in header
     named = (
@@ -420,7 +454,9 @@ def _parse(text: bytes) -> dict[str, Any]:
 
 
 def _read_arrays(file: BinaryIO, header: dict[str, Any], data_start: int) -> Arrays:
-    """The arrays, their sizes compared with the file's length before anything is allocated, their checksum verified after."""
+    """The arrays, their sizes compared with the file's length before anything is allocated, their
+    checksum verified after.
+    """
     size = os.fstat(file.fileno()).st_size
     shapes = _shapes(header["arrays"], (size - data_start) // FLOAT_BYTES)
     expected = data_start + FLOAT_BYTES * sum(math.prod(shape) for shape in shapes.values())
@@ -437,7 +473,9 @@ def _read_arrays(file: BinaryIO, header: dict[str, Any], data_start: int) -> Arr
 
 
 def _shapes(entries: Any, available: int) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every array; none has a side longer than the ``available`` numbers, so that products stay small."""
+    """Name and shape of every array; none has a side longer than the ``available`` numbers, so that
+    products stay small.
+    """
     if not isinstance(entries, list):
         raise ValueError(f"its header must list the arrays; got {_shown(entries)}")
     shapes: dict[str, tuple[int, ...]] = {}

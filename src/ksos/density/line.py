@@ -1,4 +1,6 @@
-"""A density of one feature on its line: its law on panels, and what is asked of it, the panels and their values being made once."""
+"""A density of one feature on its line: its law on panels, and what is asked of it, the panels and
+their values being made once.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ _ROUNDING, _REAL, _SMALL = 1e-15, 1e-4, 1e-10
 class Line:
     """A density p of one feature by volume, a box or a normal measure, in standard coordinates.
 
-    Beyond the body of the law, where k > e⁻³² for some support point, lies a mass of about e⁻⁶⁴: what is no smaller than 1e-10 is asked of
-    the body alone, and panels of the tails, which are most of them, are made when something smaller is.
+    Beyond the body of the law, where k > e⁻³² for some support point, lies a mass of about e⁻⁶⁴:
+    what is no smaller than 1e-10 is asked of the body alone, and panels of the tails, which are
+    most of them, are made when something smaller is.
     """
 
     def __init__(self, standard: Standard, *, tails: bool = False) -> None:
@@ -79,9 +82,11 @@ class Line:
         return grid, self.p.logpdf(grid[:, None]), self.law.cdf(grid[None, :])[0]
 
     def log_level(self, mass: float) -> float:
-        """log t with P(p ≥ t) = mass, by the ends of the intervals where p ≥ t, and the distribution function at them.
+        """log t with P(p ≥ t) = mass, by the ends of the intervals where p ≥ t, and the
+        distribution function at them.
 
-        Between its extrema p crosses a level at most once, so that no part of the region is overlooked.
+        Between its extrema p crosses a level at most once, so that no part of the region is
+        overlooked.
         """
         if not self.tails and not _SMALL < mass < 1.0 - _SMALL:
             return self.whole.log_level(mass)
@@ -123,7 +128,9 @@ def weighted_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
 
 
 def line_panels(p: SoSDensity, *, tails: bool = True) -> Panels:
-    """Panels so short that a density of one feature, in standard coordinates, is the polynomial through 16 nodes, to rounding."""
+    """Panels so short that a density of one feature, in standard coordinates, is the polynomial
+    through 16 nodes, to rounding.
+    """
     source = [(p.integrals, p.support_points)]
     low, high, smooth = intervals(source, 0, _LOG_LEVEL, origin=0.0)
     step = smooth / _PANELS_PER_LENGTH
@@ -138,7 +145,9 @@ def line_panels(p: SoSDensity, *, tails: bool = True) -> Panels:
 
 
 def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the panels of both tails, in increasing order, each panel so short that k falls by a factor e at most."""
+    """The ends of the panels of both tails, in increasing order, each panel so short that k falls
+    by a factor e at most.
+    """
     smooth = p.kernel.smooth
     levels = np.linspace(_LOG_LEVEL, _LAST_LEVEL, 76 if smooth else 2)
     # e^{−r}: one bandwidth is as far as any other
@@ -156,9 +165,11 @@ def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _monotone_pieces(panels: Panels, log_p: np.ndarray) -> np.ndarray:
-    """The ends of panels and the extrema of p between them, in increasing order; ``log_p`` at the nodes.
+    """The ends of panels and the extrema of p between them, in increasing order; ``log_p`` at the
+    nodes.
 
-    On a panel p is the polynomial through 16 nodes to rounding: its extrema are the real roots of the derivative [Trefethen2013].
+    On a panel p is the polynomial through 16 nodes to rounding: its extrema are the real roots of
+    the derivative [Trefethen2013].
     """
     middle, highest = panels.start + panels.half, log_p.max(axis=1)
     pieces = [panels.start, panels.start + 2.0 * panels.half]

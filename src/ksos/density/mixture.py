@@ -45,10 +45,11 @@ _NEGLIGIBLE, _ROUNDING = 1e-300, 1e-14
 
 
 def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
-    r"""The distribution Σ_a w_a p_a of densities and mixtures of the same features, whatever their kernels and measures are.
+    r"""The distribution Σ_a w_a p_a of densities and mixtures of the same features, whatever their
+    kernels and measures are.
 
-    Over one kernel and one measure it is one sum of squares, B = Σ_a w_a B_a block by block: an :class:`~ksos.SoSDensity`. Otherwise it is
-    an :class:`SoSMixture`, with the same methods.
+    Over one kernel and one measure it is one sum of squares, B = Σ_a w_a B_a block by block: an
+    :class:`~ksos.SoSDensity`. Otherwise it is an :class:`SoSMixture`, with the same methods.
 
     Parameters
     ----------
@@ -90,11 +91,13 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity | SoSMixture:
 
 @without_underflow
 class SoSMixture(Queries):
-    r"""p(x) = Σ_a w_a p_a(x): a mixture of sums of squares, each with a kernel, support points and a reference of its own.
+    r"""p(x) = Σ_a w_a p_a(x): a mixture of sums of squares, each with a kernel, support points and
+    a reference of its own.
 
-    Every question is a sum over the parts where the answer is linear in p (values, probabilities, moments, embeddings), and computed from
-    the values of p where it is not (entropy, modes). The parts may be :class:`~ksos.SoSDensity` with any kernel on Lebesgue measure or a
-    box, or relative to normal laws and corrected by squares with a constant; or mixtures themselves.
+    Every question is a sum over the parts where the answer is linear in p (values, probabilities,
+    moments, embeddings), and computed from the values of p where it is not (entropy, modes). The
+    parts may be :class:`~ksos.SoSDensity` with any kernel on Lebesgue measure or a box, or relative
+    to normal laws and corrected by squares with a constant; or mixtures themselves.
 
     Parameters
     ----------
@@ -103,7 +106,8 @@ class SoSMixture(Queries):
     weights : array of floats, optional
         Non-negative, scaled to sum one; default: equal ones.
     measure : Measure, optional
-        What ``pdf`` is relative to. Default: the measure that all densities share; Lebesgue if they differ.
+        What ``pdf`` is relative to. Default: the measure that all densities share; Lebesgue if they
+        differ.
 
     >>> from ksos.kernels import Gaussian, Laplace
     >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
@@ -145,7 +149,9 @@ class SoSMixture(Queries):
     def from_parts(
         cls, parts: Sequence[tuple[float, Part]], measure: Measure, *, check: bool = False
     ) -> Self:
-        """The mixture of these parts; weights are scaled to sum one. With ``check``, parts that do not fit each other are refused."""
+        """The mixture of these parts; weights are scaled to sum one. With ``check``, parts that do
+        not fit each other are refused.
+        """
         if check:
             _check_parts([part for _, part in parts], measure)
         out = cls.__new__(cls)
@@ -154,11 +160,15 @@ class SoSMixture(Queries):
 
     @classmethod
     def from_sklearn(cls, fitted: FittedMixture) -> Self:
-        """The law of a fitted :class:`sklearn.mixture.GaussianMixture`, whatever its covariance type."""
+        """The law of a fitted :class:`sklearn.mixture.GaussianMixture`, whatever its covariance
+        type.
+        """
         return cls([reference_density(GaussianMixture.from_sklearn(fitted))], measure=Lebesgue())
 
     def to_sklearn(self) -> FittedMixture:
-        """The same law as a fitted :class:`sklearn.mixture.GaussianMixture` (covariance type "full"), if every part is a normal law."""
+        """The same law as a fitted :class:`sklearn.mixture.GaussianMixture` (covariance type
+        "full"), if every part is a normal law.
+        """
         from sklearn.mixture import (
             GaussianMixture as FittedMixture,
         )  # scikit-learn is needed only here
@@ -170,7 +180,8 @@ class SoSMixture(Queries):
                 group.weights.size > 1 or group.weights[0] < 0.0 for group in groups
             ):
                 raise ValueError(
-                    f"{self!r} is no mixture of normal laws: one of its parts is a sum of squares over several support points"
+                    f"{self!r} is no mixture of normal laws: one of its parts is a sum of squares"
+                    " over several support points"
                 )
             for group in groups:
                 shares.append(weight * float(group.weights[0]))
@@ -221,9 +232,11 @@ class SoSMixture(Queries):
 
     @property
     def components(self) -> list[tuple[float, SoSDensity | SoSMixture]]:
-        """(weight, part) with parts of mass one: sums of squares over one kernel; of a corrected reference, its parts by normal law.
+        """(weight, part) with parts of mass one: sums of squares over one kernel; of a corrected
+        reference, its parts by normal law.
 
-        A normal law that is not corrected is a sum of one square. Parts of which features were integrated out are mixtures.
+        A normal law that is not corrected is a sum of one square. Parts of which features were
+        integrated out are mixtures.
         """
         found: list[tuple[float, SoSDensity | SoSMixture]] = []
         for weight, part in self.parts:
@@ -268,7 +281,9 @@ class SoSMixture(Queries):
             return shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
 
     def logpdf(self, X: Any) -> Array:
-        """log p(X_i) relative to the measure, shape (n,); −inf where the density vanishes, never NaN."""
+        """log p(X_i) relative to the measure, shape (n,); −inf where the density vanishes, never
+        NaN.
+        """
         X = like(self._points(X), self._home)
         out = self.unnamed.log_by_volume(X)
         return (
@@ -285,10 +300,11 @@ class SoSMixture(Queries):
 
     @instead(seed="rng", random_state="rng")
     def rvs(self, size: int = 1, rng: Any = None, *, as_frame: bool = False) -> Any:
-        """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
+        """``size`` independent samples, shape (size, d); ``rng`` is a seed or a
+        :class:`numpy.random.Generator`.
 
-        The number from each part is multinomial; each part is sampled exactly, a corrected reference by rejection from the reference.
-        With ``as_frame``, a pandas data frame.
+        The number from each part is multinomial; each part is sampled exactly, a corrected
+        reference by rejection from the reference. With ``as_frame``, a pandas data frame.
         """
         n, generator, host = (
             as_count(size, "size", minimum=0),
@@ -310,7 +326,9 @@ class SoSMixture(Queries):
         return series(found, self.feature_names) if as_frame else like(found, self.support_points)
 
     def cov(self, *, as_frame: bool = False) -> Any:
-        """The covariance matrix of x, shape (d, d): that within the parts and that of their means; with ``as_frame`` a data frame."""
+        """The covariance matrix of x, shape (d, d): that within the parts and that of their means;
+        with ``as_frame`` a data frame.
+        """
         found = self._moments()[1]
         return square(found, self.feature_names) if as_frame else like(found, self.support_points)
 
@@ -329,13 +347,17 @@ class SoSMixture(Queries):
         return origin + mean, np.asarray(within + centred.T @ centred)
 
     def by_volume(self) -> SoSMixture:
-        """The same law as a density with respect to Lebesgue measure (or the box that the parts share)."""
+        """The same law as a density with respect to Lebesgue measure (or the box that the parts
+        share).
+        """
         if self.measure.normals(self.n_features) is None:
             return self
         return SoSMixture.from_parts(self.parts, Lebesgue())._with_names_of(self)
 
     def marginal(self, features: Any) -> SoSMixture:
-        """The law of the features S = ``features``, in that order: the mixture of the parts' marginals."""
+        """The law of the features S = ``features``, in that order: the mixture of the parts'
+        marginals.
+        """
         host, keep = (
             self.on_host(),
             as_features(features, self.n_features, "features", self.feature_names),
@@ -343,9 +365,11 @@ class SoSMixture(Queries):
         parts = [(w, part.marginal(keep)) for w, part in host.parts]
         return self._made(
             parts,
-            self.measure.restrict(keep)
-            if self.measure.atoms is None
-            else self._shared_atoms(parts),
+            (
+                self.measure.restrict(keep)
+                if self.measure.atoms is None
+                else self._shared_atoms(parts)
+            ),
             keep,
         )
 
@@ -353,16 +377,19 @@ class SoSMixture(Queries):
         measures = [part.density.measure for _, part in parts]
         if any(other != measures[0] for other in measures):
             raise ValueError(
-                f"the marginals of the parts are relative to different measures, {self.measure!r} being no product; take those of the "
-                "components, as in [(w, p.marginal(features)) for w, p in mixture.components]"
+                f"the marginals of the parts are relative to different measures, {self.measure!r}"
+                " being no product; take those of the components, as in [(w, p.marginal(features))"
+                " for w, p in mixture.components]"
             )
         return measures[0]
 
     def conditional(self, conditions: Any) -> SoSMixture:
-        """The law of the other features given ``conditions`` = {feature: value or (low, high)}: weights become ∝ w_a p_a(conditions).
+        """The law of the other features given ``conditions`` = {feature: value or (low, high)}:
+        weights become ∝ w_a p_a(conditions).
 
-        Given an interval, parts with a metric and corrected references are mixtures of their laws at the nodes of a rule on it, good to
-        about 1e-9, and the result is a density by volume if the measure ties the features.
+        Given an interval, parts with a metric and corrected references are mixtures of their laws
+        at the nodes of a rule on it, good to about 1e-9, and the result is a density by volume if
+        the measure ties the features.
         """
         names, (values, sides) = (
             self.feature_names,
@@ -429,7 +456,8 @@ class SoSMixture(Queries):
         """The same of rows and features that have been checked."""
         if len(features) == self.n_features:
             raise ValueError(
-                f"given names all {self.n_features} features: none is left to have a density; use logpdf for that of a row"
+                f"given names all {self.n_features} features: none is left to have a density; use"
+                " logpdf for that of a row"
             )
         bare = self.unnamed
         log_given = bare.marginal(features).logpdf(X[:, features])
@@ -441,13 +469,16 @@ class SoSMixture(Queries):
                 else quoted([self.feature_names[k] for k in features])
             )
             raise ValueError(
-                f"the density of the features {words} vanishes in row {row} of X: there is no conditional density; leave out the rows "
-                "where p.marginal(given).logpdf(X[:, given]) is -inf"
+                f"the density of the features {words} vanishes in row {row} of X: there is no"
+                " conditional density; leave out the rows where p.marginal(given).logpdf(X[:,"
+                " given]) is -inf"
             )
         return bare.logpdf(X) - log_given
 
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> SoSMixture:
-        """The law of scale·x + shift; ``scale`` is a number, one per feature, or an invertible matrix."""
+        """The law of scale·x + shift; ``scale`` is a number, one per feature, or an invertible
+        matrix.
+        """
         d, host, names = self.n_features, self.on_host(), self.feature_names
         scale, shift = (
             per_feature(scale, d, names, "scale", 1.0),
@@ -461,7 +492,8 @@ class SoSMixture(Queries):
         b = as_vector(shift, "shift", length=d)
         if A.shape != (d, d) or not np.all(np.isfinite(A)) or np.linalg.matrix_rank(A) < d:
             raise ValueError(
-                f"scale must be a number other than 0, one per feature, or an invertible matrix {(d, d)}; got {scale!r}"
+                "scale must be a number other than 0, one per feature, or an invertible matrix"
+                f" {(d, d)}; got {scale!r}"
             )
         parts = [(w, part.affine(A, b)) for w, part in host.parts]
         return self._made(parts, self.measure.linear_image(A, b)).with_feature_names(
@@ -469,7 +501,9 @@ class SoSMixture(Queries):
         )
 
     def times_gaussian(self, mean: Any, scale: Any) -> SoSMixture:
-        """p(x)·exp(−½(x − mean)ᵀΣ⁻¹(x − mean)), scaled to mass one; ``scale`` is one deviation per feature (perhaps infinite), or Σ."""
+        """p(x)·exp(−½(x − mean)ᵀΣ⁻¹(x − mean)), scaled to mass one; ``scale`` is one deviation per
+        feature (perhaps infinite), or Σ.
+        """
         d, host, names = self.n_features, self.on_host(), self.feature_names
         mean, scale = (
             per_feature(mean, d, names, "mean", 0.0),
@@ -506,10 +540,13 @@ class SoSMixture(Queries):
         kernel: Kernel | None = None,
         landmarks: Any = None,
     ) -> Compression:
-        """Every part with at most ``rank`` squares or ``m`` support points, and the MMD to this law; see :meth:`SoSDensity.compress`."""
+        """Every part with at most ``rank`` squares or ``m`` support points, and the MMD to this
+        law; see :meth:`SoSDensity.compress`.
+        """
         if (rank is None) == (m is None):
             raise ValueError(
-                f"give either rank, the number of columns, or m, the number of support points; got rank={rank!r}, m={m!r}"
+                "give either rank, the number of columns, or m, the number of support points; got"
+                f" rank={rank!r}, m={m!r}"
             )
         rank, m = (
             None if n is None else as_count(n, name) for n, name in ((rank, "rank"), (m, "m"))
@@ -548,14 +585,19 @@ class SoSMixture(Queries):
         )._with_names_of(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mixture to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""
+        """Write the mixture to a file that :func:`ksos.load` reads; the old file or the new one is
+        there, whole, at any moment.
+        """
         from ksos.density.io import save  # io imports this class
 
         save(self.on_host(), path)
 
     def __repr__(self) -> str:
         n = len(self.parts)
-        return f"SoSMixture(d={self.n_features}{shown_names(self.feature_names)}, {n} part{'s' if n > 1 else ''}, measure={self.measure!r})"
+        return (
+            f"SoSMixture(d={self.n_features}{shown_names(self.feature_names)}, {n}"
+            f" part{'s' if n > 1 else ''}, measure={self.measure!r})"
+        )
 
 
 def _weighed(parts: list[tuple[float, Part]], nothing_left: str) -> list[tuple[float, Part]]:
@@ -567,7 +609,9 @@ def _weighed(parts: list[tuple[float, Part]], nothing_left: str) -> list[tuple[f
 
 
 def reference_density(measure: Measure) -> SoSDensity:
-    """p = 1 relative to a mixture of normal laws, as a sum of squares with a constant and nothing else."""
+    """p = 1 relative to a mixture of normal laws, as a sum of squares with a constant and nothing
+    else.
+    """
     normals = measure.normals(measure.n_features or 1)
     if normals is None:
         raise ValueError(f"a Normal or GaussianMixture measure is needed; got {measure!r}")
@@ -588,7 +632,8 @@ def _as_laws(densities: Any) -> list[SoSDensity | SoSMixture]:
     for a, p in enumerate(laws):
         if p.n_features != d:
             raise ValueError(
-                f"a mixture needs densities of the same features: density 0 has {d} features, but density {a} has {p.n_features}"
+                f"a mixture needs densities of the same features: density 0 has {d} features, but"
+                f" density {a} has {p.n_features}"
             )
     names = next((p.feature_names for p in laws if p.feature_names is not None), None)
     orders = [order_of(p.feature_names, names, f"density {a}") for a, p in enumerate(laws)]
@@ -622,7 +667,8 @@ def _check_parts(parts: list[Part], measure: Measure) -> None:
     measure.check_features(d)
     if any(part.n_features != d for part in parts):
         raise ValueError(
-            f"the parts of a mixture must have the same features; got {[part.n_features for part in parts]}"
+            "the parts of a mixture must have the same features; got"
+            f" {[part.n_features for part in parts]}"
         )
     discrete = [part.density.measure for part in parts if part.density.measure.atoms is not None]
     if (discrete or measure.atoms is not None) and not (
@@ -652,8 +698,8 @@ def _common_measure(laws: list[SoSDensity | SoSMixture], measure: Measure | None
         same and (measure is None or measure == measures[0])
     ):
         raise ValueError(
-            "densities on a discrete measure mix with others on the same measure only: they have no density by volume; give all of them "
-            "one Discrete measure"
+            "densities on a discrete measure mix with others on the same measure only: they have no"
+            " density by volume; give all of them one Discrete measure"
         )
     if measure is None:
         return measures[0] if same else Lebesgue()
@@ -666,7 +712,9 @@ def _common_measure(laws: list[SoSDensity | SoSMixture], measure: Measure | None
 def _conditional_measure(
     measure: Measure, given: list[int], values: np.ndarray, rest: list[int]
 ) -> Measure:
-    """What the conditional law is relative to: the same measure of the other features, a normal law given the values."""
+    """What the conditional law is relative to: the same measure of the other features, a normal law
+    given the values.
+    """
     normals = measure.normals(len(given) + len(rest))
     if normals is None or not measure.by_components:
         return measure.restrict(rest)

@@ -1,4 +1,6 @@
-"""The gradient of the log-density, and where a density is largest: climbs along gradients or, for kernels with a tip, from kink to kink."""
+"""The gradient of the log-density, and where a density is largest: climbs along gradients or, for
+kernels with a tip, from kink to kink.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ _TINY = 1e-7
 
 
 def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log p, shape (n,), and ∇ log p = 2 Σ_i (Fψ)_i k_i ∇log k_i / ‖ψ‖² with ψ = Fᵀk(x), shape (n, d); 0 where the density vanishes.
+    """log p, shape (n,), and ∇ log p = 2 Σ_i (Fψ)_i k_i ∇log k_i / ‖ψ‖² with ψ = Fᵀk(x), shape (n,
+    d); 0 where the density vanishes.
 
-    The largest term of each sum Σ_i F_i k(x, x̃_i) is taken out first: it cancels, and nothing underflows far away.
+    The largest term of each sum Σ_i F_i k(x, x̃_i) is taken out first: it cancels, and nothing
+    underflows far away.
     """
     points, kernel, inside, axes = p.support_points, p.kernel, p.measure.contains(X), None
     if kernel.full:  # in the axes of the metric, and back by the chain rule
@@ -61,7 +65,8 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
             log_p[rows] = np.where(seen, np.log(square) + 2.0 * peak - p.log_unit, -np.inf)
             for j, squares in enumerate(feature_squares(x, points, sigma)):
                 slope = kernel.slope(squares) if whole is None else whole
-                # ∂_j log k = 2·slope·(x_j − x̃_ij)/σ_j²; a weight of 0 silences distances whose square is infinite
+                # ∂_j log k = 2·slope·(x_j − x̃_ij)/σ_j²; a weight of 0 silences distances whose
+                # square is infinite
                 away = (x[:, j][:, None] - points[:, j]) / sigma[j]
                 total = np.sum(np.where(weight != 0.0, weight * slope * away, 0.0), axis=1)
                 gradient[rows, j] = np.where(seen, 4.0 * (total / square) / sigma[j], 0.0)
@@ -69,11 +74,14 @@ def log_and_gradient(p: SoSDensity, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def modes(p: SoSDensity, n_starts: int, *, every: bool) -> np.ndarray:
-    """The largest maximum of p, shape (1, d), or ``every`` local one that was found, the largest first."""
+    """The largest maximum of p, shape (1, d), or ``every`` local one that was found, the largest
+    first.
+    """
     if (atoms := p.measure.atoms) is not None:
         if every:
             raise ValueError(
-                "a discrete measure has no neighbourhoods, hence no local modes; call mode() for the best of its nodes"
+                "a discrete measure has no neighbourhoods, hence no local modes; call mode() for"
+                " the best of its nodes"
             )
         return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]
     standard = standardize(p)
@@ -109,7 +117,9 @@ Found = tuple[float, np.ndarray, bool]
 
 
 def _has_tip(kernel: Kernel) -> bool:
-    """Whether k has a kink at its centre so sharp that maxima sit there: log κ falls like √t instead of t."""
+    """Whether k has a kink at its centre so sharp that maxima sit there: log κ falls like √t
+    instead of t.
+    """
     return float(kernel.log_profile(np.array([1e-12]))[0]) < -1e-8
 
 
@@ -154,7 +164,9 @@ def _climb(p: SoSDensity, y: np.ndarray, limits: np.ndarray) -> Found:
 
 
 def _polish(p: SoSDensity, y: np.ndarray, limits: np.ndarray) -> Found:
-    """Newton's method on the coordinates that no boundary holds, its Hessian from differences of gradients."""
+    """Newton's method on the coordinates that no boundary holds, its Hessian from differences of
+    gradients.
+    """
     if y.shape[0] > _NEWTON_FEATURES:
         return float(log_and_gradient(p, y[None, :])[0][0]), y, True
     is_maximum = False
@@ -191,10 +203,12 @@ def _hessian(p: SoSDensity, y: np.ndarray, free: np.ndarray, limits: np.ndarray)
 
 
 def _from_kink_to_kink(p: SoSDensity, y: np.ndarray, limits: np.ndarray, every: bool) -> Found:
-    """Along a feature, between kinks, p is convex: its maxima have their coordinates among those of the support points and the boundary.
+    """Along a feature, between kinks, p is convex: its maxima have their coordinates among those of
+    the support points and the boundary.
 
-    Features are searched in turn: for the largest maximum the whole axis, for a local one a small step to either side, which if it leads
-    up leads up to the next kink. A kink that is best along every axis is a maximum: p is differentiable in each of the cells around it.
+    Features are searched in turn: for the largest maximum the whole axis, for a local one a small
+    step to either side, which if it leads up leads up to the next kink. A kink that is best along
+    every axis is a maximum: p is differentiable in each of the cells around it.
     """
     X, F = p.support_points, p.unit_factor
     axes = [

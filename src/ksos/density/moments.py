@@ -1,4 +1,6 @@
-"""Mean, covariance and moments of any order, from the moments of the components k(x,x̃_i)k(x,x̃_j)dρ."""
+"""Mean, covariance and moments of any order, from the moments of the components
+k(x,x̃_i)k(x,x̃_j)dρ.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def mean_and_covariance(density: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
 
 
 def moment(p: SoSDensity, powers: tuple[int, ...], about: np.ndarray) -> float:
-    """E[Π_k (x_k − about_k)^{powers_k}], in closed form, computed in standard coordinates: powers overflow only where the answer does."""
+    """E[Π_k (x_k − about_k)^{powers_k}], in closed form, computed in standard coordinates: powers
+    overflow only where the answer does.
+    """
     standard = standardize(p, shorten=False, keep_features=True)
     density, a = standard.density, np.array(powers)
     centre = standard.coordinates(about[None, :])[0]

@@ -1,4 +1,6 @@
-"""Signed sums of normal laws, Σ_a v_a N(m_a, V), in groups that share a covariance: what is linear in a density is a sum over them."""
+"""Signed sums of normal laws, Σ_a v_a N(m_a, V), in groups that share a covariance: what is linear
+in a density is a sum over them.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,14 @@ from ksos.measures import Normals
 from ksos.quadrature import tensor_grid
 
 __all__ = [
-    "Group", "corrected_normals", "embedded", "inner_product",
-    "mean_and_covariance", "moment", "pairs_of",
-]  # fmt: skip
+    "Group",
+    "corrected_normals",
+    "embedded",
+    "inner_product",
+    "mean_and_covariance",
+    "moment",
+    "pairs_of",
+]
 
 _BLOCK_ELEMENTS = 1 << 20
 _NOTHING, _LOG_ERROR = 1e-17, math.log(0.5e-16)  # of the sum of all terms; of an interpolation
@@ -27,7 +34,9 @@ _MOST_NODES, _SMALLER = 200, 4  # of a grid along a direction; by what a grid mu
 
 
 class Group(NamedTuple):
-    """Σ_a weights_a N(means_a, covariance): weights (n,) of any sign, means (n, d), one covariance (d, d)."""
+    """Σ_a weights_a N(means_a, covariance): weights (n,) of any sign, means (n, d), one covariance
+    (d, d).
+    """
 
     weights: np.ndarray
     means: np.ndarray
@@ -158,7 +167,9 @@ def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> _TimesKernels:
 def mean_and_covariance(
     groups: Iterable[Group], interval: Interval | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """E[x] and Cov[x] of a sum of mass one, the moments taken about the first mean; given the interval, in which the last feature lies."""
+    """E[x] and Cov[x] of a sum of mass one, the moments taken about the first mean; given the
+    interval, in which the last feature lies.
+    """
     origin, total, sums = np.zeros(0), 0.0, [np.zeros(()), np.zeros(())]
     for weights, means, covariance in groups:
         origin = origin if origin.size else means[0]
@@ -196,9 +207,11 @@ def moment(
     about: np.ndarray,
     interval: Interval | None = None,
 ) -> float:
-    """E[Π_k (x_k − about_k)^{powers_k}] by Stein's recursion E[y_k y^a] = m_k E[y^a] + Σ_l a_l V_kl E[y^{a − e_l}].
+    """E[Π_k (x_k − about_k)^{powers_k}] by Stein's recursion E[y_k y^a] = m_k E[y^a] + Σ_l a_l V_kl
+    E[y^{a − e_l}].
 
-    Over an interval of t it is that of E[y^a; t ∈ I], and V_kt(φ(low) E[y^a | t = low] − φ(high) E[y^a | t = high]) is added.
+    Over an interval of t it is that of E[y^a; t ∈ I], and V_kt(φ(low) E[y^a | t = low] − φ(high)
+    E[y^a | t = high]) is added.
     """
     used, total, whole = [k for k, power in enumerate(powers) if power], 0.0, 0.0
     exponents, start = tuple(powers[k] for k in used), (0,) * len(used)
@@ -254,9 +267,11 @@ def _lower(a: tuple[int, ...], k: int) -> tuple[int, ...]:
 def embedded(
     groups: Iterable[Group], metric: np.ndarray, Z: np.ndarray, interval: Interval | None = None
 ) -> np.ndarray:
-    """∫ k(x, z_r) of the sum at the rows of Z, for k(x, z) = exp(−(x−z)ᵀS⁻¹(x−z)): Σ v |S|^{1/2}|S+2V|^{−1/2} exp(−(m−z)ᵀ(S+2V)⁻¹(m−z)).
+    """∫ k(x, z_r) of the sum at the rows of Z, for k(x, z) = exp(−(x−z)ᵀS⁻¹(x−z)): Σ v
+    |S|^{1/2}|S+2V|^{−1/2} exp(−(m−z)ᵀ(S+2V)⁻¹(m−z)).
 
-    With an interval of the last feature t, each term times P(t ∈ I) of the normal law that k(·, z)N(m, V) has for t.
+    With an interval of the last feature t, each term times P(t ∈ I) of the normal law that k(·,
+    z)N(m, V) has for t.
     """
     out, d = np.zeros(Z.shape[0]), Z.shape[1]
     for weights, means, covariance in groups:
@@ -295,7 +310,9 @@ def inner_product(a: Iterable[Group], b: list[Group], metric: np.ndarray | None 
 
 
 def _whitened(Q: np.ndarray, metric: np.ndarray | None) -> tuple[np.ndarray, float]:
-    """R with ‖xᵀR‖² = xᵀQ⁻¹x, and log |metric|^{1/2}|Q|^{−1/2}, or log |πQ|^{−1/2} without a metric."""
+    """R with ‖xᵀR‖² = xᵀQ⁻¹x, and log |metric|^{1/2}|Q|^{−1/2}, or log |πQ|^{−1/2} without a
+    metric.
+    """
     L = np.linalg.cholesky(Q)
     log_det = float(np.sum(np.log(np.diagonal(L))))
     unit = (

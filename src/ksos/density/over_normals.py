@@ -1,4 +1,6 @@
-"""Integrals of p = f·ρ over normal laws: samples, averages and probabilities, law by law in coordinates in which it is standard."""
+"""Integrals of p = f·ρ over normal laws: samples, averages and probabilities, law by law in
+coordinates in which it is standard.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +80,8 @@ def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
     acceptance = 1.0 / p.bound()
     if acceptance < _LEAST_ACCEPTANCE:
         raise ValueError(
-            f"sampling would accept one proposal in {1.0 / acceptance:.3g}: the squares change their reference too much; fit with a "
-            "larger regularisation, or without a reference"
+            f"sampling would accept one proposal in {1.0 / acceptance:.3g}: the squares change"
+            " their reference too much; fit with a larger regularisation, or without a reference"
         )
     out, filled = np.empty((size, p.n_features)), 0
     log_bound = math.log(p.bound())
@@ -96,9 +98,11 @@ def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
 def average(
     p: Corrected, g: Function, *, rtol: float, max_evaluations: int | None, rng: np.random.Generator
 ) -> Estimate:
-    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond.
+    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo
+    beyond.
 
-    Many laws, or laws so different in width that no grid suits all of them, leave cubature too few values: they take quasi-Monte Carlo too.
+    Many laws, or laws so different in width that no grid suits all of them, leave cubature too few
+    values: they take quasi-Monte Carlo too.
     """
     (weights, means, covariances), d = p.normals, p.n_features
     everything = affordable(p.value_cost, d) if max_evaluations is None else max_evaluations
@@ -165,7 +169,9 @@ def _told(pieces: Sequence[T]) -> Iterator[T]:
 
 
 def _on_common_cells(p: Corrected, g: Function, rtol: float, most: int) -> Estimate | None:
-    """E_p[g] over one grid that suits all laws; None if it would have too many cells: laws of very different widths."""
+    """E_p[g] over one grid that suits all laws; None if it would have too many cells: laws of very
+    different widths.
+    """
     d, (_, means, covariances) = p.n_features, p.normals
     ends = [_axis_ends(p, k, _CELL_DEVIATIONS, _CELL_BANDWIDTHS) for k in range(d)]
     reach = _CELL_REACH * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
@@ -192,7 +198,8 @@ def _on_common_cells(p: Corrected, g: Function, rtol: float, most: int) -> Estim
 def clouds(
     p: Corrected, n_points: int, rng: np.random.Generator
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
-    """Independent clouds of about ``n_points`` together, as (points, masses that sum to one): Sobol' points of ρ with the weights f.
+    """Independent clouds of about ``n_points`` together, as (points, masses that sum to one):
+    Sobol' points of ρ with the weights f.
 
     If f varies so much that a small share of the points counts, exact samples take their place.
     """
@@ -220,7 +227,9 @@ def clouds(
 
 
 def panel_ends(p: Corrected, *, tails: bool = True) -> np.ndarray:
-    """Of one feature: ends of panels on which the density is, to rounding, a polynomial of degree 15, in increasing order."""
+    """Of one feature: ends of panels on which the density is, to rounding, a polynomial of degree
+    15, in increasing order.
+    """
     _, means, covariances = p.normals
     mean, deviation = means[:, 0], np.sqrt(covariances[:, 0, 0])
     inside = _axis_ends(p, 0, 1.0 / _PANELS_PER_DEVIATION, 1.0 / _PANELS_PER_BANDWIDTH)
@@ -239,7 +248,9 @@ def panel_ends(p: Corrected, *, tails: bool = True) -> np.ndarray:
 
 
 def by_width(p: C) -> list[tuple[float, C]]:
-    """Laws of one feature that nothing corrects, those of about the same width together, so that each may have panels of its own."""
+    """Laws of one feature that nothing corrects, those of about the same width together, so that
+    each may have panels of its own.
+    """
     octave, (weights, means, covariances), joint = (
         np.floor(np.log2(p.deviations[:, 0])),
         p.all_normals,
@@ -267,7 +278,9 @@ def by_width(p: C) -> list[tuple[float, C]]:
 
 
 def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float) -> np.ndarray:
-    """Ends of panels of a feature: as long as so many deviations of the narrowest law that reaches there, or bandwidths of a kernel."""
+    """Ends of panels of a feature: as long as so many deviations of the narrowest law that reaches
+    there, or bandwidths of a kernel.
+    """
     _, means, covariances = p.normals
     mean, deviation = means[:, feature], np.sqrt(covariances[:, feature, feature])
     low, high, step = (
@@ -309,7 +322,9 @@ def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:
 
 
 def mixed_law(parts: Iterable[tuple[float, np.ndarray, Function]]) -> PiecewiseLaw:
-    """The law Σ w·p of parts (w, ends of panels, log p): each is evaluated on panels of its own, and its polynomials on those of all."""
+    """The law Σ w·p of parts (w, ends of panels, log p): each is evaluated on panels of its own,
+    and its polynomials on those of all.
+    """
     laws = [(weight, line_law(ends, log_density)) for weight, ends, log_density in parts]
     ends = np.unique(
         np.concatenate(
@@ -325,11 +340,13 @@ def mixed_law(parts: Iterable[tuple[float, np.ndarray, Function]]) -> PiecewiseL
 
 
 def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
-    """P(low_b ≤ x ≤ high_b) of every box b and an estimate of the error, each of shape (n,), and the method.
+    """P(low_b ≤ x ≤ high_b) of every box b and an estimate of the error, each of shape (n,), and
+    the method.
 
-    Features without a finite side are integrated out first: of a sum of normal laws they are left out. What is left is a sum of the
-    masses of normal laws, with their closed forms in up to three features; where that is too long a sum, draws from the laws in the box
-    [Genz1992], each weighted by f. Small masses of one feature come from the law on panels, a sum of positive terms.
+    Features without a finite side are integrated out first: of a sum of normal laws they are left
+    out. What is left is a sum of the masses of normal laws, with their closed forms in up to three
+    features; where that is too long a sum, draws from the laws in the box [Genz1992], each weighted
+    by f. Small masses of one feature come from the law on panels, a sum of positive terms.
     """
     bounded = [
         k for k in range(p.n_features) if np.any(np.isfinite(low[:, k]) | np.isfinite(high[:, k]))
@@ -380,7 +397,9 @@ def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
 
 
 def _stacks(p: Corrected) -> Iterable[Group]:
-    """The sum of normal laws in few pieces: laws that nothing corrects together, each with its covariance."""
+    """The sum of normal laws in few pieces: laws that nothing corrects together, each with its
+    covariance.
+    """
     if p.n_corrections:
         return _together(p.groups()) if p.n_features <= _COLLAPSED_FEATURES else p.groups()
     weights, means, covariances = p.normals
@@ -409,7 +428,9 @@ def _on_panels(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndar
 
 
 def _by_points(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Estimates from draws of all features of the joint law: those that are integrated out have no sides."""
+    """Estimates from draws of all features of the joint law: those that are integrated out have no
+    sides.
+    """
     n, d, values, errors = (
         low.shape[0],
         p.joint.n_features,

@@ -117,7 +117,9 @@ class Part(ABC):
 
     @abstractmethod
     def panel_ends(self, *, tails: bool = True) -> np.ndarray:
-        """Of one feature: the ends of panels on which the density is a polynomial to rounding; without ``tails``, of about 1e-17, fewer."""
+        """Of one feature: the ends of panels on which the density is a polynomial to rounding;
+        without ``tails``, of about 1e-17, fewer.
+        """
 
     def by_width(self) -> list[tuple[float, Self]]:
         """The parts of a law of one feature that have panels of their own."""
@@ -137,12 +139,16 @@ class Part(ABC):
 
     @abstractmethod
     def given(self, given: list[int], values: np.ndarray) -> tuple[float, Part] | None:
-        """(log p_S(v), the law of the other features given x_S = v); None if the density vanishes there."""
+        """(log p_S(v), the law of the other features given x_S = v); None if the density vanishes
+        there.
+        """
 
     def within(self, feature: int, side: tuple[float, float]) -> list[tuple[float, Part]]:
-        """(log P, law of the other features) of what the law is a mixture of, given that the feature lies in the interval ``side``.
+        """(log P, law of the other features) of what the law is a mixture of, given that the
+        feature lies in the interval ``side``.
 
-        Here the laws given its value, at the nodes of a Gauss–Legendre rule on the part of the interval where there is mass.
+        Here the laws given its value, at the nodes of a Gauss–Legendre rule on the part of the
+        interval where there is mass.
         """
         line = self.marginal([feature])
         ends, logs = log_panel_masses(line.panel_ends(), side, line.log_density)
@@ -153,8 +159,8 @@ class Part(ABC):
         lengths = (high - low) / self.narrowest(feature)
         if lengths > _MOST_LENGTHS:
             raise ValueError(
-                f"between {side[0]:g} and {side[1]:g}, feature {feature} is {lengths:.3g} times as long as the length on which the density "
-                "varies; take a shorter interval"
+                f"between {side[0]:g} and {side[1]:g}, feature {feature} is {lengths:.3g} times as"
+                " long as the length on which the density varies; take a shorter interval"
             )
         count = 6 + math.ceil(_NODES_PER_LENGTH * lengths)
         x, w = composite(np.array([low]), np.array([high]), count)
@@ -178,7 +184,9 @@ class Part(ABC):
 
     @abstractmethod
     def times_gaussian(self, mean: np.ndarray, precision: np.ndarray) -> tuple[float, Part] | None:
-        """(log ∫ p g, p g scaled to mass one), g = exp(−½(x − mean)ᵀ precision (x − mean)); None without mass."""
+        """(log ∫ p g, p g scaled to mass one), g = exp(−½(x − mean)ᵀ precision (x − mean)); None
+        without mass.
+        """
 
     @abstractmethod
     def compressed(self, rank: int | None, m: int | None) -> Part:
@@ -416,7 +424,9 @@ class Reference(Corrected, Part):
     def expectation(
         self, f: Observable, rtol: float, max_evaluations: int | None, rng: np.random.Generator
     ) -> Estimate:
-        """Part by part of f: moments, probabilities and embeddings in closed form, anything else by quadrature."""
+        """Part by part of f: moments, probabilities and embeddings in closed form, anything else by
+        quadrature.
+        """
         total, error, methods = 0.0, 0.0, []
         for scale, g in f.parts():
             found = self._of_one(g, rtol, max_evaluations, rng)
@@ -459,7 +469,8 @@ class Reference(Corrected, Part):
     def embedded(self, kernel: Kernel, Z: Array) -> Array:
         if not isinstance(kernel, Gaussian):
             raise ValueError(
-                f"the embedding of a corrected reference is known for Gaussian kernels; got {kernel!r}"
+                "the embedding of a corrected reference is known for Gaussian kernels; got"
+                f" {kernel!r}"
             )
         return like(
             normal_sum.embedded(
@@ -519,7 +530,7 @@ def as_part(
         return Reference(density, shown, interval)
     if density.unit_constant is not None or over_normals or not whole or interval is not None:
         raise ValueError(
-            f"{density!r} is no part of a mixture, and answers pdf, logpdf and mass alone: a density with a constant must be relative to a "
-            "Normal or GaussianMixture measure"
+            f"{density!r} is no part of a mixture, and answers pdf, logpdf and mass alone: a"
+            " density with a constant must be relative to a Normal or GaussianMixture measure"
         )
     return Squares(density)

@@ -1,4 +1,6 @@
-"""What one asks of a distribution: probabilities, quantiles, moments, expectations, information, distances, modes."""
+"""What one asks of a distribution: probabilities, quantiles, moments, expectations, information,
+distances, modes.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,15 @@ __all__ = ["Answers", "OwnAnswers", "Queries"]
 
 
 class Answers(ABC):
-    """What a law must know for :class:`Queries`: input has been checked, everything is in NumPy arrays."""
+    """What a law must know for :class:`Queries`: input has been checked, everything is in NumPy
+    arrays.
+    """
 
     @abstractmethod
     def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
-        """P(low_b ≤ x ≤ high_b), shape (n,), estimates of the errors, 0 for what is exact to rounding, and the method."""
+        """P(low_b ≤ x ≤ high_b), shape (n,), estimates of the errors, 0 for what is exact to
+        rounding, and the method.
+        """
 
     @abstractmethod
     def cumulative(self, X: np.ndarray) -> np.ndarray:
@@ -142,12 +148,16 @@ class OwnAnswers(Answers):
 
 @without_underflow
 class Queries(ABC):
-    """The questions that a distribution answers beyond its values, mean and covariance, whatever it is made of."""
+    """The questions that a distribution answers beyond its values, mean and covariance, whatever it
+    is made of.
+    """
 
     measure: Measure
     support_points: Array
     feature_names: tuple[str, ...] | None = None
-    """Names of the features, if they have any: columns of tables are found by them, and a feature may be given by its name or number."""
+    """Names of the features, if they have any: columns of tables are found by them, and a feature
+    may be given by its name or number.
+    """
     _without_names: Any = None
 
     def with_feature_names(self, names: Any) -> Self:
@@ -192,7 +202,9 @@ class Queries(ABC):
     @property
     @abstractmethod
     def plain(self) -> SoSDensity | None:
-        """This law in NumPy arrays, if it is a sum of squares over one kernel that answers for itself."""
+        """This law in NumPy arrays, if it is a sum of squares over one kernel that answers for
+        itself.
+        """
 
     @abstractmethod
     def as_mixture(self) -> SoSMixture:
@@ -218,7 +230,9 @@ class Queries(ABC):
 
     @abstractmethod
     def by_volume(self) -> Queries:
-        """The same law as a density in the usual sense, p·dρ/dx; itself on volume, boxes and discrete measures."""
+        """The same law as a density in the usual sense, p·dρ/dx; itself on volume, boxes and
+        discrete measures.
+        """
 
     @abstractmethod
     def marginal(self, features: Any) -> Queries:
@@ -281,23 +295,28 @@ class Queries(ABC):
         return like(found, self.support_points)
 
     def box_masses(self, low: np.ndarray, high: np.ndarray) -> Masses:
-        """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, estimates of the errors, and the method."""
+        """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows, estimates of the errors,
+        and the method.
+        """
         return self._answers.box_masses(low, high)
 
     def probability(self, low: Any = -np.inf, high: Any = np.inf, given: Any = None) -> Any:
         """P(low ≤ x ≤ high), exactly, or P(low ≤ x ≤ high | given); bounds may be infinite.
 
-        With a metric that ties the features it is exact to 1e-11 where sides of at most three tied features are finite. Beyond, it is an
-        estimate by quasi-Monte Carlo, good to about 1e-4, and that of one box is a float with the estimate of its error as ``.error``; so
-        is a closed form (``.method`` says which) of which rounding leaves fewer digits than 1e-11.
+        With a metric that ties the features it is exact to 1e-11 where sides of at most three tied
+        features are finite. Beyond, it is an estimate by quasi-Monte Carlo, good to about 1e-4, and
+        that of one box is a float with the estimate of its error as ``.error``; so is a closed form
+        (``.method`` says which) of which rounding leaves fewer digits than 1e-11.
 
         Parameters
         ----------
         low, high : float, array of d floats, array (n, d), or mapping {feature: bound}
-            The sides of a box, one number standing for all features; with rows, of n boxes, and the answer has shape (n,). A mapping bounds
-            the features that it has, by name or number, and no others.
+            The sides of a box, one number standing for all features; with rows, of n boxes, and the
+            answer has shape (n,). A mapping bounds the features that it has, by name or number, and
+            no others.
         given : dict, optional
-            {feature: value or (low, high)}: what is known. The probability is that of the box among the x for which this holds.
+            {feature: value or (low, high)}: what is known. The probability is that of the box among
+            the x for which this holds.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)  # two standard normal features
@@ -333,10 +352,11 @@ class Queries(ABC):
         return self._back(self._answers.cumulative(self._rows(X)))
 
     def ppf(self, q: Any) -> Any:
-        """The quantiles of a density of one feature: the x with cdf(x) = q, a number or an array like ``q``.
+        """The quantiles of a density of one feature: the x with cdf(x) = q, a number or an array
+        like ``q``.
 
-        At 0 and 1 it is the end of the measure (±inf, or the boundary of a box); on a discrete measure, the first node whose distribution
-        function reaches q.
+        At 0 and 1 it is the end of the measure (±inf, or the boundary of a box); on a discrete
+        measure, the first node whose distribution function reaches q.
 
         >>> from ksos import SoSDensity, kernels
         >>> SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True).ppf([0.0, 0.25, 0.975]).round(6)
@@ -346,7 +366,8 @@ class Queries(ABC):
         if d != 1:
             first = 0 if self.feature_names is None else self.feature_names[0]
             raise ValueError(
-                f"quantiles are for one feature; this density has {d}; take one of them, as in p.marginal([{first!r}]).ppf(q)"
+                f"quantiles are for one feature; this density has {d}; take one of them, as in"
+                f" p.marginal([{first!r}]).ppf(q)"
             )
         levels = as_levels(q, "q")
         found = self._answers.quantiles(np.atleast_1d(levels))
@@ -360,7 +381,8 @@ class Queries(ABC):
         Parameters
         ----------
         powers : int, sequence of d whole numbers, or mapping {feature: exponent}
-            An exponent for each feature; one number for a density of one feature. Features that a mapping lacks have exponent 0.
+            An exponent for each feature; one number for a density of one feature. Features that a
+            mapping lacks have exponent 0.
         central : bool
             Take powers of x − E[x].
 
@@ -384,13 +406,14 @@ class Queries(ABC):
         ----------
         f : observable or callable
             A :class:`~ksos.observables.Polynomial`, :class:`~ksos.observables.KernelFunction` or
-            :class:`~ksos.observables.BoxIndicator`, or a sum of multiples of them: closed form. Or any function of an array (n, d) that
-            returns n numbers: a sum on a discrete measure, adaptive cubature in up to three features, quasi-Monte Carlo beyond.
+            :class:`~ksos.observables.BoxIndicator`, or a sum of multiples of them: closed form. Or
+            any function of an array (n, d) that returns n numbers: a sum on a discrete measure,
+            adaptive cubature in up to three features, quasi-Monte Carlo beyond.
         rtol : float
             Refinement stops at an error of this much of E|f|.
         max_evaluations : int, optional
-            How often f is evaluated at most; the default is 2 000 000 for cubature, fewer for more than 125 support points,
-            and 65 536 for quasi-Monte Carlo.
+            How often f is evaluated at most; the default is 2 000 000 for cubature, fewer for more
+            than 125 support points, and 65 536 for quasi-Monte Carlo.
         rng : seed or Generator, optional
             For quasi-Monte Carlo.
 
@@ -406,11 +429,13 @@ class Queries(ABC):
     def entropy(
         self, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None
     ) -> Estimate:
-        """−∫ p log p dρ, *relative to the measure*, a float with the estimate of its error as ``.error``.
+        """−∫ p log p dρ, *relative to the measure*, a float with the estimate of its error as
+        ``.error``.
 
-        On Lebesgue measure and boxes this is the differential entropy; on ``Normal`` it is minus the divergence from that normal law; on a
-        discrete measure a sum. Cubature in up to three features, quasi-Monte Carlo (``rng``) beyond, and in three features with several
-        hundred support points; the arguments are those of :meth:`expectation`.
+        On Lebesgue measure and boxes this is the differential entropy; on ``Normal`` it is minus
+        the divergence from that normal law; on a discrete measure a sum. Cubature in up to three
+        features, quasi-Monte Carlo (``rng``) beyond, and in three features with several hundred
+        support points; the arguments are those of :meth:`expectation`.
         """
         with shown("entropy"):
             return self._answers.entropy(**_work(rtol, max_evaluations, rng))
@@ -423,34 +448,41 @@ class Queries(ABC):
         rtol: float = 1e-8,
         max_evaluations: int | None = None,
     ) -> Estimate:
-        """∫ log(dP/dQ) dP between this distribution P and ``other`` Q, whatever their measures are as long as both are discrete or neither.
+        """∫ log(dP/dQ) dP between this distribution P and ``other`` Q, whatever their measures are
+        as long as both are discrete or neither.
 
-        Infinite where this density has mass outside of the box of the other. A float with the estimate of its error as ``.error``; the
-        arguments are those of :meth:`expectation`.
+        Infinite where this density has mass outside of the box of the other. A float with the
+        estimate of its error as ``.error``; the arguments are those of :meth:`expectation`.
         """
         return self._answers.kl_divergence(self._other(other), **_work(rtol, max_evaluations, rng))
 
     def l2_distance(self, other: Queries, *, max_operations: float = 1e13) -> float:
-        """(∫ (p − q)² dρ)^{1/2}, exactly, both being densities with respect to the same measure (or Lebesgue measure and boxes).
+        """(∫ (p − q)² dρ)^{1/2}, exactly, both being densities with respect to the same measure (or
+        Lebesgue measure and boxes).
 
-        A distance predicted to take more than ``max_operations`` floating-point operations is refused.
+        A distance predicted to take more than ``max_operations`` floating-point operations is
+        refused.
         """
         return self._answers.l2_distance(
             self._other(other), as_positive(max_operations, "max_operations")
         )
 
     def mmd(self, other: Any, kernel: Any = None, landmarks: Any = None) -> float:
-        """:func:`ksos.mmd` between this density and another, samples or an embedding; exact, or projected when landmarks are given."""
+        """:func:`ksos.mmd` between this density and another, samples or an embedding; exact, or
+        projected when landmarks are given.
+        """
         from ksos.space.embedding import mmd  # which is built on densities
 
         return mmd(self, other, kernel=kernel, landmarks=landmarks)
 
     def hdr_level(self, mass: float, rng: Any = None) -> Estimate:
-        """The level t whose highest-density region {x : pdf(x) ≥ t} has probability ``mass``; the pdf is that relative to the measure.
+        """The level t whose highest-density region {x : pdf(x) ≥ t} has probability ``mass``; the
+        pdf is that relative to the measure.
 
-        To rounding in one feature and on discrete measures (where it is the largest t with at least that mass); from a grid in two and
-        three features, or from exact samples if three features have many support points; from quasi-Monte Carlo (``rng``) beyond, with the
-        estimate of its error as ``.error``.
+        To rounding in one feature and on discrete measures (where it is the largest t with at least
+        that mass); from a grid in two and three features, or from exact samples if three features
+        have many support points; from quasi-Monte Carlo (``rng``) beyond, with the estimate of its
+        error as ``.error``.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
@@ -466,9 +498,10 @@ class Queries(ABC):
     def mode(self, *, all_local: bool = False, n_starts: int = 64, as_frame: bool = False) -> Any:
         """The x with the largest pdf (relative to the measure), shape (d,).
 
-        Climbs start from the ``n_starts`` best support points and, in one and two features, maxima of a grid; on a discrete measure it is
-        the best node. With ``all_local``, every local maximum that a climb reaches, the largest first, shape (k, d). With ``as_frame`` a
-        pandas Series or data frame.
+        Climbs start from the ``n_starts`` best support points and, in one and two features, maxima
+        of a grid; on a discrete measure it is the best node. With ``all_local``, every local
+        maximum that a climb reaches, the largest first, shape (k, d). With ``as_frame`` a pandas
+        Series or data frame.
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(1.0), [[0.0], [4.0]], [[1.0], [2.0]], normalize=True)
@@ -487,7 +520,8 @@ class Queries(ABC):
     def grad_logpdf(self, X: Any) -> np.ndarray:
         """∇ log p at the rows of ``X``, shape (n, d).
 
-        It is 0 where the density vanishes, and at the tip of a Laplace kernel the mean of the slopes on both sides.
+        It is 0 where the density vanishes, and at the tip of a Laplace kernel the mean of the
+        slopes on both sides.
         """
         return self._back(self._answers.gradient(self._rows(X)))
 

@@ -1,4 +1,6 @@
-"""SoSDensity: a probability density that is a kernel sum of squares, kept as a factor and evaluated through it."""
+"""SoSDensity: a probability density that is a kernel sum of squares, kept as a factor and evaluated
+through it.
+"""
 
 from __future__ import annotations
 
@@ -61,16 +63,20 @@ _BLOCK_ELEMENTS = 1 << 18
 _DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations
 _MASS_ENTRIES = 1 << 20
 _MASS_BLOCK = 1 << 9
-_UNDERFLOW = 1e-250  # below it, kernel values have begun to underflow and the logarithm is recomputed with the row's peak taken out
+# below it, kernel values have begun to underflow and the logarithm is recomputed with the row's
+# peak taken out
+_UNDERFLOW = 1e-250
 _MASS_TOLERANCE = 1e-6
 
 
 @without_underflow
 class SoSDensity(Queries):
-    r"""p_B(x) = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) = ‖Fᵀ k(x)‖² with B = FFᵀ: a density with respect to ``measure``.
+    r"""p_B(x) = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) = ‖Fᵀ k(x)‖² with B = FFᵀ: a density with respect
+    to ``measure``.
 
-    Evaluation goes through the factor F, never through B: it cannot be negative. Inside, F is kept in natural units, F = F̃·e^{−u/2} with
-    u = log max_i ∫k(x,x̃_i)²dρ, because u itself leaves the range of floats in hundreds of dimensions.
+    Evaluation goes through the factor F, never through B: it cannot be negative. Inside, F is kept
+    in natural units, F = F̃·e^{−u/2} with u = log max_i ∫k(x,x̃_i)²dρ, because u itself leaves the
+    range of floats in hundreds of dimensions.
 
     Parameters
     ----------
@@ -82,9 +88,11 @@ class SoSDensity(Queries):
     measure : Measure, optional
         ρ; default Lebesgue on R^d. ``pdf`` is the density *with respect to it*.
     constant : array (k,), optional
-        c of p(x) = ‖c + Fᵀk(x)‖², for a measure of finite mass: the row of the constant function, which corrects nothing.
+        c of p(x) = ‖c + Fᵀk(x)‖², for a measure of finite mass: the row of the constant function,
+        which corrects nothing.
     normalize : bool
-        Scale F (and c) to mass one. Otherwise a mass that differs from 1 by more than 1e-6 is an error.
+        Scale F (and c) to mass one. Otherwise a mass that differs from 1 by more than 1e-6 is an
+        error.
 
     >>> from ksos.kernels import Gaussian
     >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # exp(−x²/2)/√(2π)
@@ -103,9 +111,15 @@ class SoSDensity(Queries):
 
     @np.errstate(under="ignore")
     def __init__(
-        self, kernel: Kernel, support_points: Any, factor: Any, measure: Measure | None = None, *, constant: Any = None,
+        self,
+        kernel: Kernel,
+        support_points: Any,
+        factor: Any,
+        measure: Measure | None = None,
+        *,
+        constant: Any = None,
         normalize: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         points = as_points(support_points, "support_points", copy=True)
         F = as_points(factor, "factor")
         if F.shape[0] != points.shape[0]:
@@ -117,14 +131,16 @@ class SoSDensity(Queries):
         log_unit = float(xp.max(closed_form(kernel, measure, points.shape[1]).log_diagonal(points)))
         if not np.isfinite(log_unit):
             raise ValueError(
-                f"the kernel vanishes on {measure!r} at every support point: there is no mass to normalise"
+                f"the kernel vanishes on {measure!r} at every support point: there is no mass to"
+                " normalise"
             )
         largest = float(xp.max(xp.abs(F)))
         if constant is not None:
             constant = like(as_vector(constant, "constant", length=F.shape[1]), points)
             if not math.isfinite(log_mass := measure.log_mass(points.shape[1])):
                 raise ValueError(
-                    f"the constant function has no finite mass on {measure!r}; use a probability measure such as Normal"
+                    f"the constant function has no finite mass on {measure!r}; use a probability"
+                    " measure such as Normal"
                 )
             log_unit, largest = (
                 max(log_unit, log_mass),
@@ -136,7 +152,8 @@ class SoSDensity(Queries):
         log_mass = np.log(max(self.mass(), 1e-300)) + 2.0 * np.log(max(largest, 1e-300)) + log_unit
         if not normalize and abs(log_mass) > _MASS_TOLERANCE:
             raise ValueError(
-                f"the density has mass {np.exp(log_mass):.9g}, not 1; pass normalize=True to scale it"
+                f"the density has mass {np.exp(log_mass):.9g}, not 1; pass normalize=True to"
+                " scale it"
             )
         if not self.mass() > 0.0:
             raise ValueError("the factor gives a density without mass: it is zero")
@@ -160,7 +177,8 @@ class SoSDensity(Queries):
         constant: np.ndarray | None,
     ) -> None:
         self.kernel, self.measure = kernel, measure
-        # one memory layout: matrix products round differently in another, and a loaded density must give the same bits
+        # one memory layout: matrix products round differently in another, and a loaded density must
+        # give the same bits
         whole = np.ascontiguousarray if is_numpy(points) else namespace(points).asarray
         self.support_points, self.unit_factor, self.log_unit = (
             whole(points),
@@ -171,10 +189,17 @@ class SoSDensity(Queries):
 
     @classmethod
     def from_units(
-        cls, kernel: Kernel, support_points: np.ndarray, unit_factor: np.ndarray, log_unit: float, measure: Measure,
+        cls,
+        kernel: Kernel,
+        support_points: np.ndarray,
+        unit_factor: np.ndarray,
+        log_unit: float,
+        measure: Measure,
         unit_constant: np.ndarray | None = None,
-    ) -> Self:  # fmt: skip
-        """The density with F = unit_factor·exp(−log_unit/2), and c alike, as they are: nothing is checked or scaled."""
+    ) -> Self:
+        """The density with F = unit_factor·exp(−log_unit/2), and c alike, as they are: nothing is
+        checked or scaled.
+        """
         out = cls.__new__(cls)
         out._set(kernel, support_points, unit_factor, log_unit, measure, unit_constant)
         return out
@@ -224,9 +249,11 @@ class SoSDensity(Queries):
 
     @np.errstate(under="ignore")
     def mass(self) -> float:
-        """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither m, d nor the rank.
+        """∫ p dρ = tr(BW), streamed over square blocks of W: the memory it takes depends on neither
+        m, d nor the rank.
 
-        Where few nodes give the same integral to rounding, ∫ p dρ is a sum over them instead, in which nothing cancels.
+        Where few nodes give the same integral to rounding, ∫ p dρ is a sum over them instead, in
+        which nothing cancels.
         """
         X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
         xp = namespace(X)
@@ -326,7 +353,9 @@ class SoSDensity(Queries):
         return self if is_numpy(self.support_points) else self._moved(to_numpy)
 
     def to(self, device: Any) -> SoSDensity:
-        """The same density in torch tensors on a device such as ``"cuda"``; if there is no such device, the error says why."""
+        """The same density in torch tensors on a device such as ``"cuda"``; if there is no such
+        device, the error says why.
+        """
         return self.on_host()._moved(lambda part: to_device(part, device))
 
     def on_device_of(self, other: Queries) -> SoSDensity:
@@ -367,13 +396,15 @@ class SoSDensity(Queries):
     def rvs(
         self, size: int = 1, rng: Any = None, *, method: str = "auto", as_frame: bool = False
     ) -> Any:
-        """``size`` independent samples, shape (size, d); ``rng`` is a seed or a :class:`numpy.random.Generator`.
+        """``size`` independent samples, shape (size, d); ``rng`` is a seed or a
+        :class:`numpy.random.Generator`.
 
-        ``method="inversion"`` inverts the distribution function of each feature given the earlier ones, to 1e-9 and better;
-        ``"rejection"`` thins a mixture that dominates the density; ``"squares"``, for smooth kernels, draws one of the squares, then its
-        features in turn, and the first call prepares those that follow. All are exact; ``"auto"`` takes the one predicted to be fastest.
-        ``"rejection"`` raises if it would take more than ten seconds longer than inversion.
-        With ``as_frame``, a pandas data frame.
+        ``method="inversion"`` inverts the distribution function of each feature given the earlier
+        ones, to 1e-9 and better; ``"rejection"`` thins a mixture that dominates the density;
+        ``"squares"``, for smooth kernels, draws one of the squares, then its features in turn, and
+        the first call prepares those that follow. All are exact; ``"auto"`` takes the one predicted
+        to be fastest. ``"rejection"`` raises if it would take more than ten seconds longer than
+        inversion. With ``as_frame``, a pandas data frame.
         """
         if self.plain is None:
             samples = self.unnamed.as_mixture().rvs(size, rng)
@@ -399,13 +430,17 @@ class SoSDensity(Queries):
 
     @cached_property
     def unit_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(M, bumps, log_lengths) with FFᵀ = D(MMᵀ + diag(bumps))D, D = diag(e^{log_lengths}): the rows of length one, columns split."""
+        """(M, bumps, log_lengths) with FFᵀ = D(MMᵀ + diag(bumps))D, D = diag(e^{log_lengths}): the
+        rows of length one, columns split.
+        """
         rows, log_lengths = unit_rows(self.unit_factor)
         return *split_columns(rows), log_lengths
 
     @cached_property
     def squares(self) -> Squares | None:
-        """The sampler that draws square by square, made when it is first needed; None if the density has none."""
+        """The sampler that draws square by square, made when it is first needed; None if the
+        density has none.
+        """
         return squares_of(self.unnamed.on_host())
 
     @cached_property
@@ -443,13 +478,17 @@ class SoSDensity(Queries):
 
     @property
     def components(self) -> list[tuple[float, SoSDensity | SoSMixture]]:
-        """(weight, part) of the mixture that this density is: itself, or one part per normal law of a reference measure."""
+        """(weight, part) of the mixture that this density is: itself, or one part per normal law of
+        a reference measure.
+        """
         return [(1.0, self)] if self.plain is not None else self.as_mixture().components
 
     def by_volume(self) -> SoSDensity | SoSMixture:
-        """The same law as a density with respect to Lebesgue measure: p·dρ/dx; itself on volume, boxes and discrete measures.
+        """The same law as a density with respect to Lebesgue measure: p·dρ/dx; itself on volume,
+        boxes and discrete measures.
 
-        Relative to one normal law it is again a sum of squares over one kernel; with a constant or several normal laws, a mixture.
+        Relative to one normal law it is again a sum of squares over one kernel; with a constant or
+        several normal laws, a mixture.
         """
         if self.measure.normals(self.n_features) is None:
             return self
@@ -462,13 +501,17 @@ class SoSDensity(Queries):
         )
 
     def marginal(self, features: Any) -> Self:
-        r"""The density of the features S = ``features``, in that order: p_S(x_S) = ∫ p dρ_R = k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
+        r"""The density of the features S = ``features``, in that order: p_S(x_S) = ∫ p dρ_R =
+        k_Sᵀ(B ∘ W_R)k_S, for any separable kernel.
 
-        With a metric, W_R is W/W_S, and the metric of the result is the block of S of these features.
+        With a metric, W_R is W/W_S, and the metric of the result is the block of S of these
+        features.
 
-        Features are given by name, or numbered from 0; negative numbers are refused. On a :class:`~ksos.measures.Discrete` measure, atoms
-        that agree in S become one, with any kernel. The result carries exactly their masses. Its measure is the marginal of ρ if ρ is a
-        product of measures (a tensor quadrature rule) or the kernel is not separable, and otherwise has the same atoms with other weights.
+        Features are given by name, or numbered from 0; negative numbers are refused. On a
+        :class:`~ksos.measures.Discrete` measure, atoms that agree in S become one, with any kernel.
+        The result carries exactly their masses. Its measure is the marginal of ρ if ρ is a product
+        of measures (a tensor quadrature rule) or the kernel is not separable, and otherwise has the
+        same atoms with other weights.
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 1.0], [1.0, 0.0]], [[1.0], [1.0]], normalize=True)
@@ -484,15 +527,18 @@ class SoSDensity(Queries):
         return cast("Self", found.on_device_of(self)._with_names_of(self, keep))
 
     def conditional(self, conditions: Any) -> Self:
-        r"""The density of the other features given ``conditions`` = {feature: value or (low, high)}.
+        r"""The density of the other features given ``conditions`` = {feature: value or (low,
+        high)}.
 
-        Given x_S = v it is ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)); given that x_S lies in an interval I, whose ends may be infinite,
-        ∝ k_Rᵀ(B ∘ W_I)k_R with W_I = ∫_I k_S k_Sᵀ dρ, again a sum of squares. With a metric, or over normal laws that tie the features, a
-        condition on an interval gives a mixture of the laws at the nodes of a rule on it, good to about 1e-9.
+        Given x_S = v it is ∝ k_Rᵀ ΔBΔ k_R with Δ = diag(k_S(v, x̃_i)); given that x_S lies in an
+        interval I, whose ends may be infinite, ∝ k_Rᵀ(B ∘ W_I)k_R with W_I = ∫_I k_S k_Sᵀ dρ, again
+        a sum of squares. With a metric, or over normal laws that tie the features, a condition on
+        an interval gives a mixture of the laws at the nodes of a rule on it, good to about 1e-9.
 
-        With a metric, the support points move with v, as the means of conditional normal laws do, and the metric is (P_RR)⁻¹, P = S⁻¹.
-        Values may be far away, as long as the log-density there is finite; a warning says how far. On a
-        :class:`~ksos.measures.Discrete` measure they must be those of an atom, unless ρ is a product of measures.
+        With a metric, the support points move with v, as the means of conditional normal laws do,
+        and the metric is (P_RR)⁻¹, P = S⁻¹. Values may be far away, as long as the log-density
+        there is finite; a warning says how far. On a :class:`~ksos.measures.Discrete` measure they
+        must be those of an atom, unless ρ is a product of measures.
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 0.0], [9.0, 9.0]], [[1.0], [1.0]], normalize=True)
@@ -516,9 +562,11 @@ class SoSDensity(Queries):
         return cast("Self", found.on_device_of(self)._with_names_of(self, rest))
 
     def conditional_logpdf(self, X: Any, given: Any) -> np.ndarray:
-        """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row, millions of rows in bounded memory.
+        """log p(x_R | x_S) at every row x of ``X`` (n, d), S = ``given``: one condition per row,
+        millions of rows in bounded memory.
 
-        On a :class:`~ksos.measures.Discrete` measure it is relative to ρ given x_S, a probability measure.
+        On a :class:`~ksos.measures.Discrete` measure it is relative to ρ given x_S, a probability
+        measure.
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 0.0], [9.0, 9.0]], [[1.0], [1.0]], normalize=True)
@@ -537,12 +585,14 @@ class SoSDensity(Queries):
         )
 
     def times_gaussian(self, mean: Any, scale: Any) -> Self:
-        r"""p(x)·Π_k exp(−(x_k − mean_k)²/(2 scale_k²)), scaled to mass one: Bayes' rule for a Gaussian measurement of the features.
+        r"""p(x)·Π_k exp(−(x_k − mean_k)²/(2 scale_k²)), scaled to mass one: Bayes' rule for a
+        Gaussian measurement of the features.
 
-        ``mean`` and ``scale`` are numbers, one per feature, or mappings {feature: number}; an infinite scale says nothing about its
-        feature, nor does a mapping that lacks it. A matrix C (d, d) as
-        ``scale`` is the covariance of the measurement, and the factor is exp(−½(x − mean)ᵀC⁻¹(x − mean)). For the Gaussian kernel on
-        any measure, and for any kernel on a :class:`~ksos.measures.Discrete` one, where the Gaussian goes into the weights.
+        ``mean`` and ``scale`` are numbers, one per feature, or mappings {feature: number}; an
+        infinite scale says nothing about its feature, nor does a mapping that lacks it. A matrix C
+        (d, d) as ``scale`` is the covariance of the measurement, and the factor is exp(−½(x −
+        mean)ᵀC⁻¹(x − mean)). For the Gaussian kernel on any measure, and for any kernel on a
+        :class:`~ksos.measures.Discrete` one, where the Gaussian goes into the weights.
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # N(0, 1), and a measurement 1 ± 1
@@ -562,11 +612,13 @@ class SoSDensity(Queries):
         return cast("Self", found.on_device_of(self)._with_names_of(self))
 
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> Self:
-        """The density of scale·x + shift, feature by feature; ``scale`` may be negative, or any invertible matrix (d, d).
+        """The density of scale·x + shift, feature by feature; ``scale`` may be negative, or any
+        invertible matrix (d, d).
 
-        A matrix A takes a Gaussian kernel, of which the metric becomes ASAᵀ, and any measure but a box.
-        Features keep their names unless a matrix mixes them; mappings {feature: number} change these features alone.
-        The measure moves along: sides of a box, mean and scale of a normal measure, the points of a discrete one (with their weights).
+        A matrix A takes a Gaussian kernel, of which the metric becomes ASAᵀ, and any measure but a
+        box. Features keep their names unless a matrix mixes them; mappings {feature: number} change
+        these features alone. The measure moves along: sides of a box, mean and scale of a normal
+        measure, the points of a discrete one (with their weights).
 
         >>> from ksos.kernels import Gaussian
         >>> SoSDensity(Gaussian(1.0), [[1.0]], [[1.0]], normalize=True).affine(-2.0, 5.0)
@@ -604,15 +656,18 @@ class SoSDensity(Queries):
         Parameters
         ----------
         rank : int, optional
-            At most this many squares: those of p = Σ λ_k ψ_k², ψ_k orthonormal in L²(ρ), with the largest masses λ_k.
+            At most this many squares: those of p = Σ λ_k ψ_k², ψ_k orthonormal in L²(ρ), with the
+            largest masses λ_k.
         m : int, optional
-            At most this many support points, chosen among the present ones by orthogonal matching pursuit; every column function is
-            projected on them in L²(ρ). (The density over them that is closest in MMD takes a solver: ``ksos.minimize`` of
-            ``SquaredMMD(p)`` over their :class:`~ksos.SoSSpace`.)
+            At most this many support points, chosen among the present ones by orthogonal matching
+            pursuit; every column function is projected on them in L²(ρ). (The density over them
+            that is closest in MMD takes a solver: ``ksos.minimize`` of ``SquaredMMD(p)`` over their
+            :class:`~ksos.SoSSpace`.)
         kernel : Kernel, optional
             In which MMD is measured; default: the density's own.
         landmarks : array (ℓ, d), optional
-            Report the MMD projected on these: for a density whose exact MMD has no closed form or takes too long (see :func:`ksos.mmd`).
+            Report the MMD projected on these: for a density whose exact MMD has no closed form or
+            takes too long (see :func:`ksos.mmd`).
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0], [0.5], [1.0]], [[1.0, 0.0], [1.0, 0.1], [1.0, 0.0]], normalize=True)
@@ -626,7 +681,9 @@ class SoSDensity(Queries):
         return found._replace(density=found.density.on_device_of(self)._with_names_of(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the density to a file that :func:`ksos.load` reads; the old file or the new one is there, whole, at any moment."""
+        """Write the density to a file that :func:`ksos.load` reads; the old file or the new one is
+        there, whole, at any moment.
+        """
         from ksos.density.io import save  # io imports this class
 
         save(self.on_host(), path)
@@ -634,4 +691,7 @@ class SoSDensity(Queries):
     def __repr__(self) -> str:
         m, more = self.support_points.shape[0], "" if self.unit_constant is None else ", constant"
         d = f"d={self.n_features}{shown_names(self.feature_names)}"
-        return f"SoSDensity({d}, m={m}{more}, rank={self.rank}, kernel={self.kernel!r}, measure={self.measure!r})"
+        return (
+            f"SoSDensity({d}, m={m}{more}, rank={self.rank}, kernel={self.kernel!r},"
+            f" measure={self.measure!r})"
+        )

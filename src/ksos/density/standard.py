@@ -1,7 +1,8 @@
-"""Standard coordinates y = (x − origin)/σ, in which the bandwidth is 1 and the data sit around 0: numerics see no scale and no shift.
+"""Standard coordinates y = (x − origin)/σ, in which the bandwidth is 1 and the data sit around 0:
+numerics see no scale and no shift.
 
-With a metric S = LLᵀ they are y = L⁻¹(x − origin): there the kernel is a product over features, and every question that does not depend on
-the axes is asked there.
+With a metric S = LLᵀ they are y = L⁻¹(x − origin): there the kernel is a product over features, and
+every question that does not depend on the axes is asked there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ __all__ = ["Standard", "central_first", "feature_scales", "kernel_image", "stand
 
 _FARTHEST = 1e300  # a point this many bandwidths away stays a number
 _GAP = 4096.0
-"""What is left of a gap of more than twice as many bandwidths: on either side of its middle every kernel is 0 in floating point."""
+"""What is left of a gap of more than twice as many bandwidths: on either side of its middle every
+kernel is 0 in floating point.
+"""
 _ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # per feature: a correlation below it is none
 
 
@@ -31,12 +34,14 @@ def feature_scales(kernel: Kernel, d: int) -> np.ndarray:
 
 
 def kernel_image(kernel: Kernel, A: np.ndarray) -> Kernel:
-    """The Gaussian kernel with metric ASAᵀ: what k is in the coordinates Ax. Features that A does not tie stay untied."""
+    """The Gaussian kernel with metric ASAᵀ: what k is in the coordinates Ax. Features that A does
+    not tie stay untied.
+    """
     d = A.shape[1]
     if not isinstance(kernel, Gaussian):
         raise ValueError(
-            f"{kernel!r} in coordinates that mix features is no such kernel: only Gaussian kernels take any matrix; use one of them, or "
-            "scale feature by feature"
+            f"{kernel!r} in coordinates that mix features is no such kernel: only Gaussian kernels"
+            " take any matrix; use one of them, or scale feature by feature"
         )
     root = A @ np.linalg.cholesky(kernel.matrix(d)) if kernel.full else A * kernel.sigma_vector(d)
     S = root @ root.T
@@ -48,8 +53,9 @@ def kernel_image(kernel: Kernel, A: np.ndarray) -> Kernel:
 class Fold:
     """One feature: y = (x − origin)/σ, with wide gaps between the support points shortened.
 
-    Kernels across such a gap vanish, before and after, so that no integral of a density changes; but nodes around an outlier can now be
-    told from each other. Every cluster of points is measured from one of its own, which loses no digits.
+    Kernels across such a gap vanish, before and after, so that no integral of a density changes;
+    but nodes around an outlier can now be told from each other. Every cluster of points is measured
+    from one of its own, which loses no digits.
     """
 
     def __init__(self, x: np.ndarray, origin: float, sigma: float, *, shorten: bool) -> None:
@@ -114,7 +120,9 @@ class Standard:
 
     @property
     def plain(self) -> bool:
-        """Whether the coordinates are (x − origin)/σ, or those of a metric, and nothing else: then distances are true distances."""
+        """Whether the coordinates are (x − origin)/σ, or those of a metric, and nothing else: then
+        distances are true distances.
+        """
         return all(fold.plain for fold in self.folds)
 
     def coordinates(self, X: np.ndarray) -> np.ndarray:
@@ -168,7 +176,8 @@ class Standard:
 
 
 def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
-    """The order of the points that puts one from the middle in front, from which coordinates are measured.
+    """The order of the points that puts one from the middle in front, from which coordinates are
+    measured.
 
     An outlier there would cost all the others their digits.
     """
@@ -181,11 +190,13 @@ def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
 def standardize(
     p: SoSDensity, *others: SoSDensity, shorten: bool = True, keep_features: bool = False
 ) -> Standard:
-    """``p`` in standard coordinates around a support point from the middle; gaps are those that the ``others`` have as well.
+    """``p`` in standard coordinates around a support point from the middle; gaps are those that the
+    ``others`` have as well.
 
-    With a metric, the axes are those in which the kernel of the first other density is a product over the features as well.
-    With ``keep_features``, y_k depends on x_k alone: boxes stay boxes, and a metric becomes one with a unit diagonal. On a discrete
-    measure, which has no volume, this is always so.
+    With a metric, the axes are those in which the kernel of the first other density is a product
+    over the features as well. With ``keep_features``, y_k depends on x_k alone: boxes stay boxes,
+    and a metric becomes one with a unit diagonal. On a discrete measure, which has no volume, this
+    is always so.
     """
     d, scale = p.n_features, feature_scales(p.kernel, p.n_features)
     used = np.any(p.unit_factor != 0.0, axis=1)

@@ -1,4 +1,6 @@
-"""What one asks of a mixture: sums over its parts where the answer is linear in the density, and numbers from its values elsewhere."""
+"""What one asks of a mixture: sums over its parts where the answer is linear in the density, and
+numbers from its values elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ class Sums(Answers):
     # --- numbers from values ---
 
     def entropy(self, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
-        """Of few evaluations of p, which each take all parts, each part has a share, the larger ones more."""
+        """Of few evaluations of p, which each take all parts, each part has a share, the larger
+        ones more.
+        """
         f, generator = _finite(lambda X: -self.p.logpdf(X)), np.random.default_rng(rng)
         found = []
         for (weight, part), share in zip(self.p.parts, self._shares, strict=True):
@@ -180,7 +184,8 @@ class Sums(Answers):
         if (atoms := p.measure.atoms) is not None:
             if every:
                 raise ValueError(
-                    "a discrete measure has no neighbourhoods, hence no local modes; call mode() for the best of its nodes"
+                    "a discrete measure has no neighbourhoods, hence no local modes; call mode()"
+                    " for the best of its nodes"
                 )
             return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]
         limits = np.stack(p.measure.boundaries(p.n_features), axis=1)
@@ -215,7 +220,9 @@ class Sums(Answers):
         return self._log_and_gradient(X)[1]
 
     def _log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p, and Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the measure is not volume."""
+        """log p, and Σ_a r_a ∇log p_a with r_a the share of part a at x, less ∇ log ρ if the
+        measure is not volume.
+        """
         p = self.p
         found = [part.log_and_gradient(X) for _, part in p.parts]
         logs = np.stack(
@@ -269,7 +276,8 @@ def divergence(p: Queries, q: Queries, **work: Any) -> Estimate:
     discrete = p.measure.atoms is not None, q.measure.atoms is not None
     if any(discrete) and p.measure != q.measure:
         raise ValueError(
-            f"a density on {p.measure!r} and one on {q.measure!r} have no common reference measure; give both the same Discrete measure"
+            f"a density on {p.measure!r} and one on {q.measure!r} have no common reference measure;"
+            " give both the same Discrete measure"
         )
     missed = []
 
@@ -306,7 +314,8 @@ def squared_l2(p: Any, q: Any, max_operations: float) -> float:
         )
     if p.measure != q.measure and not (p.measure.by_volume and q.measure.by_volume):
         raise ValueError(
-            f"∫(p − q)²dρ needs one reference measure; this density is on {p.measure!r}, the other on {q.measure!r}; make both on the same"
+            f"∫(p − q)²dρ needs one reference measure; this density is on {p.measure!r}, the other"
+            f" on {q.measure!r}; make both on the same"
         )
     a, b = p.as_mixture(), q.as_mixture()
     groups = [normal_groups(one) for one in (a, b)] if p.measure.by_volume else [None, None]

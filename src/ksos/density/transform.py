@@ -1,4 +1,6 @@
-"""Densities made from one density: the law of scale·x + shift, and the product with a Gaussian (Bayes' rule)."""
+"""Densities made from one density: the law of scale·x + shift, and the product with a Gaussian
+(Bayes' rule).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ __all__ = ["affine", "times_gaussian"]
 def affine(
     density: SoSDensity, scale: Any = 1.0, shift: Any = 0.0, names: Sequence[str] | None = None
 ) -> SoSDensity:
-    r"""The density of y = scale·x + shift: kernels of bandwidth |scale|·σ at the images of the points, relative to the image of ρ.
+    r"""The density of y = scale·x + shift: kernels of bandwidth |scale|·σ at the images of the
+    points, relative to the image of ρ.
 
     A matrix A mixes the features: then y = Ax + shift, and the kernel has the metric ASAᵀ.
     """
@@ -37,7 +40,8 @@ def affine(
     if np.any(scale == 0.0):
         k = int(np.argmax(scale == 0.0))
         raise ValueError(
-            f"scale must not be zero: that of {said(k, names)} is, and would leave no density; use p.marginal(…) without the feature"
+            f"scale must not be zero: that of {said(k, names)} is, and would leave no density; use"
+            " p.marginal(…) without the feature"
         )
     sigma = density.kernel.sigma
     one = sigma.ndim == 0 and bool(np.all(np.abs(scale) == np.abs(scale[0])))
@@ -64,7 +68,8 @@ def affine(
 def _in_range(points: np.ndarray, image: np.ndarray) -> np.ndarray:
     if not np.all(np.isfinite(points) <= np.isfinite(image)):
         raise ValueError(
-            "scale and shift must leave the points within the range of floating-point numbers; use smaller ones"
+            "scale and shift must leave the points within the range of floating-point numbers; use"
+            " smaller ones"
         )
     return image
 
@@ -84,10 +89,12 @@ def _linear(density: SoSDensity, A: np.ndarray, shift: np.ndarray) -> SoSDensity
 
 
 def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
-    r"""p(x)·Π_k exp(−(x_k − mean_k)²/(2 scale_k²)), scaled to mass one; an infinite scale says nothing about its feature.
+    r"""p(x)·Π_k exp(−(x_k − mean_k)²/(2 scale_k²)), scaled to mass one; an infinite scale says
+    nothing about its feature.
 
-    Each squared function is multiplied by the root of the Gaussian, of bandwidth τ = 2·scale. Two Gaussians of bandwidths σ and τ make one
-    at x̃ + (mean − x̃)·σ²/(σ² + τ²), of bandwidth σ/√(1 + σ²/τ²), times exp(−(x̃ − mean)²/(σ² + τ²)).
+    Each squared function is multiplied by the root of the Gaussian, of bandwidth τ = 2·scale. Two
+    Gaussians of bandwidths σ and τ make one at x̃ + (mean − x̃)·σ²/(σ² + τ²), of bandwidth σ/√(1 +
+    σ²/τ²), times exp(−(x̃ − mean)²/(σ² + τ²)).
     """
     d = density.n_features
     mean, covariance = as_vector(mean, "mean", length=d), as_metric(scale, "scale")
@@ -115,7 +122,8 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
         moved = np.where(ratio < 1.0, X + near * (mean - X), mean + far * (X - mean))
         width = np.hypot(sigma, tau)
         nearest = X[int(np.argmin(np.sum(((X - mean) / width) ** 2, axis=1)))]
-        # the squares themselves would lose the digits of their differences when the mean is far away
+        # the squares themselves would lose the digits of their differences when the mean is far
+        # away
         steps, sums = (X - nearest) / width, ((X - mean) + (nearest - mean)) / width
         log_rows = -np.sum(steps * np.where(steps == 0.0, 0.0, sums), axis=1)
     narrowed = sigma / stretch
@@ -124,7 +132,10 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
         if density.kernel.sigma.ndim == 0 and np.all(narrowed == narrowed[0])
         else narrowed
     )
-    nothing_left = f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not"
+    nothing_left = (
+        f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale"
+        f" {scale.tolist()} does not"
+    )
     return assemble(
         density,
         kernel,
@@ -139,10 +150,11 @@ def times_gaussian(density: SoSDensity, mean: Any, scale: Any) -> SoSDensity:
 def _times_tied(
     density: SoSDensity, mean: np.ndarray, scale: np.ndarray, R: np.ndarray
 ) -> SoSDensity:
-    r"""The same where a metric S = LLᵀ or a covariance ties the features; each function is multiplied by exp(−‖R(x − mean)‖²).
+    r"""The same where a metric S = LLᵀ or a covariance ties the features; each function is
+    multiplied by exp(−‖R(x − mean)‖²).
 
-    With LᵀRᵀRL = QEQᵀ the product is a kernel of metric LQ(I + E)⁻¹QᵀLᵀ at x̃ − LQ·E(I + E)⁻¹·QᵀL⁻¹(x̃ − mean), times e^{−‖v‖²} with
-    v = (E/(I + E))^{1/2} QᵀL⁻¹(x̃ − mean).
+    With LᵀRᵀRL = QEQᵀ the product is a kernel of metric LQ(I + E)⁻¹QᵀLᵀ at x̃ − LQ·E(I +
+    E)⁻¹·QᵀL⁻¹(x̃ − mean), times e^{−‖v‖²} with v = (E/(I + E))^{1/2} QᵀL⁻¹(x̃ − mean).
     """
     X, L = density.support_points, np.linalg.cholesky(density.kernel.matrix(density.n_features))
     E, Q = np.linalg.eigh((R @ L).T @ (R @ L))
@@ -153,7 +165,10 @@ def _times_tied(
     nearest = v[int(np.argmin(np.einsum("ij,ij->i", v, v)))]
     log_rows = -np.einsum("ij,ij->i", v - nearest, v + nearest)
     kernel = kernel_image(Gaussian(1.0 / np.sqrt(1.0 + E)), LQ)
-    nothing_left = f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not"
+    nothing_left = (
+        f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale"
+        f" {scale.tolist()} does not"
+    )
     moved = X - (near * u) @ LQ.T
     return assemble(
         density,
@@ -173,8 +188,9 @@ def _on_atoms(
     measure = density.measure
     if (atoms := measure.atoms) is None:
         raise IntegralNotAvailableError(
-            f"the product of a density with {density.kernel!r} and a Gaussian has no closed form on {measure!r}; use the Gaussian kernel, "
-            "or a discrete measure such as Discrete.quadrature(box, …)"
+            f"the product of a density with {density.kernel!r} and a Gaussian has no closed form on"
+            f" {measure!r}; use the Gaussian kernel, or a discrete measure such as"
+            " Discrete.quadrature(box, …)"
         )
     with np.errstate(over="ignore", under="ignore"):
         steps = (atoms.points - mean) / scale if scale.ndim == 1 else (atoms.points - mean) @ root.T
@@ -182,10 +198,12 @@ def _on_atoms(
         log_mass = log_likelihood + density.logpdf(atoms.points)
         if not np.any(np.isfinite(log_mass)):
             raise ValueError(
-                f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale {scale.tolist()} does not"
+                f"the density vanishes where the Gaussian with mean {mean.tolist()} and scale"
+                f" {scale.tolist()} does not"
             )
         log_peak = log_likelihood[int(np.argmax(log_mass))]  # at the heaviest atom the weight stays
-        # beyond e^600 times that weight there are only atoms at which the density itself has underflown
+        # beyond e^600 times that weight there are only atoms at which the density itself has
+        # underflown
         weights = atoms.weights * np.exp(np.minimum(log_likelihood - log_peak, 600.0))
     alive = weights > 0.0
     return assemble(

@@ -1,4 +1,6 @@
-"""A density relative to normal laws as a density by volume: √N·k is a Gaussian bump of another metric, around another centre."""
+"""A density relative to normal laws as a density by volume: √N·k is a Gaussian bump of another
+metric, around another centre.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ __all__ = ["bumps"]
 
 
 def bumps(p: SoSDensity) -> list[tuple[float, SoSDensity]]:
-    r"""The laws ∝ ‖Fᵀk‖²N_c with their masses, one per normal law N_c of the measure, each a sum of squares by volume.
+    r"""The laws ∝ ‖Fᵀk‖²N_c with their masses, one per normal law N_c of the measure, each a sum of
+    squares by volume.
 
-    √N(μ, Σ)·k_i has the metric (S⁻¹ + Σ⁻¹/4)⁻¹ = S(S + 4Σ)⁻¹4Σ and the centre x̃_i + S(S + 4Σ)⁻¹(μ − x̃_i), where it is as large as
-    exp(−(x̃_i − μ)ᵀ(S + 4Σ)⁻¹(x̃_i − μ)) times the root of N at its mean.
+    √N(μ, Σ)·k_i has the metric (S⁻¹ + Σ⁻¹/4)⁻¹ = S(S + 4Σ)⁻¹4Σ and the centre x̃_i + S(S + 4Σ)⁻¹(μ
+    − x̃_i), where it is as large as exp(−(x̃_i − μ)ᵀ(S + 4Σ)⁻¹(x̃_i − μ)) times the root of N at
+    its mean.
     """
     S, X, found = cast("Gaussian", p.kernel).matrix(p.n_features), p.support_points, []
     normals = cast("Normals", p.measure.normals(p.n_features))

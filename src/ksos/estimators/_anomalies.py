@@ -1,9 +1,10 @@
 """Anomalies: which rows a fitted density finds too unlikely, at a level that holds for new rows.
 
-Scores of the rows that a density was fitted to are too high, the more so the closer it follows them: a threshold at a quantile of them
-would flag far more than that share of new rows. So the threshold is a quantile of *held-out* scores: each of five folds is scored by a
-fit to the other four. The conformal rank [Vovk2005] of a new row among them is about uniform: about the share ``contamination`` of new
-rows from the same distribution is flagged.
+Scores of the rows that a density was fitted to are too high, the more so the closer it follows
+them: a threshold at a quantile of them would flag far more than that share of new rows. So the
+threshold is a quantile of *held-out* scores: each of five folds is scored by a fit to the other
+four. The conformal rank [Vovk2005] of a new row among them is about uniform: about the share
+``contamination`` of new rows from the same distribution is flagged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Refit = Callable[[Any, np.ndarray], Any]
 
 __all__ = ["AnomalyMixin", "check_contamination", "holds_no_rows_out", "warn_if_memorised"]
 
-_FOLDS = 5  # a fit to four fifths of the rows is nearly as good as one to all; ten would take twice as long
+# a fit to four fifths of the rows is nearly as good as one to all; ten would take twice as long
+_FOLDS = 5
 _MODEL_SAMPLES = 2000  # p-values to √(p/2000): 0.005 at p = 0.05
 
 
@@ -37,7 +39,8 @@ def holds_no_rows_out(estimator: Any) -> bool:
     """Whether an estimator can learn from chunks."""
     if estimator.contamination is not None:
         raise AttributeError(
-            "contamination holds rows out, which partial_fit cannot; use fit, or leave contamination out"
+            "contamination holds rows out, which partial_fit cannot; use fit, or leave"
+            " contamination out"
         )
     return True
 
@@ -49,14 +52,20 @@ def check_contamination(contamination: Any) -> None:
         and not as_positive(contamination, "contamination (a share of the rows, or None)") <= 0.5
     ):
         raise ValueError(
-            f"contamination must be at most 0.5: what is flagged are the rarer rows; got {contamination!r}"
+            "contamination must be at most 0.5: what is flagged are the rarer rows; got"
+            f" {contamination!r}"
         )
 
 
 def warn_if_memorised(contamination: Any, by_likelihood: bool) -> None:
-    """Say so when anomalies are asked of a likelihood fit, which finds the outliers that it was fitted to likely."""
+    """Say so when anomalies are asked of a likelihood fit, which finds the outliers that it was
+    fitted to likely.
+    """
     if contamination is not None and by_likelihood:
-        message = "a likelihood fit puts mass on every row, outliers included; for the rows at hand use fit_predict, which holds them out"
+        message = (
+            "a likelihood fit puts mass on every row, outliers included; for the rows at hand use"
+            " fit_predict, which holds them out"
+        )
         warnings.warn(
             f"{message}, or objective='squared_mmd', the default of KernelSoSDensity",
             UserWarning,
@@ -67,13 +76,16 @@ def warn_if_memorised(contamination: Any, by_likelihood: bool) -> None:
 def _has_threshold(estimator: Any) -> bool:
     if estimator.contamination is None:
         raise AttributeError(
-            "it needs the share of rows to flag: set contamination, such as contamination=0.05, and fit"
+            "it needs the share of rows to flag: set contamination, such as contamination=0.05,"
+            " and fit"
         )
     return True
 
 
 class AnomalyMixin:
-    """``predict``, ``decision_function``, ``fit_predict`` and ``p_value`` of a density estimator with the parameter ``contamination``."""
+    """``predict``, ``decision_function``, ``fit_predict`` and ``p_value`` of a density estimator
+    with the parameter ``contamination``.
+    """
 
     contamination: float | None
     distribution_: SoSDensity | SoSMixture
@@ -81,7 +93,9 @@ class AnomalyMixin:
     held_out_scores_: np.ndarray
 
     _calibration: tuple[np.ndarray, np.ndarray]
-    """Held-out scores of distinct rows in ascending order, and the mass up to each of them, from 0 to 1."""
+    """Held-out scores of distinct rows in ascending order, and the mass up to each of them, from 0
+    to 1.
+    """
 
     def _calibrate(self, X: Any, sample_weight: Any) -> Self:
         """Store held-out scores and the threshold, if ``contamination`` asks for them."""
@@ -105,7 +119,8 @@ class AnomalyMixin:
     def _calibrate_on(self, points: np.ndarray, weights: np.ndarray, refit: Refit | None) -> Self:
         """The same for distinct rows of a source and their shares of the mass.
 
-        If these are not all rows, ``refit`` fits an estimator to all rows but those that it is given, and one fold is enough.
+        If these are not all rows, ``refit`` fits an estimator to all rows but those that it is
+        given, and one fold is enough.
         """
         unseen = self._unseen(points, weights, _FOLDS if refit is None else 1, refit)
         self._set_threshold(unseen, weights)
@@ -150,13 +165,16 @@ class AnomalyMixin:
     def _row_scores(self, X: Any) -> np.ndarray:
         if isinstance(X, Chunks):
             raise TypeError(
-                f"rows are needed here; got {X!r}; of a source, compare the scores of one chunk after the other with the threshold: "
-                "[scores < estimator.threshold_ for scores in estimator.score_samples(source)]"
+                f"rows are needed here; got {X!r}; of a source, compare the scores of one chunk"
+                " after the other with the threshold: [scores < estimator.threshold_ for scores in"
+                " estimator.score_samples(source)]"
             )
         return to_numpy(self.score_samples(X))  # type: ignore[attr-defined]
 
     def _ranks(self, scores: np.ndarray, side: Literal["left", "right"] = "right") -> np.ndarray:
-        """(1 + number of held-out scores that are no higher)/(1 + number of all), weighted; with ``side`` "left", that are lower."""
+        """(1 + number of held-out scores that are no higher)/(1 + number of all), weighted; with
+        ``side`` "left", that are lower.
+        """
         known, mass = self._calibration
         n = known.shape[0]
         return np.asarray((1.0 + n * mass[np.searchsorted(known, scores, side=side)]) / (n + 1.0))
@@ -176,9 +194,11 @@ class AnomalyMixin:
 
     @available_if(_has_threshold)
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """+1 or −1 for the rows that are fitted, shape (n,), from ``held_out_scores_``: no row is judged by a fit that has seen it.
+        """+1 or −1 for the rows that are fitted, shape (n,), from ``held_out_scores_``: no row is
+        judged by a fit that has seen it.
 
-        ``fit(X).predict(X)`` asks a density that has seen the rows: one that follows them closely finds the outliers among them likely.
+        ``fit(X).predict(X)`` asks a density that has seen the rows: one that follows them closely
+        finds the outliers among them likely.
         """
         if isinstance(X, Chunks):
             self._row_scores(X)  # which says why not
@@ -188,11 +208,12 @@ class AnomalyMixin:
     def p_value(
         self, X: Any, *, n_samples: int = _MODEL_SAMPLES, random_state: int = 0
     ) -> np.ndarray:
-        """How unusual each row is, shape (n,): P(p(Z) ≤ p(x)), the mass outside of the highest-density region through x.
+        """How unusual each row is, shape (n,): P(p(Z) ≤ p(x)), the mass outside of the
+        highest-density region through x.
 
-        With ``contamination``, Z are the held-out rows, and among new rows of the same distribution at
-        most about the share α has a value of at most α. Without it, Z are ``n_samples`` samples of the
-        fitted density, which is as right as the density is.
+        With ``contamination``, Z are the held-out rows, and among new rows of the same distribution
+        at most about the share α has a value of at most α. Without it, Z are ``n_samples`` samples
+        of the fitted density, which is as right as the density is.
         """
         check_is_fitted(self, "distribution_")
         scores = self._row_scores(X)

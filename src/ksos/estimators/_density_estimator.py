@@ -1,4 +1,6 @@
-"""What every density estimator answers once it is fitted, for arrays and for sources of chunks, and the checks they share."""
+"""What every density estimator answers once it is fitted, for arrays and for sources of chunks, and
+the checks they share.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ __all__ = ["DensityEstimator"]
 
 
 class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
-    """What a fitted density estimator answers, and the checks of the parameters that all of them have."""
+    """What a fitted density estimator answers, and the checks of the parameters that all of them
+    have.
+    """
 
     kernel: str | Kernel
     n_support: int | None
@@ -44,23 +48,27 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
     verbose: int
 
     def score_samples(self, X: Any, *, out: str | os.PathLike[str] | None = None) -> Any:
-        """The log-density of each sample, shape (n,); of a source of chunks, an iterator over such arrays, one for each chunk.
+        """The log-density of each sample, shape (n,); of a source of chunks, an iterator over such
+        arrays, one for each chunk.
 
-        With ``out``, the scores of a source go to that NPY file, and come back mapped to memory: neither samples nor scores need fit in it.
-        Of arrays and data frames of Dask it is a Dask array, which is computed when it is asked for.
+        With ``out``, the scores of a source go to that NPY file, and come back mapped to memory:
+        neither samples nor scores need fit in it. Of arrays and data frames of Dask it is a Dask
+        array, which is computed when it is asked for.
         """
         check_is_fitted(self, "distribution_")
         X = as_source(X)[0]
         if out is not None and isinstance(X, DaskChunks):
             raise ValueError(
-                "out is for files and iterables; the scores of Dask objects are a Dask array, which to_zarr and others store"
+                "out is for files and iterables; the scores of Dask objects are a Dask array, which"
+                " to_zarr and others store"
             )
         if isinstance(X, Chunks):
             scores = X.each(self._of_chunk())
             return scores if out is None else written(scores, out)
         if out is not None:
             raise ValueError(
-                "out is for a source of chunks: score_samples(ksos.chunks(…), out=…); np.save writes the scores of an array"
+                "out is for a source of chunks: score_samples(ksos.chunks(…), out=…); np.save"
+                " writes the scores of an array"
             )
         if not is_other_array(X):
             X = validate_data(
@@ -73,7 +81,9 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
         return self.distribution_.unnamed.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The mean log-density of the samples, weighted by ``sample_weight``; those of a source of chunks come with their weights."""
+        """The mean log-density of the samples, weighted by ``sample_weight``; those of a source of
+        chunks come with their weights.
+        """
         X, sample_weight = as_source(X, sample_weight)
         if isinstance(X, Chunks):
             check_is_fitted(self, "distribution_")
@@ -137,7 +147,8 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
             as_count(self.n_support, "n_support")
         if self.measure is not None and not isinstance(self.measure, Measure):
             raise TypeError(
-                f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {self.measure!r}"
+                "measure must be a measure such as ksos.measures.Box(low, high), or None; got"
+                f" {self.measure!r}"
             )
         if self.tol is not None:
             as_positive(self.tol, "tol")

@@ -1,6 +1,8 @@
-"""The reference measure of a fit: what is known of the data already, and what the sum of squares corrects.
+"""The reference measure of a fit: what is known of the data already, and what the sum of squares
+corrects.
 
-A density that corrects a parametric start keeps what the start knows, and needs samples only for what it does not [Hjort1995].
+A density that corrects a parametric start keeps what the start knows, and needs samples only for
+what it does not [Hjort1995].
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ SIZES = (1, 2, 3, 5, 8, 12, 20)
 MOST_SAMPLES = 2000
 """Of which a mixture is made."""
 FLOOR, FEW_FLOOR = 1e-8, 0.1
-"""The least eigenvalue of a correlation matrix; and the same where there are hardly more samples than features, so that it is a matter of
-chance which directions have no spread."""
+"""The least eigenvalue of a correlation matrix; and the same where there are hardly more samples
+than features, so that it is a matter of chance which directions have no spread.
+"""
 
 _FOLDS = 5
-_CHOICES = '"normal", "mixture", a GaussianMixture or Normal of ksos.measures, or a fitted sklearn.mixture.GaussianMixture'
+_CHOICES = (
+    '"normal", "mixture", a GaussianMixture or Normal of ksos.measures, or a fitted'
+    " sklearn.mixture.GaussianMixture"
+)
 
 
 def require_reference(reference: Any, measure: Any) -> None:
@@ -39,7 +45,8 @@ def require_reference(reference: Any, measure: Any) -> None:
         return
     if measure is not None:
         raise ValueError(
-            f"reference={reference!r} and measure={measure!r} are both the measure of the density; give one of them"
+            f"reference={reference!r} and measure={measure!r} are both the measure of the density;"
+            " give one of them"
         )
     if isinstance(reference, str):
         if reference not in ("normal", "mixture"):
@@ -56,7 +63,8 @@ def as_reference(
     names: Any = None,
     moments: Moments | None = None,
 ) -> Measure:
-    """The measure that ``reference`` stands for, fitted to distinct ``points`` with ``weights`` (sum 1) if it is a name.
+    """The measure that ``reference`` stands for, fitted to distinct ``points`` with ``weights``
+    (sum 1) if it is a name.
 
     ``moments`` are those of all samples, where the points are a part of them.
     """
@@ -76,9 +84,11 @@ def as_reference(
 def correction_bandwidth(
     points: np.ndarray, weights: np.ndarray, count: int, names: Any = None
 ) -> np.ndarray:
-    """The bandwidth of the kernels that correct a reference, one per feature: wide, because the reference knows the details.
+    """The bandwidth of the kernels that correct a reference, one per feature: wide, because the
+    reference knows the details.
 
-    It follows the number n of distinct samples, ``count``, as n^{−1/(d+6)}: a correction is smoother than a density.
+    It follows the number n of distinct samples, ``count``, as n^{−1/(d+6)}: a correction is
+    smoother than a density.
     """
     d = points.shape[1]
     return np.asarray(
@@ -100,10 +110,11 @@ def _is_mixture(reference: Any) -> bool:
 def _fit_normal(
     points: np.ndarray, weights: np.ndarray, names: Any, moments: Moments | None = None
 ) -> Normal:
-    """N(mean, covariance) of the samples; of all, where their ``moments`` are known and the samples are only a part of them.
+    """N(mean, covariance) of the samples; of all, where their ``moments`` are known and the samples
+    are only a part of them.
 
-    The correlation matrix gets eigenvalues of at least a floor, which decides only where samples or features leave a direction without
-    spread; then there is a warning.
+    The correlation matrix gets eigenvalues of at least a floor, which decides only where samples or
+    features leave a direction without spread; then there is a warning.
     """
     d, size, units = (
         points.shape[1],
@@ -146,7 +157,9 @@ def _fit_normal(
 def _fit_mixture(
     points: np.ndarray, weights: np.ndarray, deadline: Deadline, names: Any
 ) -> GaussianMixture:
-    """A stack of mixtures, weighted by held-out samples; of more than 2,000 samples, a subset, always the same."""
+    """A stack of mixtures, weighted by held-out samples; of more than 2,000 samples, a subset,
+    always the same.
+    """
     rng, n = np.random.default_rng(0), points.shape[0]  # a default must not depend on chance
     if n > MOST_SAMPLES:
         chosen = np.sort(rng.choice(n, MOST_SAMPLES, replace=False))

@@ -52,16 +52,24 @@ from ksos.space.support import SELECTIONS, affordable_size, pivoted_cholesky, se
 __all__ = ["OBJECTIVES", "KernelSoSDensity"]
 
 MOST_SUPPORT_POINTS = 200
-"""``n_support=None`` means all distinct samples, up to this many; half as many again where there are very many samples."""
+"""``n_support=None`` means all distinct samples, up to this many; half as many again where there
+are very many samples.
+"""
 
 MOST_LOOKED_AT = 10_000
-"""So many of the distinct samples decide on bandwidth and support points; all of them enter the embedding of the data."""
+"""So many of the distinct samples decide on bandwidth and support points; all of them enter the
+embedding of the data.
+"""
 
 MOST_IN_LIKELIHOOD, MOST_BEFORE_LIKELIHOOD = 1 << 14, 1 << 16
-"""So many samples of a source stand for all in a likelihood fit, which passes over all of them correct; so many decide on its setting."""
+"""So many samples of a source stand for all in a likelihood fit, which passes over all of them
+correct; so many decide on its setting.
+"""
 
 AUTO_CORRECTIONS = {"mmd": 2e-3, "likelihood": 1.0}
-"""``regularization="auto"`` with a reference, times (d + 2)/(3n): the more samples, the more they show of what it does not know."""
+"""``regularization="auto"`` with a reference, times (d + 2)/(3n): the more samples, the more they
+show of what it does not know.
+"""
 
 OBJECTIVES: dict[str, Callable[[Any], Functional]] = {
     "squared_mmd": SquaredMMD,
@@ -77,7 +85,10 @@ _NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
 _UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
 _RESULTS = ["solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_bandwidth_"]
 _RESULTS += ["regularization_", "relative_regularization_", "support_points_", "landmarks_"]
-_CUT = "time_limit was too short for all support points: the density has {} of them; allow more time, or set n_support"
+_CUT = (
+    "time_limit was too short for all support points: the density has {} of them; allow more time,"
+    " or set n_support"
+)
 
 
 class KernelSoSDensity(DensityEstimator):
@@ -90,9 +101,9 @@ class KernelSoSDensity(DensityEstimator):
     Parameters
     ----------
     kernel : {"gaussian", "laplace", "matern"} or Kernel, default="gaussian"
-        The kernel k. A name takes its bandwidth from ``bandwidth``. "laplace" and "matern" (ν = 3/2)
-        are products over the features, which have closed-form integrals. A kernel object keeps its
-        own sigma.
+        The kernel k. A name takes its bandwidth from ``bandwidth``. "laplace" and "matern" (ν =
+        3/2) are products over the features, which have closed-form integrals. A kernel object keeps
+        its own sigma.
     bandwidth : float, array-like or {"auto", "median", "scott", "silverman"}, default="auto"
         Width of the kernel, per feature. Larger is smoother. The Gaussian kernel is
         exp(−‖x−z‖²/σ²), without a factor ½. A (d, d) matrix S gives exp(−(x−z)ᵀS⁻¹(x−z)). "auto"
@@ -109,22 +120,24 @@ class KernelSoSDensity(DensityEstimator):
     penalty : {"trace", "frobenius"}, default="trace"
         λ tr A or λ‖A‖²_HS.
     measure : Measure, optional
-        The measure ρ that densities refer to, such as ``Box`` for bounded support. Default: Lebesgue.
-    reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted scikit-learn GaussianMixture, \
+        The measure ρ that densities refer to, such as ``Box`` for bounded support. Default:
+        Lebesgue.
+    reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted scikit-learn
+    GaussianMixture, \
             optional
-        A simple density that the model multiplies and corrects: p·ρ with p = ‖c + Fᵀk‖². The penalty
-        is on F alone, so that λ → ∞ gives the reference. "normal" and "mixture" are fitted to the
-        samples. ``distribution_`` is by volume, as without a reference.
+        A simple density that the model multiplies and corrects: p·ρ with p = ‖c + Fᵀk‖². The
+        penalty is on F alone, so that λ → ∞ gives the reference. "normal" and "mixture" are fitted
+        to the samples. ``distribution_`` is by volume, as without a reference.
     support : {"auto", "kmeans", "pivoted", "random"} or array-like of shape (m, d), default="auto"
-        The support points x̃, or how to choose them. "auto" and "kmeans" take the centers of clusters
-        if there are more samples than support points. "random" and "pivoted" choose among the
-        samples, the latter those that are farthest from each other's span.
+        The support points x̃, or how to choose them. "auto" and "kmeans" take the centers of
+        clusters if there are more samples than support points. "random" and "pivoted" choose among
+        the samples, the latter those that are farthest from each other's span.
     n_support : int, optional
-        The largest number of support points. Default: all distinct samples, up to 200, and up to 250
-        with more than 5,000 samples.
+        The largest number of support points. Default: all distinct samples, up to 200, and up to
+        250 with more than 5,000 samples.
     landmarks : int or array-like of shape (l, d), optional
-        The points on which embeddings are projected, or how many random samples to take. Default: the
-        support points.
+        The points on which embeddings are projected, or how many random samples to take. Default:
+        the support points.
     embedding_bandwidth : float or array-like, optional
         Bandwidth of the kernel in which the MMD is measured. Default: that of the model. See Notes
         for ``bandwidth="auto"``.
@@ -172,24 +185,25 @@ class KernelSoSDensity(DensityEstimator):
     Notes
     -----
     ``bandwidth="auto"`` is slightly wider than what suits a kernel density estimate of left-out
-    samples, in units of each feature's standard deviation. For a Gaussian kernel without boundaries it
-    is a matrix where that predicts left-out samples better (:func:`ksos.space.metric.left_out_metric`). It is
-    wider if there are few support points. With a reference it is 1.6·(n/100)^{−1/(d+6)} standard
-    deviations. "median" is the median distance between samples, in units of each feature if their
-    standard deviations differ more than tenfold: smooth, of low rank, and fastest. "scott" and
-    "silverman" are 2h per feature, where h is the standard deviation of the rule.
+    samples, in units of each feature's standard deviation. For a Gaussian kernel without boundaries
+    it is a matrix where that predicts left-out samples better
+    (:func:`ksos.space.metric.left_out_metric`). It is wider if there are few support points. With a
+    reference it is 1.6·(n/100)^{−1/(d+6)} standard deviations. "median" is the median distance
+    between samples, in units of each feature if their standard deviations differ more than tenfold:
+    smooth, of low rank, and fastest. "scott" and "silverman" are 2h per feature, where h is the
+    standard deviation of the rule.
 
-    With ``bandwidth="auto"`` and a Gaussian kernel, ``embedding_bandwidth`` is that of the model times
-    1.5 in two features, 2.2 in four and 3.5 in ten. A wider kernel keeps samples with few neighbors in
-    sight.
+    With ``bandwidth="auto"`` and a Gaussian kernel, ``embedding_bandwidth`` is that of the model
+    times 1.5 in two features, 2.2 in four and 3.5 in ten. A wider kernel keeps samples with few
+    neighbors in sight.
 
-    ``regularization="auto"`` is a ``relative_regularization`` of 1e-3, and of 1e-2 for the likelihood.
-    With ``bandwidth="auto"`` it is 3e-3 (times √(200/n) with more than 200 samples) and 0.3.
-    With a reference it is 2e-3·(d + 2)/(3n) and (d + 2)/(3n).
+    ``regularization="auto"`` is a ``relative_regularization`` of 1e-3, and of 1e-2 for the
+    likelihood. With ``bandwidth="auto"`` it is 3e-3 (times √(200/n) with more than 200 samples) and
+    0.3. With a reference it is 2e-3·(d + 2)/(3n) and (d + 2)/(3n).
 
-    With more than 10,000 samples, bandwidth, support points and landmarks are chosen on a subsample:
-    the rows with the lowest hashes, so that neither order nor copies matter. In the squared MMD all
-    rows count.
+    With more than 10,000 samples, bandwidth, support points and landmarks are chosen on a
+    subsample: the rows with the lowest hashes, so that neither order nor copies matter. In the
+    squared MMD all rows count.
 
     Examples
     --------
@@ -238,11 +252,14 @@ class KernelSoSDensity(DensityEstimator):
         *,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source: ``ksos.chunks(…)``, or objects of Dask.
+        """Fit the density to samples ``X`` (n, d), weighted by ``sample_weight``, or to a source:
+        ``ksos.chunks(…)``, or objects of Dask.
 
-        A source is read twice: for bandwidth and support points, and for the kernel sums; once if it holds no more distinct samples than
-        decide on these, or if kernel or ``bandwidth`` and ``support`` are given. With ``checkpoint``, a file, a fit that was killed goes on
-        where it was; the file stays, and saves a fit with another λ the passes. Ctrl-C stores the best density so far and is raised again.
+        A source is read twice: for bandwidth and support points, and for the kernel sums; once if
+        it holds no more distinct samples than decide on these, or if kernel or ``bandwidth`` and
+        ``support`` are given. With ``checkpoint``, a file, a fit that was killed goes on where it
+        was; the file stays, and saves a fit with another λ the passes. Ctrl-C stores the best
+        density so far and is raised again.
         """
         warn_if_memorised(self.contamination, self._by_likelihood)
         X, sample_weight = as_source(X, sample_weight)
@@ -262,10 +279,12 @@ class KernelSoSDensity(DensityEstimator):
 
     @available_if(holds_no_rows_out)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Add samples (n, d), or all chunks of a source; the density is solved for when it is next asked for. After ``fit`` it begins anew.
+        """Add samples (n, d), or all chunks of a source; the density is solved for when it is next
+        asked for. After ``fit`` it begins anew.
 
-        Up to 10 000 distinct samples the result is that of ``fit`` to all of them. The chunk that brings more of them fixes bandwidth,
-        support points and landmarks; from then on the kernel sums of every sample, earlier ones included, are exact at those.
+        Up to 10 000 distinct samples the result is that of ``fit`` to all of them. The chunk that
+        brings more of them fixes bandwidth, support points and landmarks; from then on the kernel
+        sums of every sample, earlier ones included, are exact at those.
         """
         self._check_parameters()
         running = vars(self).get("_running") or Running.begin(
@@ -309,7 +328,9 @@ class KernelSoSDensity(DensityEstimator):
         return Passes(self, X, sample_weight, checkpoint, left_out)
 
     def _calibrate_in_chunks(self, passes: Passes) -> Self:
-        """The threshold from held-out rows: of many samples, a fifth of those that decide on the setting, left out of two more passes."""
+        """The threshold from held-out rows: of many samples, a fifth of those that decide on the
+        setting, left out of two more passes.
+        """
         if self.contamination is None:
             return self
         part, source = passes.part, passes.source
@@ -365,7 +386,9 @@ class KernelSoSDensity(DensityEstimator):
     def _settle(
         self, part: Part, seen: int, deadline: Deadline, say: Callable[[str], None], host: Array
     ) -> Setting:
-        """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides on them."""
+        """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides
+        on them.
+        """
         rng, constant = as_generator(self.random_state), self.reference is not None
         measure = self._measure(part, deadline)
         # kernels and points follow the data, not what is known of them
@@ -395,7 +418,9 @@ class KernelSoSDensity(DensityEstimator):
         deadline: Deadline,
         passes: Passes | None = None,
     ) -> Self:
-        """The density for the sums ``data`` of all samples; or of some, if ``passes`` can sum over all of them."""
+        """The density for the sums ``data`` of all samples; or of some, if ``passes`` can sum over
+        all of them.
+        """
         space, constant = setting.space, self.reference is not None
         _warn_if_degenerate(space, part.points)
         _warn_if_unseen(part, space)
@@ -457,7 +482,9 @@ class KernelSoSDensity(DensityEstimator):
 
     @property
     def _embeds(self) -> bool:
-        """Whether the objective asks for nothing but the embedding of the samples, and so for sums over them."""
+        """Whether the objective asks for nothing but the embedding of the samples, and so for sums
+        over them.
+        """
         return not isinstance(self.objective, Functional) and not self._by_likelihood
 
     def _measure(self, part: Part, deadline: Deadline) -> Measure:
@@ -485,9 +512,13 @@ class KernelSoSDensity(DensityEstimator):
         if not (isinstance(self.regularization, str) and self.regularization == "auto"):
             as_nonnegative(self.regularization, 'regularization (or "auto")')
             if self.relative_regularization is not None:
-                both = f"regularization={self.regularization!r} and relative_regularization={self.relative_regularization!r}"
+                both = (
+                    f"regularization={self.regularization!r} and"
+                    f" relative_regularization={self.relative_regularization!r}"
+                )
                 raise ValueError(
-                    f"{both} say the same in two units: the note's λ, and λ in units of w₀; give one of them"
+                    f"{both} say the same in two units: the note's λ, and λ in units of w₀; give"
+                    " one of them"
                 )
         if self.relative_regularization is not None:
             as_nonnegative(self.relative_regularization, "relative_regularization")
@@ -500,7 +531,8 @@ class KernelSoSDensity(DensityEstimator):
             as_points(self.support, "support")
             if self.n_support is not None:
                 raise ValueError(
-                    "n_support is for support points chosen among the samples; an array as support is used as it is"
+                    "n_support is for support points chosen among the samples; an array as support"
+                    " is used as it is"
                 )
         if isinstance(self.landmarks, (int, np.integer)):
             as_count(self.landmarks, "landmarks")
@@ -511,8 +543,9 @@ class KernelSoSDensity(DensityEstimator):
         check_options(self.solver, self.tol, None, self.time_limit)
 
     def _most_looked_at(self, in_chunks: bool) -> int:
-        """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a functional of one's own, take all that
-        are in memory."""
+        """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a
+        functional of one's own, take all that are in memory.
+        """
         if not self._embeds:
             return MOST_BEFORE_LIKELIHOOD if in_chunks else sys.maxsize
         landmarks = int(self.landmarks) if isinstance(self.landmarks, (int, np.integer)) else 0
@@ -554,7 +587,8 @@ class KernelSoSDensity(DensityEstimator):
                 kernel = family.with_sigma(as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
         if self.embedding_bandwidth is None:
-            # a share of the kernel's mass is seen, with boundaries or without; grid points see none in between
+            # a share of the kernel's mass is seen, with boundaries or without; grid points see none
+            # in between
             sees = isinstance(kernel, Gaussian) and measure.atoms is None
             wider = embedding_width(d) if self._is_automatic and sees else 1.0
             return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
@@ -630,16 +664,21 @@ class KernelSoSDensity(DensityEstimator):
         return given * PENALTIES[self.penalty](relative=relative) if given > 0.0 else None
 
     def _given_strength(self, count: int) -> tuple[float, bool]:
-        """λ as it was given, or as suits ``count`` distinct samples, and whether that is in units of w₀."""
+        """λ as it was given, or as suits ``count`` distinct samples, and whether that is in units
+        of w₀.
+        """
         if self.relative_regularization is not None:
             return float(self.relative_regularization), True
         if isinstance(self.regularization, str):
             if self.reference is not None:
                 kind = "likelihood" if self._by_likelihood else "mmd"
                 return AUTO_CORRECTIONS[kind] * (self.n_features_in_ + 2) / (3.0 * count), True
-            return default_regularization(
-                count, by_likelihood=self._by_likelihood, automatic=self._is_automatic
-            ), True
+            return (
+                default_regularization(
+                    count, by_likelihood=self._by_likelihood, automatic=self._is_automatic
+                ),
+                True,
+            )
         return float(self.regularization), False
 
     def _strengths(self, space: SoSSpace, count: int) -> tuple[float, float]:
@@ -654,7 +693,9 @@ class KernelSoSDensity(DensityEstimator):
 
 
 def default_support_size(count: int) -> int:
-    """The most for ``count`` distinct samples: 200, and beyond 5000 samples more, as n^{1/12}, up to 250: time grows with their cube."""
+    """The most for ``count`` distinct samples: 200, and beyond 5000 samples more, as n^{1/12}, up
+    to 250: time grows with their cube.
+    """
     return round(MOST_SUPPORT_POINTS * min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.25))
 
 
@@ -663,8 +704,10 @@ def default_regularization(count: int, *, by_likelihood: bool, automatic: bool) 
     if by_likelihood:
         # the narrower kernels of bandwidth="auto" need more (benchmarks/quality)
         return 0.3 if automatic else 1e-2
-    # 3e-3 for 150 samples: with a third of it the 90% regions of benchmarks/honest_regions.py hold three
-    # points less. λ falls as the standard error of an embedding, n^{−1/2}: held-out scores of 4,000 and
+    # 3e-3 for 150 samples: with a third of it the 90% regions of benchmarks/honest_regions.py hold
+    # three
+    # points less. λ falls as the standard error of an embedding, n^{−1/2}: held-out scores of 4,000
+    # and
     # 20,000 samples, lognormal ones among them, are up to 0.2 nats higher than with 3e-3 throughout
     return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if automatic else 1e-3
 

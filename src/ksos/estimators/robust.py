@@ -72,8 +72,10 @@ class PreparedFor:
         loss = "unknown" if self.loss is None else f"{self.loss:.4g}"
         lines = [
             f"prepared for {_SHIFTS[self.shift]}, within MMD {self.radius:.3g} of the data",
-            f"  mean loss {loss} in the data, at most about {self.worst_loss:.4g}; "
-            "in the worst case:",
+            (
+                f"  mean loss {loss} in the data, at most about {self.worst_loss:.4g}; "
+                "in the worst case:"
+            ),
         ]
         columns = (self.columns, self.data.mean, self.worst.mean, self.data.std, self.worst.std)
         lines += [
@@ -396,11 +398,11 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         The centers of the kernel model.
     theta_ : ndarray (scores, functions)
     worst_case_ : WorstCase or None
-        Its ``distribution`` is a :class:`~ksos.space.labelled.LabelledDensity`, and its ``dual_function``
-        a list with one function per label. If samples are reweighted, a density of what shifts
-        relative to the data. None at radius 0. Its ``upper_bound`` is proven for square losses of
-        linear scores on a box, and for reweighted samples. Otherwise the supremum over x is found
-        by search.
+        Its ``distribution`` is a :class:`~ksos.space.labelled.LabelledDensity`, and its
+        ``dual_function`` a list with one function per label. If samples are reweighted, a density
+        of what shifts relative to the data. None at radius 0. Its ``upper_bound`` is proven for
+        square losses of linear scores on a box, and for reweighted samples. Otherwise the supremum
+        over x is found by search.
     prepared_for_ : PreparedFor
         Means and standard deviations of the columns, and shares of the labels, in the data and in
         the worst case.

@@ -17,7 +17,9 @@ __all__ = ["Running", "Setting"]
 
 
 class Setting(NamedTuple):
-    """What is fixed before the sums: the space, and whether time was too short for all of its support points."""
+    """What is fixed before the sums: the space, and whether time was too short for all of its
+    support points.
+    """
 
     space: SoSSpace
     cut: bool
@@ -38,7 +40,9 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Running:
-    """Samples that come without end: all of them as long as they are few, then their kernel sums with a setting that stays."""
+    """Samples that come without end: all of them as long as they are few, then their kernel sums
+    with a setting that stays.
+    """
 
     known: Gathered
     setting: Setting | None = None
@@ -49,7 +53,9 @@ class Running:
         return cls(Gathered(checks, most=most))
 
     def update(self, rows: Rows, checks: Checks, settle: Callable[[Part], Setting]) -> Running:
-        """These and more samples; when they are too many to be kept, ``settle`` fixes what they are summed against."""
+        """These and more samples; when they are too many to be kept, ``settle`` fixes what they are
+        summed against.
+        """
         known, earlier = replace(self.known, checks=checks).add(rows), self.known.survey
         if self.setting is not None or known.survey is None or known.survey.complete:
             return Running(known, self.setting)

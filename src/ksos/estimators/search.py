@@ -108,7 +108,9 @@ class _Comparison(NamedTuple):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """(λ, bandwidth) from simple to complex: strong λ first, wide kernels first; λ = ∞ counts once."""
+        """(λ, bandwidth) from simple to complex: strong λ first, wide kernels first; λ = ∞ counts
+        once.
+        """
         last = len(self.multiples) - 1
         every = itertools.product(range(len(self.strengths)), range(last, -1, -1))
         return [(j, i) for j, i in every if np.isfinite(self.strengths[j]) or i == last]
@@ -186,12 +188,13 @@ class _Comparison(NamedTuple):
 
 
 class KernelSoSDensityCV(DensityEstimator):
-    r"""Estimate a density without tuning: the model is chosen by held-out samples, its optimum is certified.
+    r"""Estimate a density without tuning: the model is chosen by held-out samples, its optimum is
+    certified.
 
-    The answer is p(x) = ρ(x)·‖c + Fᵀk(x)‖²: a reference ρ, corrected by a kernel sum of squares. Both
-    are solutions of convex problems. ρ is a stack of Gaussian mixtures whose weights maximize the
-    likelihood of held-out samples. p minimizes the negative log-likelihood of all samples plus λ tr A
-    on the kernel part, over ρ. Infinite λ gives ρ itself.
+    The answer is p(x) = ρ(x)·‖c + Fᵀk(x)‖²: a reference ρ, corrected by a kernel sum of squares.
+    Both are solutions of convex problems. ρ is a stack of Gaussian mixtures whose weights maximize
+    the likelihood of held-out samples. p minimizes the negative log-likelihood of all samples plus
+    λ tr A on the kernel part, over ρ. Infinite λ gives ρ itself.
 
     Parameters
     ----------
@@ -200,16 +203,17 @@ class KernelSoSDensityCV(DensityEstimator):
         Default: 3 with a reference, which leaves smooth corrections to make; 1 to 2.8 without;
         0.1 to 1.6 for the criteria "l2" and "mmd".
     relative_regularizations : sequence of floats, optional
-        λ to compare, in units of w₀ = ∫k(x,0)²dx, or with a reference of the mean of ∫k(x,x̃_i)²dρ. May
-        hold inf if there is a reference. Default: half decades.
+        λ to compare, in units of w₀ = ∫k(x,0)²dx, or with a reference of the mean of ∫k(x,x̃_i)²dρ.
+        May hold inf if there is a reference. Default: half decades.
     cv : int, splitter or list of (train, test), optional
         Folds. A number means random folds over the distinct samples. Default: 5, or 10 for at most
         200 samples.
-    reference : {"auto", "normal", "mixture"}, Normal, GaussianMixture, fitted sklearn mixture, or None
+    reference : {"auto", "normal", "mixture"}, Normal, GaussianMixture, fitted sklearn mixture, or
+    None
         The density that is corrected. "mixture" is the stack described above, "normal" a normal
-        distribution, fitted in every fold. A reference that is given is used as it is. None: the sum
-        of squares is a density with respect to ``measure``. "auto" is "mixture" if kernel, measure,
-        objective and criterion have their defaults, else None. Default: "auto".
+        distribution, fitted in every fold. A reference that is given is used as it is. None: the
+        sum of squares is a density with respect to ``measure``. "auto" is "mixture" if kernel,
+        measure, objective and criterion have their defaults, else None. Default: "auto".
     kernel : {"gaussian", "laplace", "matern"} or Kernel
         The model kernel. Of a kernel object, sigma is replaced.
     measure : Measure, optional
@@ -230,7 +234,8 @@ class KernelSoSDensityCV(DensityEstimator):
     n_jobs : int, optional
         Processes (joblib) that fit folds in parallel.
     contamination : float, optional
-        The share of new rows that ``predict`` flags as anomalies. Default: no threshold, no ``predict``.
+        The share of new rows that ``predict`` flags as anomalies. Default: no threshold, no
+        ``predict``.
     random_state : int, RandomState or None
         For the folds. Default: 0, the same every time.
     verbose : int
@@ -245,8 +250,8 @@ class KernelSoSDensityCV(DensityEstimator):
     reference_ : Measure or None
         ρ, fitted to all samples.
     reference_gap_ : float
-        Bound, in nats per sample, on how far the weights of the stack are from the best ones, given its
-        candidates. 0 for a reference without such weights.
+        Bound, in nats per sample, on how far the weights of the stack are from the best ones, given
+        its candidates. 0 for a reference without such weights.
     best_params_ : dict
         "bandwidth_multiple" and "relative_regularization" of the chosen pair.
     best_score_ : float
@@ -266,9 +271,9 @@ class KernelSoSDensityCV(DensityEstimator):
 
     Notes
     -----
-    Every pair of bandwidth and λ is scored on samples that neither its fit nor its reference has seen.
-    The pair with the largest λ, then the widest kernel, is chosen among those whose score is within one
-    standard error of the paired difference to the best.
+    Every pair of bandwidth and λ is scored on samples that neither its fit nor its reference has
+    seen. The pair with the largest λ, then the widest kernel, is chosen among those whose score is
+    within one standard error of the paired difference to the best.
 
     Examples
     --------
@@ -314,11 +319,13 @@ class KernelSoSDensityCV(DensityEstimator):
         self.contamination, self.random_state, self.verbose = contamination, random_state, verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose reference, bandwidth and λ for the samples ``X`` (n, d), and fit the density to all of them.
+        """Choose reference, bandwidth and λ for the samples ``X`` (n, d), and fit the density to
+        all of them.
 
-        Of a source, ``ksos.chunks(…)`` or objects of Dask, one pass keeps the 20,000 distinct samples
-        with the lowest hashes and their masses. These are searched and fitted, and ``cv`` must be a
-        number. Ctrl-C ends the search, stores the best of what has been compared, and is raised again.
+        Of a source, ``ksos.chunks(…)`` or objects of Dask, one pass keeps the 20,000 distinct
+        samples with the lowest hashes and their masses. These are searched and fitted, and ``cv``
+        must be a number. Ctrl-C ends the search, stores the best of what has been compared, and is
+        raised again.
         """
         warn_if_memorised(self.contamination, self.objective == "likelihood")
         with shown(type(self).__name__, verbose=self.verbose):
@@ -330,7 +337,9 @@ class KernelSoSDensityCV(DensityEstimator):
 
     @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
-        """The same; only ``features`` must differ, for a target that repeats a feature is no mistake."""
+        """The same; only ``features`` must differ, for a target that repeats a feature is no
+        mistake.
+        """
         deadline = Deadline.of(self.time_limit)
         self._check_parameters()
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C")
@@ -368,7 +377,10 @@ class KernelSoSDensityCV(DensityEstimator):
             raise interrupt
         if not complete:
             self.status_ = "time_limit"
-            message = f"the time limit came before the end of the search: {search.progress}; raise time_limit"
+            message = (
+                f"the time limit came before the end of the search: {search.progress}; raise"
+                " time_limit"
+            )
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
         elif self.status_ != "solved":
             warnings.warn(self.solution_.message, ConvergenceWarning, stacklevel=4)
@@ -415,8 +427,8 @@ class KernelSoSDensityCV(DensityEstimator):
         infinite = np.isposinf(given)
         if infinite.any() and not self._corrects:
             raise ValueError(
-                "relative_regularizations holds inf, which gives the reference itself, but there is none; "
-                "leave inf out, or set reference='mixture'"
+                "relative_regularizations holds inf, which gives the reference itself, but there is"
+                " none; leave inf out, or set reference='mixture'"
             )
         return sorted(set(given.tolist()), reverse=True)
 
@@ -481,7 +493,8 @@ class _Search:
         """Compare all pairs; whether the time was enough."""
         plan = [] if self.stack is None else self.stack.plan
         multiples, folds = self.options._multiples(), len(self.folds)
-        # corrections took 1.5 times the mixtures in the mean of benchmarks/quality, the last fit a tenth
+        # corrections took 1.5 times the mixtures in the mean of benchmarks/quality, the last fit a
+        # tenth
         total, fits = sum(step.cost for step in plan) or 1.0, folds * len(multiples)
         steps = Steps([*(step.cost / total for step in plan), *[1.5 / max(fits, 1)] * fits, 0.1])
         mixtures = iter(()) if self.stack is None else self.stack.fit(deadline)
@@ -491,7 +504,8 @@ class _Search:
         found = self.found = self.settle(deadline)
         if self.stack is not None:
             self._print(
-                f"{len(self.stack.fits)} mixtures, weights within {self.stack.gap:.1e} nats of the best"
+                f"{len(self.stack.fits)} mixtures, weights within {self.stack.gap:.1e} nats of the"
+                " best"
             )
         strengths = found.strengths
         # wide kernels first: they are the simple ones
@@ -561,7 +575,8 @@ class _Search:
         support = [self.points[np.unique(rows)] for rows in chosen]
         strengths = options._strengths()
         if options.relative_regularizations is None and self.points.shape[0] <= FEW_SAMPLES:
-            # few samples cannot tell neighbors apart: the scores of n = 100 in benchmarks/quality stay
+            # few samples cannot tell neighbors apart: the scores of n = 100 in benchmarks/quality
+            # stay
             strengths = [*strengths[:1], *strengths[1::2]] if options._corrects else strengths[::2]
         return _Comparison(problem, unit, options._multiples(), strengths, support, {})
 

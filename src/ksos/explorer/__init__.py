@@ -1,4 +1,6 @@
-"""A page in the browser that follows a fit: :func:`explore` serves it from this process, to this machine alone."""
+"""A page in the browser that follows a fit: :func:`explore` serves it from this process, to this
+machine alone.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _HOW = "# X is the array that was explored"
 
 
 class Explorer:
-    """A page that is being served: its address, and what was fitted there last. It ends with :meth:`close`, or as a context manager.
+    """A page that is being served: its address, and what was fitted there last. It ends with
+    :meth:`close`, or as a context manager.
 
     >>> import ksos
     >>> with ksos.explore([[0.0], [0.4], [1.0]], open_browser=False) as page:
@@ -86,11 +89,19 @@ class Explorer:
 
 
 def explore(
-    X: Any, *, sample_weight: Any = None, feature_names: Any = None, port: int = 0, open_browser: bool = True, how_to_read: str = _HOW
-) -> Explorer:  # fmt: skip
-    """Explore the samples ``X`` in the browser: move bandwidth, λ and support points, and see the certified density follow.
+    X: Any,
+    *,
+    sample_weight: Any = None,
+    feature_names: Any = None,
+    port: int = 0,
+    open_browser: bool = True,
+    how_to_read: str = _HOW,
+) -> Explorer:
+    """Explore the samples ``X`` in the browser: move bandwidth, λ and support points, and see the
+    certified density follow.
 
-    The page comes from this process and is served on the loopback interface alone; nothing leaves the machine.
+    The page comes from this process and is served on the loopback interface alone; nothing leaves
+    the machine.
 
     Parameters
     ----------
@@ -103,7 +114,8 @@ def explore(
     open_browser : bool
         Show the page at once; else its address is ``.url`` of what is returned.
     how_to_read : str
-        The lines of Python that read ``X`` (and ``sample_weight``), for the program that the page shows.
+        The lines of Python that read ``X`` (and ``sample_weight``), for the program that the page
+        shows.
 
     Returns
     -------

@@ -1,4 +1,6 @@
-"""What a page is told: plain numbers from the library's own methods, nothing computed in another way."""
+"""What a page is told: plain numbers from the library's own methods, nothing computed in another
+way.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ _EXACT_OPERATIONS = 1e11
 
 
 def described(data: Samples) -> dict[str, Any]:
-    """The samples and what can be chosen; of a slider its ends, its step and where it begins: of σ by powers of 2, of λ by powers of 10."""
+    """The samples and what can be chosen; of a slider its ends, its step and where it begins: of σ
+    by powers of 2, of λ by powers of 10.
+    """
     n, d = data.points.shape
     shown = (
         np.arange(n)
@@ -60,10 +64,19 @@ def described(data: Samples) -> dict[str, Any]:
     }
     limits = {"features": MOST_FEATURES, "samples": _MOST_SAMPLES}
     return {
-        "names": list(data.names), "n": n, "n_held_out": data.n_held_out, "points": data.points[shown].tolist(),
-        "ranges": [list(_range(data, k)) for k in range(d)], "sliders": sliders, "limits": limits,
-        "objectives": list(OBJECTIVES), "references": list(REFERENCES), "kernels": list(KERNELS), "masses": list(MASSES), "note": "",
-    }  # fmt: skip
+        "names": list(data.names),
+        "n": n,
+        "n_held_out": data.n_held_out,
+        "points": data.points[shown].tolist(),
+        "ranges": [list(_range(data, k)) for k in range(d)],
+        "sliders": sliders,
+        "limits": limits,
+        "objectives": list(OBJECTIVES),
+        "references": list(REFERENCES),
+        "kernels": list(KERNELS),
+        "masses": list(MASSES),
+        "note": "",
+    }
 
 
 def _range(data: Samples, feature: int) -> tuple[float, float]:
@@ -82,14 +95,28 @@ def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
         fitted.density.unnamed, target, kernel=space.embedding_kernel, landmarks=space.landmarks
     )
     return {
-        "features": list(fitted.settings.features), "scale": fitted.settings.scale, "n_support": space.support_points.shape[0],
-        "bandwidth": parameters["bandwidth"], "regularization": parameters["relative_regularization"],
-        "n_components": None if (normals := space.measure.normals(space.support_points.shape[1])) is None else len(normals.weights),
-        "status": solution.status, "solver": solution.solver, "n_iter": solution.n_iter, "rank": solution.rank,
-        "objective": solution.objective, "gap": _finite(solution.gap), "projected_mmd": projected, "score": _finite(fitted.score),
-        "draft": fitted.settings.draft, "seconds": fitted.seconds, "processor_seconds": fitted.processor_seconds,
-        "warnings": list(fitted.warned), "model": model(solution.distribution) if len(fitted.settings.features) <= 2 else None,
-    }  # fmt: skip
+        "features": list(fitted.settings.features),
+        "scale": fitted.settings.scale,
+        "n_support": space.support_points.shape[0],
+        "bandwidth": parameters["bandwidth"],
+        "regularization": parameters["relative_regularization"],
+        "n_components": None
+        if (normals := space.measure.normals(space.support_points.shape[1])) is None
+        else len(normals.weights),
+        "status": solution.status,
+        "solver": solution.solver,
+        "n_iter": solution.n_iter,
+        "rank": solution.rank,
+        "objective": solution.objective,
+        "gap": _finite(solution.gap),
+        "projected_mmd": projected,
+        "score": _finite(fitted.score),
+        "draft": fitted.settings.draft,
+        "seconds": fitted.seconds,
+        "processor_seconds": fitted.processor_seconds,
+        "warnings": list(fitted.warned),
+        "model": model(solution.distribution) if len(fitted.settings.features) <= 2 else None,
+    }
 
 
 def _finite(value: float | None) -> float | None:
@@ -108,10 +135,12 @@ def _target(fitted: Fitted, data: Samples) -> MeanEmbedding:
 
 
 def model(density: SoSDensity) -> dict[str, Any]:
-    """The numbers of p(x) = ‖c + Fᵀk(x)‖²·ρ(x), from which a page evaluates the density by itself; its file density.js has the formula.
+    """The numbers of p(x) = ‖c + Fᵀk(x)‖²·ρ(x), from which a page evaluates the density by itself;
+    its file density.js has the formula.
 
-    k_i(x) = exp(−‖z‖²) with z = A(x − x̃_i); or, with a polynomial q, the product of ``q(|z_j|)exp(−|z_j|)`` over the features.
-    ρ is 1, or Σ_j w_j exp(−‖A_j(x − m_j)‖²) over the laws of a reference.
+    k_i(x) = exp(−‖z‖²) with z = A(x − x̃_i); or, with a polynomial q, the product of
+    ``q(|z_j|)exp(−|z_j|)`` over the features. ρ is 1, or Σ_j w_j exp(−‖A_j(x − m_j)‖²) over the
+    laws of a reference.
     """
     d, kernel = density.n_features, density.kernel
     normals, constant = density.measure.normals(d), density.constant
@@ -130,10 +159,13 @@ def model(density: SoSDensity) -> dict[str, Any]:
             for height, mean, A in rows
         ]
     return {
-        "support": density.support_points.tolist(), "factor": density.factor.tolist(), "laws": laws,
+        "support": density.support_points.tolist(),
+        "factor": density.factor.tolist(),
+        "laws": laws,
         "constant": None if constant is None else constant.tolist(),
-        "root": np.linalg.inv(np.linalg.cholesky(kernel.matrix(d))).tolist(), "polynomial": _polynomial(kernel),
-    }  # fmt: skip
+        "root": np.linalg.inv(np.linalg.cholesky(kernel.matrix(d))).tolist(),
+        "polynomial": _polynomial(kernel),
+    }
 
 
 def _polynomial(kernel: Kernel) -> list[float] | None:
@@ -146,7 +178,9 @@ def _polynomial(kernel: Kernel) -> list[float] | None:
 
 
 def details(tab: Tab, data: Samples) -> dict[str, Any]:
-    """What takes longer than a fit: the levels of the highest-density regions and the exact MMD; stale as soon as the tab fits anew."""
+    """What takes longer than a fit: the levels of the highest-density regions and the exact MMD;
+    stale as soon as the tab fits anew.
+    """
     fitted, stop = tab.require_fitted(), tab.stop
     p = fitted.density.unnamed
     found: dict[str, Any] = {"stale": False, "levels": [], "exact_mmd": None, "exact_mmd_why": ""}
@@ -215,9 +249,9 @@ def samples(fitted: Fitted, size: Any, seed: Any) -> dict[str, Any]:
     if (n := as_count(size, "size")) > _MOST_SAMPLES:
         raise ValueError(f"size must be at most {_MOST_SAMPLES}; got {n}")
     return {
-        "samples": to_numpy(
-            fitted.density.unnamed.rvs(n, as_count(seed, "seed", minimum=0))
-        ).tolist()
+        "samples": (
+            to_numpy(fitted.density.unnamed.rvs(n, as_count(seed, "seed", minimum=0))).tolist()
+        )
     }
 
 
@@ -253,7 +287,8 @@ def program(fitted: Fitted, data: Samples) -> str:
         f"    {name}={value!r},\n" for name, value in fitted.parameters.items() if value is not None
     )
     held = (
-        f"print(est.score(X[held_out]{', sample_weight=sample_weight[held_out]' if weighted else ''}))  # held out\n"
+        f"print(est.score(X[held_out]{', sample_weight=sample_weight[held_out]' if weighted else ''}))"
+        "  # held out\n"
         if n_held_out
         else ""
     )

@@ -25,7 +25,9 @@ def follow(
     weights: np.ndarray | None,
     watch: Any,
 ) -> Solution:
-    """The fit with the ``parameters`` of an estimator, begun at the solution ``before`` and with the support points of that one."""
+    """The fit with the ``parameters`` of an estimator, begun at the solution ``before`` and with
+    the support points of that one.
+    """
     old = before.space
     kernel = old.kernel.with_sigma(parameters["bandwidth"])
     embedding = old.embedding_kernel.with_sigma(parameters["embedding_bandwidth"])
@@ -55,7 +57,9 @@ def follow(
 
 
 def _carried(before: Solution, space: SoSSpace) -> np.ndarray | None:
-    """The factor G in the new space, whose functions Gᵀψ agree best with the old ones at the support points."""
+    """The factor G in the new space, whose functions Gᵀψ agree best with the old ones at the
+    support points.
+    """
     old = before.space
     if space.constant:
         return None

@@ -1,4 +1,6 @@
-"""The HTTP side: loopback only, a token in every address, host and origin checked, small bodies, fixed files."""
+"""The HTTP side: loopback only, a token in every address, host and origin checked, small bodies,
+fixed files.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ LARGEST_BODY = 16_384
 
 _LONGEST_TAB, _SECONDS = 64, 120.0
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",  # the token is part of the address
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -249,4 +253,6 @@ _QUESTIONS: dict[str, Callable[[Session, str, dict[str, Any]], Any]] = {
     },
     "model": lambda session, tab, _: answers.model_file(session.tab(tab).require_fitted().density),
 }
-"""What a page may ask, by the last word of the address; always with POST, so that no other page can."""
+"""What a page may ask, by the last word of the address; always with POST, so that no other page
+can.
+"""

@@ -1,4 +1,6 @@
-"""The samples of a page and what its tabs fit to them: one fit at a time, each of which can be cancelled."""
+"""The samples of a page and what its tabs fit to them: one fit at a time, each of which can be
+cancelled.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from ksos.solvers.minimize import as_solver
 __all__ = ["DRAFTS", "Cancelled", "Fitted", "Samples", "Session", "Tab"]
 
 DRAFTS = {"squared_mmd": 1e-4, "mmd": 1e-3, "likelihood": 1e-2}
-"""The gap of a draft, by objective: a fit with L-BFGS that takes a fraction of the time, and that no eye tells from the optimum."""
+"""The gap of a draft, by objective: a fit with L-BFGS that takes a fraction of the time, and that
+no eye tells from the optimum.
+"""
 
 _HELD_OUT, _FEWEST = 5, 10  # every fifth row is held out, of at least so many
 _MOST_TABS = 32
@@ -42,7 +46,9 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class Samples:
-    """Rows (n, d) with names and masses; which rows are fitted and which are held out; and the lines of Python that read them."""
+    """Rows (n, d) with names and masses; which rows are fitted and which are held out; and the
+    lines of Python that read them.
+    """
 
     points: np.ndarray
     names: tuple[str, ...]
@@ -78,9 +84,9 @@ class Samples:
         self, rows: np.ndarray, features: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Points and weights of some rows."""
-        return np.ascontiguousarray(
-            self.points[rows][:, list(features)]
-        ), None if self.weights is None else self.weights[rows]
+        return np.ascontiguousarray(self.points[rows][:, list(features)]), (
+            None if self.weights is None else self.weights[rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,9 @@ class Fitted:
     """The scale for which the support points were chosen."""
 
     def leads_to(self, other: Settings) -> bool:
-        """Whether a draft of ``other`` may begin here: on the same support points, with a bandwidth not far from theirs."""
+        """Whether a draft of ``other`` may begin here: on the same support points, with a bandwidth
+        not far from theirs.
+        """
         return self.settings.setting == other.setting and abs(
             math.log(other.scale / self.origin)
         ) <= math.log(_NEAR)
@@ -140,7 +148,9 @@ class Session:
         return Tab(self._last).require_fitted()
 
     def tab(self, name: str) -> Tab:
-        """The tab with this name, made when it is first seen; those not seen for longest are forgotten."""
+        """The tab with this name, made when it is first seen; those not seen for longest are
+        forgotten.
+        """
         with self._tabs_lock:
             tab = self._tabs.setdefault(name, Tab())
             self._tabs.move_to_end(name)
@@ -159,10 +169,12 @@ class Session:
                 tab.stop.set()
 
     def fit(self, name: str, settings: Settings, turn: int = 0) -> Fitted:
-        """Fit what the tab asks for in place of what it is fitting; raises :class:`Cancelled` if that happens to this one.
+        """Fit what the tab asks for in place of what it is fitting; raises :class:`Cancelled` if
+        that happens to this one.
 
-        ``turn`` counts the fits of a tab: one that arrives after its successor is left out. A fit that is cancelled is answered at once;
-        it ends by itself as soon as the step that it is at is over.
+        ``turn`` counts the fits of a tab: one that arrives after its successor is left out. A fit
+        that is cancelled is answered at once; it ends by itself as soon as the step that it is at
+        is over.
         """
         tab, stop = self.tab(name), threading.Event()
         with self._tabs_lock:
@@ -255,7 +267,9 @@ class Session:
     def _parameters(
         self, settings: Settings, stop: threading.Event
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The estimator's parameters, and what replaces some of them to the same effect in less time."""
+        """The estimator's parameters, and what replaces some of them to the same effect in less
+        time.
+        """
         automatic = self._automatic_fit(settings, stop)
         strength = (
             automatic.relative_regularization_
@@ -281,7 +295,9 @@ class Session:
         return parameters, known
 
     def _automatic_fit(self, settings: Settings, stop: threading.Event) -> KernelSoSDensity:
-        """What the library itself chooses for these features, kernel, reference and objective, ended before it is solved."""
+        """What the library itself chooses for these features, kernel, reference and objective,
+        ended before it is solved.
+        """
         key = (settings.features, settings.kernel, settings.reference, settings.objective)
         if stop.is_set():
             raise Cancelled

@@ -14,7 +14,9 @@ __all__ = ["MOST_FEATURES", "MOST_SUPPORT", "REFERENCES", "WIDEST", "Settings"]
 
 REFERENCES = ("none", "normal", "mixture")
 MOST_FEATURES, MOST_SUPPORT, WIDEST = 6, 300, 8.0
-"""Features shown at once, support points, and how far a bandwidth may be from the automatic one, as a factor."""
+"""Features shown at once, support points, and how far a bandwidth may be from the automatic one, as
+a factor.
+"""
 
 _STRENGTHS = (1e-9, 1e3)
 
@@ -44,12 +46,14 @@ class Settings:
         known = set(cls.__dataclass_fields__)
         if not isinstance(asked, dict) or not set(asked) <= known:
             raise ValueError(
-                f"a fit is asked for with {', '.join(sorted(known))}; got {sorted(asked) if isinstance(asked, dict) else asked!r}"
+                f"a fit is asked for with {', '.join(sorted(known))}; got"
+                f" {sorted(asked) if isinstance(asked, dict) else asked!r}"
             )
         features = as_features(asked.get("features", [0]), d)
         if len(features) > MOST_FEATURES:
             raise ValueError(
-                f"a page shows at most {MOST_FEATURES} features at once; got {len(features)}; choose fewer"
+                f"a page shows at most {MOST_FEATURES} features at once; got {len(features)};"
+                " choose fewer"
             )
         scale, strength = as_positive(asked.get("scale", 1.0), "scale"), asked.get("regularization")
         if abs(math.log(scale)) > math.log(WIDEST) + 1e-9:
@@ -59,7 +63,8 @@ class Settings:
             and not _STRENGTHS[0] <= as_positive(strength, "regularization") <= _STRENGTHS[1]
         ):
             raise ValueError(
-                f"regularization must be from {_STRENGTHS[0]:g} to {_STRENGTHS[1]:g}; got {strength!r}"
+                f"regularization must be from {_STRENGTHS[0]:g} to {_STRENGTHS[1]:g}; got"
+                f" {strength!r}"
             )
         n_support = as_count(asked.get("n_support", 100), "n_support")
         if n_support > MOST_SUPPORT:
@@ -72,7 +77,8 @@ class Settings:
         )
         if kernel != "gaussian" and reference != "none":
             raise ValueError(
-                f"a reference needs a Gaussian kernel; got {kernel!r} with {reference!r}; choose another kernel, or no reference"
+                f"a reference needs a Gaussian kernel; got {kernel!r} with {reference!r}; choose"
+                " another kernel, or no reference"
             )
         if not isinstance(draft, bool):
             raise TypeError(f"draft must be true or false; got {draft!r}")

@@ -1,7 +1,9 @@
-"""The functional protocol: F as a sum of scaled terms, each bound to a space before it is evaluated.
+"""The functional protocol: F as a sum of scaled terms, each bound to a space before it is
+evaluated.
 
-A term sees a point of the spectraplex in two forms, the parameter C and the coordinates a = A(C) of its embedding, and gives its
-gradient in whichever of the two it lives in: the costly maps A and A* are applied once for the whole sum.
+A term sees a point of the spectraplex in two forms, the parameter C and the coordinates a = A(C) of
+its embedding, and gives its gradient in whichever of the two it lives in: the costly maps A and A*
+are applied once for the whole sum.
 """
 
 from __future__ import annotations
@@ -31,12 +33,15 @@ __all__ += ["density_values", "from_values", "paired", "plus", "value_rows", "we
 
 _LARGEST_FACTOR = 1e100
 Pair = tuple[Array | None, Array | None]
-"""Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix); None stands for zero."""
+"""Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix);
+None stands for zero.
+"""
 
 
 @dataclass(frozen=True)
 class EmbeddingQuadratic:
-    """s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN) up to a constant: the form of f that has a small conic dual. Sums and multiples keep it.
+    """s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN) up to a constant: the form of f that has a small conic
+    dual. Sums and multiples keep it.
 
     >>> import numpy as np
     >>> total = EmbeddingQuadratic(1.0, np.ones(2)) + 3.0 * EmbeddingQuadratic(0.5, np.ones(2), np.eye(1))
@@ -88,13 +93,19 @@ class BoundTerm(ABC):
     linear = False
     """Whether it is linear in C, up to a constant."""
     convex = True
-    """Whether the term is convex, so that gradients certify minima; a term that is not says so here."""
+    """Whether the term is convex, so that gradients certify minima; a term that is not says so
+    here.
+    """
     matrix_free = False
     """Whether :meth:`factor_gradient` forms no r × r matrix."""
     embedding_convexity = 0.0
-    """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between embeddings."""
+    """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between
+    embeddings.
+    """
     integration_error = 0.0
-    """How far the term may be off on the spectraplex because of a quadrature rule, estimated; 0 for closed forms."""
+    """How far the term may be off on the spectraplex because of a quadrature rule, estimated; 0 for
+    closed forms.
+    """
 
     @property
     def operations(self) -> float:
@@ -110,14 +121,18 @@ class BoundTerm(ABC):
         """(∂F/∂a, ∂F/∂C): a vector of R^q and a symmetric r × r matrix; None stands for zero."""
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
-        """The second derivative at (a, C) applied to the direction (da, dC); None when the term has none to offer.
+        """The second derivative at (a, C) applied to the direction (da, dC); None when the term has
+        none to offer.
 
-        ``da`` may hold several directions as columns, shape (q, n), for the part that lives in the embedding.
+        ``da`` may hold several directions as columns, shape (q, n), for the part that lives in the
+        embedding.
         """
         return None
 
     def factor_hessian(self, F: Array) -> Array | None:
-        """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r, k); None stands for zero."""
+        """∂²/∂C² seen through C = FFᵀ: the form E ↦ ⟨E, 2·∂²F(FEᵀ + EFᵀ)·F⟩ as an array (r, k, r,
+        k); None stands for zero.
+        """
         return None
 
     def factor_gradient(
@@ -138,11 +153,15 @@ class BoundTerm(ABC):
         return None if D is None else namespace(D).linalg.eigh(D)
 
     def restrict(self, columns: slice) -> BoundTerm | None:
-        """The term on the matrices C that live on some of the directions of the space; None where it cannot tell."""
+        """The term on the matrices C that live on some of the directions of the space; None where
+        it cannot tell.
+        """
         return None
 
     def as_quadratic(self) -> EmbeddingQuadratic | None:
-        """The term as a squared distance of embeddings plus a linear function of C; None where it is not of this form."""
+        """The term as a squared distance of embeddings plus a linear function of C; None where it
+        is not of this form.
+        """
         return None
 
     def conic_form(self) -> EmbeddingQuadratic | None:
@@ -150,12 +169,16 @@ class BoundTerm(ABC):
         return self.as_quadratic()
 
     def with_same_minima(self) -> EmbeddingQuadratic | None:
-        """A function of that form which has its minima where the term has them, on any convex set; None where there is none."""
+        """A function of that form which has its minima where the term has them, on any convex set;
+        None where there is none.
+        """
         return self.conic_form()
 
 
 class PointwiseTerm(BoundTerm):
-    """φ(p(x_1), …, p(x_n)), a sum of functions of one density value each: p(x_i) = ψ_iᵀCψ_i, ``psi`` having the rows ψ_i."""
+    """φ(p(x_1), …, p(x_n)), a sum of functions of one density value each: p(x_i) = ψ_iᵀCψ_i,
+    ``psi`` having the rows ψ_i.
+    """
 
     twice_differentiable = True
     psi: Array
@@ -221,7 +244,8 @@ def value_rows(psi: Array, V: Array) -> Array:
 
 
 class Functional(ABC):
-    """A convex functional of a distribution; add with ``+``, scale with ``*`` by a non-negative number; ``F <= c`` is a constraint.
+    """A convex functional of a distribution; add with ``+``, scale with ``*`` by a non-negative
+    number; ``F <= c`` is a constraint.
 
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> fit: Functional = SquaredMMD([[0.0], [1.0]]) + 1e-3 * Trace()
@@ -230,7 +254,9 @@ class Functional(ABC):
     """
 
     natural_tol: float = 0.0
-    """The gap that is small in the units of the functional, for a default ``tol``; 0 where they say nothing."""
+    """The gap that is small in the units of the functional, for a default ``tol``; 0 where they say
+    nothing.
+    """
 
     @abstractmethod
     def bind(self, space: SoSSpace) -> BoundTerm:
@@ -251,7 +277,8 @@ class Functional(ABC):
         scale = as_nonnegative(scale, "the factor of a functional (a negative one is not convex)")
         if scale > _LARGEST_FACTOR:
             raise ValueError(
-                f"the factor of a functional must be at most {_LARGEST_FACTOR:g}, or its values leave the range of floats; got {scale:g}"
+                f"the factor of a functional must be at most {_LARGEST_FACTOR:g}, or its values"
+                f" leave the range of floats; got {scale:g}"
             )
         return ScaledSum([(scale * factor, term) for factor, term in self.terms()])
 
@@ -262,16 +289,20 @@ class Functional(ABC):
 
     def __ge__(self, bound: Any) -> Constraint:
         raise TypeError(
-            f"{self!r} >= {bound!r} is not a convex constraint; only an Expectation may be bounded from below or fixed"
+            f"{self!r} >= {bound!r} is not a convex constraint; only an Expectation may be bounded"
+            " from below or fixed"
         )
 
     def bind_excess(self, space: SoSSpace, bound: float) -> BoundTerm:
-        """A convex g with g ≤ 0 where F ≤ ``bound``, and near the boundary g = F − ``bound`` to first order."""
+        """A convex g with g ≤ 0 where F ≤ ``bound``, and near the boundary g = F − ``bound`` to
+        first order.
+        """
         return _BoundSum([(1.0, self.bind(space))], -bound)
 
 
 class Bound(Functional):
-    """A term that is bound already, as a functional: its sums over the data are taken once, however often it is minimised.
+    """A term that is bound already, as a functional: its sums over the data are taken once, however
+    often it is minimised.
 
     >>> from ksos import SoSSpace, minimize
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -293,7 +324,8 @@ class Bound(Functional):
 
 
 class Constraint:
-    """F(p) ≤ c; for an expectation, which is linear in p, also F(p) = c and F(p) ≥ c. Written as comparisons.
+    """F(p) ≤ c; for an expectation, which is linear in p, also F(p) = c and F(p) ≥ c. Written as
+    comparisons.
 
     >>> from ksos.functionals import Expectation
     >>> from ksos.observables import coordinate
@@ -318,7 +350,8 @@ class Constraint:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            f"a constraint is neither true nor false; pass both sides of a double inequality on their own, such as {self!r}"
+            "a constraint is neither true nor false; pass both sides of a double inequality on"
+            f" their own, such as {self!r}"
         )
 
     def __repr__(self) -> str:

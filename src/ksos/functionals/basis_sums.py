@@ -25,7 +25,9 @@ _KIND = "second-order sums"
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """ψ of a space and nothing else of it, so that it travels: ψ(x) = Tᵀk(x), the constant function before the kernels if there is one."""
+    """ψ of a space and nothing else of it, so that it travels: ψ(x) = Tᵀk(x), the constant function
+    before the kernels if there is one.
+    """
 
     kernel: Kernel
     support_points: np.ndarray
@@ -55,10 +57,12 @@ class Basis:
 
 @dataclass(frozen=True, eq=False)
 class BasisSums:
-    r"""Σ_i a_i ψ(x_i)ψ(x_i)ᵀ over the basis ψ of a space, and the mass Σ_i a_i: a value that grows by chunks and merges, in any order.
+    r"""Σ_i a_i ψ(x_i)ψ(x_i)ᵀ over the basis ψ of a space, and the mass Σ_i a_i: a value that grows
+    by chunks and merges, in any order.
 
-    It is a target of :class:`~ksos.functionals.SquaredL2` on that space, where it stands for the samples, of mass one: Σ_i a_i p_C(x_i) is
-    ⟨Σ_i a_i ψ_iψ_iᵀ, C⟩. Begin with ``BasisSums.of(space)``.
+    It is a target of :class:`~ksos.functionals.SquaredL2` on that space, where it stands for the
+    samples, of mass one: Σ_i a_i p_C(x_i) is ⟨Σ_i a_i ψ_iψ_iᵀ, C⟩. Begin with
+    ``BasisSums.of(space)``.
 
     >>> import ksos
     >>> X = [[-0.5], [0.0], [0.5]]
@@ -79,7 +83,8 @@ class BasisSums:
         """No samples, on a space without labels."""
         if space.labels is not None:
             raise ValueError(
-                "second-order sums are over the basis of a space without labels; use space.with_labels(None)"
+                "second-order sums are over the basis of a space without labels; use"
+                " space.with_labels(None)"
             )
         return cls(Basis.of(space), np.zeros((space.rank, space.rank)))
 
@@ -109,7 +114,8 @@ class BasisSums:
         """The sums over both sets of samples."""
         if not self.basis.same(other.basis):
             raise ValueError(
-                "only second-order sums on the same space add up; begin both with BasisSums.of(space)"
+                "only second-order sums on the same space add up; begin both with"
+                " BasisSums.of(space)"
             )
         return replace(
             self,
@@ -122,20 +128,25 @@ class BasisSums:
         """Σ_i a_i ψ_iψ_iᵀ of mass one, for the space of the sums and for no other."""
         if space.labels is not None or not self.basis.same(Basis.of(space)):
             raise ValueError(
-                "second-order sums know the data only on their own space; begin with BasisSums.of(space)"
+                "second-order sums know the data only on their own space; begin with"
+                " BasisSums.of(space)"
             )
         if not self.mass > 0.0:
             raise ValueError(
-                f"the samples of these sums have mass {self.mass:g}; add samples with update(points)"
+                f"the samples of these sums have mass {self.mass:g}; add samples with"
+                " update(points)"
             )
         return self.matrix / self.mass
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sums to a file, whole or not at all: a killed process leaves the old file or the new one."""
+        """Write the sums to a file, whole or not at all: a killed process leaves the old file or
+        the new one.
+        """
         kernel = self.basis.kernel
         if KERNELS.get(kernel.name) is not type(kernel):
             raise ValueError(
-                f"sums with {kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are known to files"
+                f"sums with {kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are"
+                " known to files"
             )
         words = {
             "kernel": kernel.name,
@@ -158,4 +169,7 @@ class BasisSums:
         return cls(basis, arrays["matrix"], float(words["mass"]), int(words["count"]))
 
     def __repr__(self) -> str:
-        return f"BasisSums({self.count} samples on a basis of {self.matrix.shape[0]} functions, kernel={self.basis.kernel!r})"
+        return (
+            f"BasisSums({self.count} samples on a basis of {self.matrix.shape[0]} functions,"
+            f" kernel={self.basis.kernel!r})"
+        )

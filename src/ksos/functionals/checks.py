@@ -1,4 +1,6 @@
-"""Are the derivatives of a functional those of its value? Finite differences along random directions of the spectraplex."""
+"""Are the derivatives of a functional those of its value? Finite differences along random
+directions of the spectraplex.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _STEPS = (1e-3, 1e-4, 1e-5)
 
 
 class GradientCheck(NamedTuple):
-    """The largest relative differences between derivatives and finite differences: 1e-5 is fine, 1e-2 is a mistake.
+    """The largest relative differences between derivatives and finite differences: 1e-5 is fine,
+    1e-2 is a mistake.
 
     >>> GradientCheck(gradient=3e-9, hessian=None).gradient < 1e-5
     True
@@ -33,7 +36,8 @@ class GradientCheck(NamedTuple):
 def check_gradient(
     functional: Functional, space: SoSSpace, *, n_points: int = 4, seed: int = 0
 ) -> GradientCheck:
-    """Compare the derivatives of a functional with central differences of its value and of its gradient, at random densities of a space.
+    """Compare the derivatives of a functional with central differences of its value and of its
+    gradient, at random densities of a space.
 
     >>> from ksos.functionals import SquaredMMD
     >>> from ksos.kernels import Gaussian
@@ -85,6 +89,8 @@ def _differences(
 
 
 def _random_point(rng: np.random.Generator, r: int) -> np.ndarray:
-    """Half the centre, half a random point of low rank: away from the boundary, so that a step in any direction stays inside."""
+    """Half the centre, half a random point of low rank: away from the boundary, so that a step in
+    any direction stays inside.
+    """
     g = rng.standard_normal((r, 2))
     return np.asarray(0.5 * np.eye(r) / r + 0.5 * (g @ g.T) / np.sum(g * g))

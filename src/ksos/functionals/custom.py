@@ -1,4 +1,6 @@
-"""A user's own functional of the embedding and of density values at given points, in NumPy with gradients or in torch without."""
+"""A user's own functional of the embedding and of density values at given points, in NumPy with
+gradients or in torch without.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,10 @@ _ROUNDING = 1e-9
 class CustomFunctional(Functional):
     r"""F(p) = φ(w, p(x_1), …, p(x_n)) with a function φ of your own.
 
-    φ gets, in this order and as far as they are asked for, the embedding (``embedding=``) and the density values (``points=``), each a
-    vector. It returns its value and its gradient with respect to each of them: ``return value, g_embedding, g_values``. With
-    ``torch=True`` it gets tensors and returns a scalar tensor; gradients and second derivatives are then taken by torch.
+    φ gets, in this order and as far as they are asked for, the embedding (``embedding=``) and the
+    density values (``points=``), each a vector. It returns its value and its gradient with respect
+    to each of them: ``return value, g_embedding, g_values``. With ``torch=True`` it gets tensors
+    and returns a scalar tensor; gradients and second derivatives are then taken by torch.
 
     Parameters
     ----------
@@ -33,14 +36,15 @@ class CustomFunctional(Functional):
     points : array (n, d), optional
         Where the density is evaluated.
     embedding : bool or array (ℓ, d)
-        True: the orthonormal coordinates of the projected embedding, whose distances are projected MMDs. Points: the values of the
-        projected embedding there.
+        True: the orthonormal coordinates of the projected embedding, whose distances are projected
+        MMDs. Points: the values of the projected embedding there.
     convex : bool
-        Whether φ is convex. Only then does the solution carry a gap. What is declared is checked at every point that is met, and
-        :class:`~ksos.exceptions.ConvexityError` raised with two points as the proof where it does not hold.
+        Whether φ is convex. Only then does the solution carry a gap. What is declared is checked at
+        every point that is met, and :class:`~ksos.exceptions.ConvexityError` raised with two points
+        as the proof where it does not hold.
     hessian : callable, optional
-        Takes what ``function`` takes and returns the matrix of second derivatives with respect to all its inputs, one after the other.
-        Newton's method needs it; without it FISTA is used.
+        Takes what ``function`` takes and returns the matrix of second derivatives with respect to
+        all its inputs, one after the other. Newton's method needs it; without it FISTA is used.
     torch : bool
     name : str, optional
         What messages call it.
@@ -73,7 +77,8 @@ class CustomFunctional(Functional):
             )
         if hessian is not None and (torch or not callable(hessian)):
             raise TypeError(
-                "hessian must be a function, and is for NumPy only: torch takes second derivatives by itself"
+                "hessian must be a function, and is for NumPy only: torch takes second derivatives"
+                " by itself"
             )
         self.function, self.hessian = function, hessian
         self.points = None if points is None else to_numpy(as_points(points, "points", copy=True))
@@ -84,7 +89,8 @@ class CustomFunctional(Functional):
         )
         if self.points is None and self.embedding is False:
             raise ValueError(
-                "a functional must look at something: pass points= (density values), embedding=, or both"
+                "a functional must look at something: pass points= (density values), embedding=, or"
+                " both"
             )
         self.convex, self.torch = bool(convex), bool(torch)
         self.name = str(getattr(function, "__name__", "function")) if name is None else name
@@ -114,7 +120,8 @@ class _BoundCustom(BoundTerm):
         if functional.points is not None:
             if abs(space.log_unit) > 600.0:
                 raise ValueError(
-                    f"density values overflow: the space's natural unit is exp({space.log_unit:.4g}); rescale the features"
+                    "density values overflow: the space's natural unit is"
+                    f" exp({space.log_unit:.4g}); rescale the features"
                 )
             self.psi = space.basis(functional.points) * math.exp(-0.5 * space.log_unit)
         self._seen: list[tuple[np.ndarray, float, np.ndarray]] = []
@@ -141,9 +148,9 @@ class _BoundCustom(BoundTerm):
             if self.E is None
             else g[: self.split] @ self.E
         )
-        return embedding, None if self.psi is None else (
-            self.psi * g[self.split :, None]
-        ).T @ self.psi
+        return embedding, (
+            None if self.psi is None else (self.psi * g[self.split :, None]).T @ self.psi
+        )
 
     def _evaluate(self, a: Array | None, C: Array) -> tuple[float, list[np.ndarray]]:
         inputs = tuple(to_numpy(x) for x in self._inputs(a, C))
@@ -169,8 +176,10 @@ class _BoundCustom(BoundTerm):
                 size = abs(here) + abs(there) + float(np.abs(slope) @ np.abs(move))
                 if there < here + rise - _ROUNDING * size - 1e-300:
                     raise ConvexityError(
-                        f"{self.functional!r} is declared convex, but between two points its value changes from {here:.9g} to {there:.9g} "
-                        f"where the gradient promises at least {here + rise:.9g}; pass convex=False, or mend the gradient (check_gradient)"
+                        f"{self.functional!r} is declared convex, but between two points its value"
+                        f" changes from {here:.9g} to {there:.9g} where the gradient promises at"
+                        f" least {here + rise:.9g}; pass convex=False, or mend the gradient"
+                        " (check_gradient)"
                     )
         self._seen = [*self._seen[-_REMEMBERED + 1 :], (x, value, g)]
 
@@ -192,11 +201,13 @@ class _BoundCustom(BoundTerm):
                 H = np.asarray(self.functional.hessian(*inputs), dtype=np.float64)
         except Exception as error:
             raise FunctionalError(
-                f"the second derivatives of {self.functional!r} raised {type(error).__name__}: {error}"
+                f"the second derivatives of {self.functional!r} raised {type(error).__name__}:"
+                f" {error}"
             ) from error
         if H.shape != (n, n) or not np.all(np.isfinite(H)):
             raise FunctionalError(
-                f"the second derivatives of {self.functional!r} must be a finite {n}×{n} matrix; got shape {H.shape}"
+                f"the second derivatives of {self.functional!r} must be a finite {n}×{n} matrix;"
+                f" got shape {H.shape}"
             )
         return like(0.5 * (H + H.T), self._like)
 
@@ -214,7 +225,9 @@ class _BoundCustom(BoundTerm):
         return (product if self.E is None else self.E.T @ product), None
 
     def factor_hessian(self, F: Array) -> Array | None:
-        """What density values contribute: with the rows R_i = 2ψ_i ⊗ Fᵀψ_i, RᵀH_pp R, and the parts that mix them with the embedding."""
+        """What density values contribute: with the rows R_i = 2ψ_i ⊗ Fᵀψ_i, RᵀH_pp R, and the parts
+        that mix them with the embedding.
+        """
         if self.psi is None:
             return None
         (r, k), xp, C = F.shape, namespace(F), F @ F.T
@@ -246,11 +259,13 @@ def _call(
             answer = functional.function(*(x.copy() for x in inputs))
             if not isinstance(answer, tuple) or len(answer) != 1 + len(inputs):
                 raise FunctionalError(
-                    f"{functional!r} must return a value and {len(inputs)} gradient(s); got {answer!r}"
+                    f"{functional!r} must return a value and {len(inputs)} gradient(s); got"
+                    f" {answer!r}"
                 )
             if np.size(answer[0]) != 1:
                 raise FunctionalError(
-                    f"the value that {functional!r} returns must be one number; got an array of shape {np.shape(answer[0])}"
+                    f"the value that {functional!r} returns must be one number; got an array of"
+                    f" shape {np.shape(answer[0])}"
                 )
             value, gradients = (
                 float(np.reshape(answer[0], ())),
@@ -260,7 +275,8 @@ def _call(
         raise
     except Exception as error:
         raise FunctionalError(
-            f"{functional!r} raised {type(error).__name__}: {error}; it was called with shapes {shapes}"
+            f"{functional!r} raised {type(error).__name__}: {error}; it was called with shapes"
+            f" {shapes}"
         ) from error
     if not math.isfinite(value):
         raise FunctionalError(
@@ -269,6 +285,7 @@ def _call(
     for g, x in zip(gradients, inputs, strict=True):
         if g.shape != x.shape or not np.all(np.isfinite(g)):
             raise FunctionalError(
-                f"{functional!r} must return finite gradients of shapes {shapes}; got shape {g.shape}"
+                f"{functional!r} must return finite gradients of shapes {shapes}; got shape"
+                f" {g.shape}"
             )
     return value, gradients

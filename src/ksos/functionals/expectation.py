@@ -1,4 +1,6 @@
-"""The expectation of a function of x: linear in the distribution, so it may be minimised, bounded on either side, or fixed."""
+"""The expectation of a function of x: linear in the distribution, so it may be minimised, bounded
+on either side, or fixed.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,15 @@ __all__ = ["Expectation"]
 class Expectation(Functional):
     r"""E_p[f] = ⟨M, C⟩ with M = ∫ f ψψᵀ dρ.
 
-    ``Expectation(f) == c``, ``<= c`` and ``>= c`` are constraints: moments, and with a :class:`~ksos.observables.BoxIndicator`
-    probabilities. Being linear, it may also be scaled by a negative number: ``-Expectation(f)`` is to be maximised.
+    ``Expectation(f) == c``, ``<= c`` and ``>= c`` are constraints: moments, and with a
+    :class:`~ksos.observables.BoxIndicator` probabilities. Being linear, it may also be scaled by a
+    negative number: ``-Expectation(f)`` is to be maximised.
 
     Parameters
     ----------
     f : Observable, MeanEmbedding or callable
-        A polynomial, a kernel function, the indicator of a box: closed forms. Any other function of an array (n, d): quadrature, with an
-        error estimate that the solution reports.
+        A polynomial, a kernel function, the indicator of a box: closed forms. Any other function of
+        an array (n, d): quadrature, with an error estimate that the solution reports.
 
     Examples
     --------
@@ -56,7 +59,9 @@ class Expectation(Functional):
         return Functional.bind_excess(Bound(term), space, bound - constant)
 
     def _around_the_support(self, space: SoSSpace) -> tuple[BoundLinear, float]:
-        """E_p[f − c], and c: since ∫ψψᵀdρ = I, a large constant has the matrix c·I to the last digit, and a bound need not contain it."""
+        """E_p[f − c], and c: since ∫ψψᵀdρ = I, a large constant has the matrix c·I to the last
+        digit, and a bound need not contain it.
+        """
         X, T = to_numpy(space.support_points), to_numpy(space.T)
         f, constant = (
             self.f.without_constant(X)

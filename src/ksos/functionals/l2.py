@@ -1,4 +1,6 @@
-"""The squared L² distance to a density, and its like for samples: least squares in the density itself."""
+"""The squared L² distance to a density, and its like for samples: least squares in the density
+itself.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,22 @@ _MOST_NODES, _MOST_EXACT_NODES, _MOST_FEATURES = 1 << 16, 1 << 18, 3
 
 
 class SquaredL2(ScaledFunctional):
-    r"""∫ (p − p_target)² dρ for a density; for samples or an embedding Σ a_i δ_{x_i}, the least-squares criterion ∫ p² dρ − 2 Σ a_i p(x_i).
+    r"""∫ (p − p_target)² dρ for a density; for samples or an embedding Σ a_i δ_{x_i}, the
+    least-squares criterion ∫ p² dρ − 2 Σ a_i p(x_i).
 
-    The criterion is the distance up to a constant that does not depend on p (and is infinite for atoms). Integrals are sums over the nodes
-    of a rule that is refined until they agree to rounding; the solution's ``integration_error`` says what is left. In more than three
-    features, use a discrete measure, on which they are exact.
+    The criterion is the distance up to a constant that does not depend on p (and is infinite for
+    atoms). Integrals are sums over the nodes of a rule that is refined until they agree to
+    rounding; the solution's ``integration_error`` says what is left. In more than three features,
+    use a discrete measure, on which they are exact.
 
     Parameters
     ----------
     target : SoSDensity, array (n, d), MeanEmbedding or BasisSums
-        A density must be one with respect to the measure of the space. Sums over the basis stand for samples that are gone.
+        A density must be one with respect to the measure of the space. Sums over the basis stand
+        for samples that are gone.
     relative : bool
-        In units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value independent of the data's scale.
+        In units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value independent of the data's
+        scale.
 
     >>> import ksos
     >>> X = [[-0.5], [0.0], [0.5]]
@@ -64,7 +70,8 @@ class SquaredL2(ScaledFunctional):
             raise ValueError(f"the target has {d} features, but the space has {space.n_features}")
         if isinstance(target, SoSDensity) and target.measure != space.measure:
             raise ValueError(
-                f"the target is a density with respect to {target.measure!r}, but the space's measure is {space.measure!r}"
+                f"the target is a density with respect to {target.measure!r}, but the space's"
+                f" measure is {space.measure!r}"
             )
         unit = self.unit(space)
         nodes, log_weights, error = l2_rule(
@@ -106,7 +113,8 @@ def _second_order(target: np.ndarray | MeanEmbedding, space: SoSSpace) -> Array:
 
 
 def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.ndarray, float]:
-    """Nodes, log weights, and how far ∫p²dρ may be off with them, estimated, in units of exp(−log_unit).
+    """Nodes, log weights, and how far ∫p²dρ may be off with them, estimated, in units of
+    exp(−log_unit).
 
     There are as few nodes as possible: every evaluation of the functional visits all of them.
     """
@@ -115,8 +123,9 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
     d = space.n_features
     if space.constant:
         raise IntegralNotAvailableError(
-            f"the L² distance over a basis with the constant function needs a rule for all of {space.measure!r}; leave the constant out "
-            "(constant=False), or use a discrete measure"
+            "the L² distance over a basis with the constant function needs a rule for all of"
+            f" {space.measure!r}; leave the constant out (constant=False), or use a discrete"
+            " measure"
         )
     sources = [(closed_form(space.kernel, space.measure, d), to_numpy(space.support_points))]
     if target is not None:
@@ -148,14 +157,17 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
             break
     if found is None:
         raise IntegralNotAvailableError(
-            f"the L² distance on {space.measure!r} with {d} features would need more than {_MOST_NODES} nodes; use a discrete measure "
-            "for the space, such as Discrete.qmc(box, …)"
+            f"the L² distance on {space.measure!r} with {d} features would need more than"
+            f" {_MOST_NODES} nodes; use a discrete measure for the space, such as"
+            " Discrete.qmc(box, …)"
         )
     return *found, error
 
 
 def _between_kinks(sources: Sequence[Source]) -> Rule | None:
-    """A rule that is exact for ∫p²dρ, and with a target for ∫p·p_target dρ too; None if there is none of so many nodes."""
+    """A rule that is exact for ∫p²dρ, and with a target for ∫p·p_target dρ too; None if there is
+    none of so many nodes.
+    """
     (integrals, X), (other, Y) = sources[0], sources[-1]
     rule = exact_rule(
         integrals, X, 2 * [(other.kernel, Y)], _MOST_EXACT_NODES, error=1e-3 * _AGREEMENT

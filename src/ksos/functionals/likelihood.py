@@ -1,4 +1,6 @@
-"""The negative log-likelihood of samples: −Σ_i a_i log p(x_i), convex in the density and self-concordant."""
+"""The negative log-likelihood of samples: −Σ_i a_i log p(x_i), convex in the density and
+self-concordant.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ from ksos.space.space import SoSSpace
 __all__ = ["BoundLikelihood", "NegativeLogLikelihood", "likelihood_term"]
 
 _FLOOR = 1e-8
-_UNSEEN = 1e-200  # ‖ψ(x)‖² of the order of 1 where there are support points: no density of the space reaches a sample this far from all
+# ‖ψ(x)‖² of the order of 1 where there are support points: no density of the space reaches a sample
+# this far from all
+_UNSEEN = 1e-200
 
 
 class NegativeLogLikelihood(Functional):
-    r"""−Σ_i a_i log p(x_i), with weights a_i ≥ 0 scaled to sum one: its minimiser is the (penalised) maximum-likelihood density.
+    r"""−Σ_i a_i log p(x_i), with weights a_i ≥ 0 scaled to sum one: its minimiser is the
+    (penalised) maximum-likelihood density.
 
-    On the spectraplex p(x_i) = ψ_iᵀCψ_i·e^{−u}, u the ``log_unit`` of the space, so that with u_i = a_i/(ψ_iᵀCψ_i)
+    On the spectraplex p(x_i) = ψ_iᵀCψ_i·e^{−u}, u the ``log_unit`` of the space, so that with u_i =
+    a_i/(ψ_iᵀCψ_i)
 
         ∇ = −Σ_i u_i ψ_iψ_iᵀ,      ∇²[E] = Σ_i (u_i²/a_i)(ψ_iᵀEψ_i) ψ_iψ_iᵀ.
 
@@ -65,7 +71,9 @@ class NegativeLogLikelihood(Functional):
 def likelihood_term(
     psi: Array, a: Array, log_unit: float, X: np.ndarray, mass: float = 1.0
 ) -> BoundLikelihood:
-    """−Σ_i a_i log(ψ_iᵀCψ_i·e^{−u}) for the rows ψ_i of ``psi``, the basis at the samples ``X``, of which all have this ``mass``."""
+    """−Σ_i a_i log(ψ_iᵀCψ_i·e^{−u}) for the rows ψ_i of ``psi``, the basis at the samples ``X``, of
+    which all have this ``mass``.
+    """
     reach = namespace(psi).sum(psi * psi, axis=1)
     if (unseen := np.flatnonzero(to_numpy(reach) <= _UNSEEN)).size:
         _refuse(X, unseen, "too far from every support point")
@@ -74,17 +82,20 @@ def likelihood_term(
 
 def _refuse(X: np.ndarray, rows: np.ndarray, where: str) -> None:
     raise ValueError(
-        f"{rows.size} of {X.shape[0]} samples have likelihood zero under every density of the space: they lie {where}; "
-        f"the first is {X[rows[0]].tolist()}; add support points near them, enlarge the bandwidth, or leave them out"
+        f"{rows.size} of {X.shape[0]} samples have likelihood zero under every density of the"
+        f" space: they lie {where}; the first is {X[rows[0]].tolist()}; add support points near"
+        " them, enlarge the bandwidth, or leave them out"
     )
 
 
 class BoundLikelihood(PointwiseTerm):
-    """−log is continued below ``floor`` by its parabola, so that a solver may look outside the spectraplex, where values are negative.
+    """−log is continued below ``floor`` by its parabola, so that a solver may look outside the
+    spectraplex, where values are negative.
 
-    This changes no answer: at the minimum a_i‖ψ_i‖² ≤ p_i·(1 + what the other terms of F may gain by a move towards ψ_iψ_iᵀ), which is
-    above the floor by orders of magnitude; and the parabola lies below −log, so that every certificate holds for −log itself. On few
-    directions the floor stays that of the whole space: a sample may be out of their reach.
+    This changes no answer: at the minimum a_i‖ψ_i‖² ≤ p_i·(1 + what the other terms of F may gain
+    by a move towards ψ_iψ_iᵀ), which is above the floor by orders of magnitude; and the parabola
+    lies below −log, so that every certificate holds for −log itself. On few directions the floor
+    stays that of the whole space: a sample may be out of their reach.
     """
 
     matrix_free = True

@@ -19,10 +19,12 @@ _TARGETS = (MeanEmbedding, KernelSums, SoSDensity, SoSMixture, LabelledEmbedding
 
 
 class SquaredMMD(Functional):
-    """‖P(w_p − w_target)‖² = ‖A(C) − z‖², projected on the landmarks of the space (the note's low-rank problem).
+    """‖P(w_p − w_target)‖² = ‖A(C) − z‖², projected on the landmarks of the space (the note's
+    low-rank problem).
 
-    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), an :class:`~ksos.SoSDensity`, or
-    :class:`~ksos.KernelSums` of samples that are gone; for a space with labels, a labelled embedding or density.
+    ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), an
+    :class:`~ksos.SoSDensity`, or :class:`~ksos.KernelSums` of samples that are gone; for a space
+    with labels, a labelled embedding or density.
 
     >>> import ksos
     >>> X = [[-0.5], [0.0], [0.5]]
@@ -60,7 +62,8 @@ class MMD(SquaredMMD):
 
 
 def within(distance: MMD, radius: Any) -> Constraint:
-    """The ball {p : MMD(p, target) ≤ radius}, as a constraint; the same as ``MMD(target) <= radius``.
+    """The ball {p : MMD(p, target) ≤ radius}, as a constraint; the same as ``MMD(target) <=
+    radius``.
 
     >>> within(MMD([[0.0], [1.0]]), 0.2)
     MMD(2 samples) <= 0.2
@@ -132,7 +135,9 @@ class _BoundMMD(_EmbeddingTerm):
 
 
 class BoundBall(BoundSquaredMMD):
-    """(‖a − z‖² − ε²)/(2ε): smooth at the centre of the ball too, and at its boundary as steep as the distance itself."""
+    """(‖a − z‖² − ε²)/(2ε): smooth at the centre of the ball too, and at its boundary as steep as
+    the distance itself.
+    """
 
     def __init__(self, z: Array, radius: float) -> None:
         super().__init__(z)

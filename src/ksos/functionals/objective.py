@@ -17,7 +17,9 @@ __all__ = ["Objective", "Point"]
 
 @dataclass(frozen=True)
 class Point:
-    """A matrix C with the coordinates a = A(C) of its embedding. A is linear, so combinations of points cost nothing more."""
+    """A matrix C with the coordinates a = A(C) of its embedding. A is linear, so combinations of
+    points cost nothing more.
+    """
 
     C: Array
     a: Array | None
@@ -41,10 +43,11 @@ class Point:
 
 @dataclass(eq=False)
 class Objective:
-    """f(C) = F(p_C) with its gradient, and where F is quadratic its Hessian: all that a solver sees of a problem.
+    """f(C) = F(p_C) with its gradient, and where F is quadratic its Hessian: all that a solver sees
+    of a problem.
 
-    ``stored``: whether A is used as a stored tensor. ``columns``: the directions of the space on which C lives, all of them by default.
-    ``deadline``: that of the call, which long steps look at.
+    ``stored``: whether A is used as a stored tensor. ``columns``: the directions of the space on
+    which C lives, all of them by default. ``deadline``: that of the call, which long steps look at.
     """
 
     term: BoundTerm
@@ -89,7 +92,9 @@ class Objective:
 
     @property
     def operations(self) -> float:
-        """Floating-point operations of a certificate: the embedding and its adjoint, the terms, and the lowest eigenvalue."""
+        """Floating-point operations of a certificate: the embedding and its adjoint, the terms, and
+        the lowest eigenvalue.
+        """
         return (
             (self.map.operations if self.term.uses_embedding else 0.0)
             + self.term.operations
@@ -105,19 +110,25 @@ class Objective:
         return replace(self, stored=True, columns=None)
 
     def rounded_well(self) -> Objective:
-        """The same function, with A as a stored tensor if that is small and its rounding less than that of A as the space has it."""
+        """The same function, with A as a stored tensor if that is small and its rounding less than
+        that of A as the space has it.
+        """
         small = (
             self.term.uses_embedding and not self.stored and self.space.tensor_size <= SMALL_TENSOR
         )
         return self.on_tensor() if small and not self.space.map.rounds_well else self
 
     def restricted(self, columns: slice) -> Objective | None:
-        """f on the matrices C that live on some of the directions of the space: a small problem beside the large one."""
+        """f on the matrices C that live on some of the directions of the space: a small problem
+        beside the large one.
+        """
         term = self.term.restrict(columns)
         return None if term is None else replace(self, term=term, columns=columns)
 
     def point(self, C: Array, F: Array | None = None) -> Point:
-        """C, with its factor if that is known, and its embedding, which costs one application of A (none if no term looks at it)."""
+        """C, with its factor if that is known, and its embedding, which costs one application of A
+        (none if no term looks at it).
+        """
         if not self.term.uses_embedding:
             return Point(C, None, F=F)
         return Point(C, self.map.apply(C) if F is None else self.map.apply_factor(F), F=F)
@@ -133,7 +144,9 @@ class Objective:
         return self.pull_back(self.term.gradient(point.a, point.C))
 
     def uncertainty(self, point: Point) -> float:
-        """How far f may be off on the spectraplex, near this point, because of quadrature and of rounding in the integrals, estimated."""
+        """How far f may be off on the spectraplex, near this point, because of quadrature and of
+        rounding in the integrals, estimated.
+        """
         rounding = 0.0
         if self.term.uses_embedding and self.map.noise is not None:
             slope = self.term.gradient(point.a, point.C)[0]
@@ -141,14 +154,18 @@ class Objective:
         return rounding + self.term.integration_error
 
     def rounding_matrix(self, point: Point) -> Array | None:
-        """E such that ∇f is off by at most ±E because of rounding in the integrals, estimated; None if it is negligible."""
+        """E such that ∇f is off by at most ±E because of rounding in the integrals, estimated; None
+        if it is negligible.
+        """
         if not self.term.uses_embedding or self.map.noise is None:
             return None
         slope = self.term.gradient(point.a, point.C)[0]
         return None if slope is None else self.map.rounding_matrix(slope)
 
     def factor_gradient(self, F: Array) -> tuple[float, Array]:
-        """f(FFᵀ) and ∇f(FFᵀ)·F, without any r × r matrix where the functional and the map can do without."""
+        """f(FFᵀ) and ∇f(FFᵀ)·F, without any r × r matrix where the functional and the map can do
+        without.
+        """
         a = self.map.apply_factor(F) if self.term.uses_embedding else None
         value, in_embedding, product = self.term.factor_gradient(a, F)
         if in_embedding is not None:
@@ -173,7 +190,9 @@ class Objective:
         return None if product is None else paired(product, direction.a, direction.C)
 
     def projected_mmd_bound(self, gap: float) -> float | None:
-        """√(gap/c): how far, in projected MMD, a point with this gap can be from the optimum; None without a squared MMD in f."""
+        """√(gap/c): how far, in projected MMD, a point with this gap can be from the optimum; None
+        without a squared MMD in f.
+        """
         c = self.term.embedding_convexity
         return math.sqrt(max(gap, 0.0) / c) if c > 0.0 else None
 

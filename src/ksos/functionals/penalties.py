@@ -1,4 +1,6 @@
-"""Penalties on the operator A = Σ B_ij φ(x̃_i)⊗φ(x̃_j): its trace, as in the note, and its Hilbert–Schmidt norm."""
+"""Penalties on the operator A = Σ B_ij φ(x̃_i)⊗φ(x̃_j): its trace, as in the note, and its
+Hilbert–Schmidt norm.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ __all__ = ["BoundLinear", "Frobenius", "ScaledFunctional", "Trace", "UncurvedLin
 
 
 class ScaledFunctional(Functional):
-    """``relative=True`` counts in units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value independent of the data's scale."""
+    """``relative=True`` counts in units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value
+    independent of the data's scale.
+    """
 
     def __init__(self, *, relative: bool = False) -> None:
         self.relative = bool(relative)
@@ -22,7 +26,8 @@ class ScaledFunctional(Functional):
         exponent = 0.0 if self.relative else -space.log_unit
         if exponent > 600.0:
             raise ValueError(
-                f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g}); use relative=True"
+                f"{self!r} overflows: the natural unit of the space is exp({space.log_unit:.4g});"
+                " use relative=True"
             )
         return math.exp(exponent)
 
@@ -91,7 +96,9 @@ class BoundLinear(BoundTerm):
 
 
 class UncurvedLinear(BoundLinear):
-    """⟨D, C⟩ for sums over samples. D says nothing of the curvature, so that no solver should precondition with it."""
+    """⟨D, C⟩ for sums over samples. D says nothing of the curvature, so that no solver should
+    precondition with it.
+    """
 
     def linear_part(self) -> Array | None:
         return None

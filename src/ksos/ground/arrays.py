@@ -1,8 +1,9 @@
 """The only file that knows array backends.
 
-Everything numerical asks :func:`namespace` for the array-API namespace of its arguments and computes with that; what the standard lacks
-(special functions, triangular solves, a few lowest eigenvalues, the backends' own errors) lives here and nowhere else. Decisions about
-single numbers and short lists of them are taken on the host.
+Everything numerical asks :func:`namespace` for the array-API namespace of its arguments and
+computes with that; what the standard lacks (special functions, triangular solves, a few lowest
+eigenvalues, the backends' own errors) lives here and nowhere else. Decisions about single numbers
+and short lists of them are taken on the host.
 """
 
 from __future__ import annotations
@@ -77,9 +78,11 @@ def is_numpy(array: Array) -> bool:
 
 
 def is_other_array(value: Any) -> bool:
-    """Whether ``value`` is an array of a backend other than NumPy that fits run on: a torch tensor, or a standard-conforming array.
+    """Whether ``value`` is an array of a backend other than NumPy that fits run on: a torch tensor,
+    or a standard-conforming array.
 
-    Arrays that cannot be written to (JAX) or that refuse to come to the host by themselves (CuPy) are left to NumPy's conversion.
+    Arrays that cannot be written to (JAX) or that refuse to come to the host by themselves (CuPy)
+    are left to NumPy's conversion.
     """
     if isinstance(value, (np.ndarray, np.generic)):
         return False
@@ -118,7 +121,9 @@ def to_numpy(value: Any) -> np.ndarray:
 
 
 def to_device(value: np.ndarray, device: Any) -> Array:
-    """``value`` as a torch tensor on ``device`` ("cpu", "cuda", "cuda:1", …), or an error that says why that cannot be."""
+    """``value`` as a torch tensor on ``device`` ("cpu", "cuda", "cuda:1", …), or an error that says
+    why that cannot be.
+    """
     try:
         import torch
     except ImportError:
@@ -129,7 +134,8 @@ def to_device(value: np.ndarray, device: Any) -> Array:
         wanted = torch.device(device)
         if wanted.type == "cuda" and not torch.cuda.is_available():
             raise ValueError(
-                f"device={device!r} was asked for, but PyTorch finds no GPU here (torch.cuda.is_available() is False)"
+                f"device={device!r} was asked for, but PyTorch finds no GPU here"
+                " (torch.cuda.is_available() is False)"
             )
         return torch.asarray(np.array(value, dtype=np.float64), dtype=torch.float64, device=wanted)
     except RuntimeError as error:
@@ -137,7 +143,9 @@ def to_device(value: np.ndarray, device: Any) -> Array:
 
 
 class Copies:
-    """Two pinned buffers on the way to a GPU, filled in turn, and the stream on which they are copied."""
+    """Two pinned buffers on the way to a GPU, filled in turn, and the stream on which they are
+    copied.
+    """
 
     def __init__(self, device: Any) -> None:
         import torch
@@ -180,7 +188,9 @@ class Copy:
 
 
 def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function written for NumPy arrays, taking and giving arrays of any backend; its work is done on the host."""
+    """A function written for NumPy arrays, taking and giving arrays of any backend; its work is
+    done on the host.
+    """
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
@@ -208,7 +218,9 @@ def on_accelerator(array: Any) -> bool:
 
 
 def uniforms(rng: np.random.Generator, shape: tuple[int, ...], reference: Array) -> Array:
-    """Uniform numbers in [0, 1): of a torch tensor's device, from a generator that ``rng`` seeds; else those of ``rng``."""
+    """Uniform numbers in [0, 1): of a torch tensor's device, from a generator that ``rng`` seeds;
+    else those of ``rng``.
+    """
     if not is_torch_array(reference):
         return like(rng.random(shape), reference)
     import torch
@@ -247,7 +259,9 @@ def exp_in_place(A: Array) -> Array:
 
 
 def bits(A: Array) -> Array:
-    """The bits of the entries of a float64 array as integers of 64 bits, of a NumPy array or a torch tensor."""
+    """The bits of the entries of a float64 array as integers of 64 bits, of a NumPy array or a
+    torch tensor.
+    """
     if isinstance(A, np.ndarray):
         return A.view(np.uint64)
     import torch
@@ -257,7 +271,9 @@ def bits(A: Array) -> Array:
 
 @contextmanager
 def full_single_precision() -> Iterator[None]:
-    """Products of float32 tensors are rounded to float32, and not to fewer bits, whatever the process has chosen."""
+    """Products of float32 tensors are rounded to float32, and not to fewer bits, whatever the
+    process has chosen.
+    """
     torch = sys.modules.get("torch")
     if torch is None or (chosen := torch.get_float32_matmul_precision()) == "highest":
         yield
@@ -293,7 +309,9 @@ def norm(A: Array) -> float:
 
 
 def cholesky_solver(H: Array) -> Callable[[Array], Array]:
-    """x ↦ H⁻¹x for a positive definite H, through its Cholesky factor; raises one of :func:`linalg_errors` where H is not."""
+    """x ↦ H⁻¹x for a positive definite H, through its Cholesky factor; raises one of
+    :func:`linalg_errors` where H is not.
+    """
     if isinstance(H, np.ndarray):
         factor = cho_factor(H, lower=True, check_finite=False)
         if not np.all(np.isfinite(np.diagonal(factor[0]))):  # some libraries let NaN pass
@@ -331,7 +349,9 @@ def triangular_inverse(L: Array) -> Array:
 def derivatives(
     function: Callable[..., Any], inputs: Sequence[np.ndarray], *, second: bool
 ) -> tuple[float, list[np.ndarray], np.ndarray]:
-    """Value, gradients and (where asked for; else empty) the matrix of second derivatives of a torch function of several vectors."""
+    """Value, gradients and (where asked for; else empty) the matrix of second derivatives of a
+    torch function of several vectors.
+    """
     try:
         import torch
     except ImportError:
@@ -371,7 +391,9 @@ def derivatives(
 
 
 def linalg_errors() -> tuple[type[Exception], ...]:
-    """What the backends in use raise when a factorisation fails: for ``except`` clauses, which evaluate it only then."""
+    """What the backends in use raise when a factorisation fails: for ``except`` clauses, which
+    evaluate it only then.
+    """
     torch = sys.modules.get("torch")
     return (
         (np.linalg.LinAlgError,)
@@ -381,7 +403,9 @@ def linalg_errors() -> tuple[type[Exception], ...]:
 
 
 def free_device_memory(array: Any) -> float | None:
-    """Free bytes on the GPU that holds ``array`` (what its allocator keeps in reserve included); None for what lies on the host."""
+    """Free bytes on the GPU that holds ``array`` (what its allocator keeps in reserve included);
+    None for what lies on the host.
+    """
     device = getattr(array, "device", None)
     if getattr(device, "type", "cpu") != "cuda":
         return None
@@ -406,5 +430,7 @@ def memory_errors(remedy: str) -> Iterator[None]:
 
 
 def quiet() -> Any:
-    """A context in which overflow to infinity and log(0) are silent: used if both are the right answer."""
+    """A context in which overflow to infinity and log(0) are silent: used if both are the right
+    answer.
+    """
     return np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore")

@@ -34,7 +34,8 @@ _ended: ContextVar[Callable[[], bool]] = ContextVar("ended", default=lambda: Fal
 
 @contextmanager
 def ended_by(end: Callable[[], bool]) -> Iterator[None]:
-    """Inside, every deadline has passed as soon as ``end`` says so: a way to cancel all stages of a call, from another thread.
+    """Inside, every deadline has passed as soon as ``end`` says so: a way to cancel all stages of a
+    call, from another thread.
 
     >>> import threading
     >>> end = threading.Event()
@@ -51,7 +52,8 @@ def ended_by(end: Callable[[], bool]) -> Iterator[None]:
 
 
 class Deadline:
-    """When a call must end, counted from when the deadline was made. Every stage of the call looks at the same one.
+    """When a call must end, counted from when the deadline was made. Every stage of the call looks
+    at the same one.
 
     >>> ticks = iter([0.0, 1.5, 2.5])
     >>> deadline = Deadline(2.0, clock=lambda: next(ticks))
@@ -67,7 +69,9 @@ class Deadline:
 
     @classmethod
     def of(cls, time_limit: Any) -> Deadline:
-        """The deadline of a ``time_limit`` argument: a number of seconds from now, None for no limit, or a deadline that is running."""
+        """The deadline of a ``time_limit`` argument: a number of seconds from now, None for no
+        limit, or a deadline that is running.
+        """
         return time_limit if isinstance(time_limit, Deadline) else cls(time_limit)
 
     def stage(self) -> Deadline:
@@ -97,7 +101,9 @@ class Deadline:
         return self.remaining < 0.0
 
     def allows(self, seconds: float) -> bool:
-        """Whether a step of so long, which cannot be interrupted, may begin: it ends at most a quarter of the limit late."""
+        """Whether a step of so long, which cannot be interrupted, may begin: it ends at most a
+        quarter of the limit late.
+        """
         return not _ended.get()() and (
             math.isinf(self._seconds) or seconds <= self.remaining + _LATE * self._seconds
         )
@@ -112,7 +118,9 @@ class Deadline:
         return 2.0 * _TRIAL**3 / max(fastest, 1e-9)
 
     def operations(self, share: float) -> float:
-        """How many floating-point operations of matrix products fit in a ``share`` of the time left; infinite without a limit."""
+        """How many floating-point operations of matrix products fit in a ``share`` of the time
+        left; infinite without a limit.
+        """
         return (
             math.inf
             if math.isinf(self._seconds)
@@ -138,7 +146,9 @@ def running(deadline: Deadline) -> Iterator[None]:
 
 
 def require_time(operations: float, what: str) -> None:
-    """Raise :class:`TimeUp` if so many floating-point operations in one piece would end too late for the call that is running."""
+    """Raise :class:`TimeUp` if so many floating-point operations in one piece would end too late
+    for the call that is running.
+    """
     deadline = _running.get()
     if deadline is None or operations <= _SHORT or math.isinf(deadline.remaining):
         return
@@ -148,7 +158,9 @@ def require_time(operations: float, what: str) -> None:
 
 
 class SetUp:
-    """What a call does before it can solve anything, and the share of the time left that this may take."""
+    """What a call does before it can solve anything, and the share of the time left that this may
+    take.
+    """
 
     def __init__(self, deadline: Deadline, share: float, least: float = 0.0) -> None:
         self.deadline, self.least = deadline, least
@@ -162,7 +174,8 @@ _set_up: ContextVar[SetUp | None] = ContextVar("set_up", default=None)
 
 @contextmanager
 def set_up(deadline: Deadline, share: float, least: float = 0.0) -> Iterator[SetUp]:
-    """Inside, long loops that can end early do so once a ``share`` of the time that was left has gone, and ``least`` of their work is done.
+    """Inside, long loops that can end early do so once a ``share`` of the time that was left has
+    gone, and ``least`` of their work is done.
 
     >>> ticks = iter([0.0, 0.0, 1.0, 5.0])
     >>> with set_up(Deadline(10.0, clock=lambda: next(ticks)), 0.3) as stage:
@@ -178,7 +191,8 @@ def set_up(deadline: Deadline, share: float, least: float = 0.0) -> Iterator[Set
 
 
 def set_up_is_over(done: float, *, cuts: bool = True) -> bool:
-    """Whether a loop of the set-up must end now, with so much of its work done (0 to 1); False where there is no limit.
+    """Whether a loop of the set-up must end now, with so much of its work done (0 to 1); False
+    where there is no limit.
 
     ``cuts``: whether something is missing then, and not only less refined.
     """

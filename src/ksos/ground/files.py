@@ -24,18 +24,22 @@ def replace_whole(
     parts: Iterable[bytes | memoryview],
     head: Callable[[], bytes] | None = None,
 ) -> None:
-    """Make ``parts``, one after the other, the content of the file ``path``; at every moment the old file or the new one is there, whole.
+    """Make ``parts``, one after the other, the content of the file ``path``; at every moment the
+    old file or the new one is there, whole.
 
-    ``head``, asked when all parts are written, gives what the file begins with instead of its first bytes, such as how much follows.
+    ``head``, asked when all parts are written, gives what the file begins with instead of its first
+    bytes, such as how much follows.
 
-    A temporary file beside it is filled, flushed to the disk, and takes its name. A file that exists keeps its permissions, a new one gets
-    those of the umask; links are followed, and stay. What a writer that was killed has left in the folder is removed after an hour.
+    A temporary file beside it is filled, flushed to the disk, and takes its name. A file that
+    exists keeps its permissions, a new one gets those of the umask; links are followed, and stay.
+    What a writer that was killed has left in the folder is removed after an hour.
 
     Raises
     ------
     OSError
-        With ``path`` as its file name, when the file cannot be written, or is something that a new name would destroy, such as a device;
-        then what was there is untouched and nothing else is left behind.
+        With ``path`` as its file name, when the file cannot be written, or is something that a new
+        name would destroy, such as a device; then what was there is untouched and nothing else is
+        left behind.
     """
     target = Path(os.path.realpath(os.fsdecode(path)))
     temporary = target.with_name(f".ksos-{secrets.token_hex(8)}.tmp")
@@ -70,7 +74,9 @@ def replace_whole(
 
 @cache
 def _remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of writers that were killed: those that nobody has written to for an hour. Once a process is enough."""
+    """Remove the temporary files of writers that were killed: those that nobody has written to for
+    an hour. Once a process is enough.
+    """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -80,7 +86,9 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _existing_mode(target: Path) -> int | None:
-    """The permissions of the file to be replaced, or None if there is no such file; OSError if it must not be replaced."""
+    """The permissions of the file to be replaced, or None if there is no such file; OSError if it
+    must not be replaced.
+    """
     try:
         found = target.stat()
     except FileNotFoundError:

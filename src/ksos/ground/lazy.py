@@ -1,4 +1,6 @@
-"""Public names whose modules are imported on first use: what a script does not touch costs it nothing at start."""
+"""Public names whose modules are imported on first use: what a script does not touch costs it
+nothing at start.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ def later(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for the package with these globals.
 
-    ``modules`` says where each name lives; an empty word means that the name is a module of the package itself.
+    ``modules`` says where each name lives; an empty word means that the name is a module of the
+    package itself.
     """
 
     def get(name: str) -> Any:

@@ -1,4 +1,6 @@
-"""Predict the memory of a step and refuse it in words before the allocation fails; cut large work into blocks."""
+"""Predict the memory of a step and refuse it in words before the allocation fails; cut large work
+into blocks.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,13 @@ __all__ = [
 
 FLOAT_BYTES = 8
 CACHE_ELEMENTS = 1 << 16
-"""Half a megabyte of float64: a block of this many entries stays in the cache while it is worked on."""
+"""Half a megabyte of float64: a block of this many entries stays in the cache while it is worked
+on.
+"""
 
-_REMEMBERED_SECONDS = 0.02  # asking the system takes longer than a small problem; in this time no more than some 100 MB can be filled
+# asking the system takes longer than a small problem; in this time no more than some 100 MB can be
+# filled
+_REMEMBERED_SECONDS = 0.02
 
 _remembered = -math.inf, 0.0  # when, and the answer
 _memory_limit: ContextVar[float] = ContextVar("memory_limit", default=math.inf)
@@ -37,7 +43,9 @@ _largest_block: ContextVar[float] = ContextVar("largest_block", default=math.inf
 
 @contextmanager
 def resources(*, memory: float = math.inf, block: float = math.inf) -> Iterator[None]:
-    """Work as on a smaller machine: with at most ``memory`` bytes, in blocks of at most ``block`` entries."""
+    """Work as on a smaller machine: with at most ``memory`` bytes, in blocks of at most ``block``
+    entries.
+    """
     tokens = _memory_limit.set(memory), _largest_block.set(block)
     try:
         yield
@@ -47,14 +55,18 @@ def resources(*, memory: float = math.inf, block: float = math.inf) -> Iterator[
 
 
 def row_blocks(n_rows: int, n_columns: int, elements: int = CACHE_ELEMENTS) -> Iterator[slice]:
-    """Slices that cut ``n_rows`` rows of an (n_rows × n_columns) array into blocks of about ``elements`` entries."""
+    """Slices that cut ``n_rows`` rows of an (n_rows × n_columns) array into blocks of about
+    ``elements`` entries.
+    """
     step = max(1, int(min(elements, _largest_block.get())) // max(n_columns, 1))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
 
 def available_memory() -> float:
-    """Bytes that this process may still allocate: the machine's, its control groups' or those of its own limit, whichever is least."""
+    """Bytes that this process may still allocate: the machine's, its control groups' or those of
+    its own limit, whichever is least.
+    """
     global _remembered
     asked, answer = _remembered
     now = time.monotonic()
@@ -66,14 +78,16 @@ def available_memory() -> float:
 
 
 def require_memory(needed: float, what: str, remedy: str, *, beside: Any = None) -> None:
-    """Raise :class:`MemoryError` when ``needed`` bytes for ``what`` do not fit; the message ends with ``remedy``.
+    """Raise :class:`MemoryError` when ``needed`` bytes for ``what`` do not fit; the message ends
+    with ``remedy``.
 
     With ``beside``, the memory of the device of that array counts, which may be a GPU.
     """
     available = available_memory() if (free := free_device_memory(beside)) is None else free
     if needed > available:
         raise MemoryError(
-            f"{what} needs {_gigabytes(needed)}, but only {_gigabytes(available)} are available; {remedy}"
+            f"{what} needs {_gigabytes(needed)}, but only {_gigabytes(available)} are available;"
+            f" {remedy}"
         )
 
 
@@ -124,7 +138,8 @@ _CONTROLLERS = (
 
 
 def group_memory(process: Path = Path("/proc/self")) -> float | None:
-    """The least that the control group of a process, or a group above it, leaves: limit minus use; None without a limit.
+    """The least that the control group of a process, or a group above it, leaves: limit minus use;
+    None without a limit.
 
     Pages that only cache files count as free, since the kernel drops them on demand.
     """
@@ -151,7 +166,9 @@ def group_memory(process: Path = Path("/proc/self")) -> float | None:
 
 @cache
 def _groups(process: Path) -> list[tuple[_Controller, Path]]:
-    """The folders of the groups that a process belongs to, from its own to the top of what is mounted."""
+    """The folders of the groups that a process belongs to, from its own to the top of what is
+    mounted.
+    """
     found: list[tuple[_Controller, Path]] = []
     with suppress(OSError, ValueError, IndexError):
         own = {

@@ -1,4 +1,6 @@
-"""Names of features: read from a table, checked, put in order, and used in messages. Tables are pandas', polars' and pyarrow's alike."""
+"""Names of features: read from a table, checked, put in order, and used in messages. Tables are
+pandas', polars' and pyarrow's alike.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ _REMEDIES = {
     "dates": "leave the column out, or make it a number such as the days since its first date",
     "durations": "divide it by a unit, such as numpy.timedelta64(1, 's')",
     "text": "leave the column out, or turn it into numbers first",
-    "categories": "leave the column out, or fit each category by itself: codes of categories have no distances",
+    "categories": (
+        "leave the column out, or fit each category by itself: codes of categories have no"
+        " distances"
+    ),
 }
 
 
@@ -84,7 +89,9 @@ def _labels(X: Any) -> list[Any]:
 
 
 def column_names(X: Any, what: str = "X") -> tuple[str, ...] | None:
-    """The names of the columns of a table, different ones; None for arrays, and where the columns are only numbered."""
+    """The names of the columns of a table, different ones; None for arrays, and where the columns
+    are only numbered.
+    """
     if not is_table(X):
         return None
     labels = _labels(X)
@@ -92,7 +99,8 @@ def column_names(X: Any, what: str = "X") -> tuple[str, ...] | None:
     if any(named) and not all(named):
         kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
         raise TypeError(
-            f"{what} must have columns that are all named by text, or none; got labels of {kinds}; X.columns.astype(str) makes them text"
+            f"{what} must have columns that are all named by text, or none; got labels of {kinds};"
+            " X.columns.astype(str) makes them text"
         )
     _require_different(labels, f"{what} has columns")
     return tuple(map(str, labels)) if labels and all(named) else None
@@ -113,11 +121,13 @@ def as_feature_names(names: Any, d: int, what: str = "feature_names") -> tuple[s
     )
     if listed is None or not all(isinstance(name, str) for name in listed):
         raise TypeError(
-            f"{what} must be a list of text, one name for each of the {d} features, or None; got {names!r}"
+            f"{what} must be a list of text, one name for each of the {d} features, or None; got"
+            f" {names!r}"
         )
     if len(listed) != d:
         raise ValueError(
-            f"{what} must have one name for each of the {d} features; got {len(listed)}: {quoted(listed)}"
+            f"{what} must have one name for each of the {d} features; got {len(listed)}:"
+            f" {quoted(listed)}"
         )
     _require_different(listed, what)
     return tuple(map(str, listed))  # not NumPy's words
@@ -155,13 +165,15 @@ def feature_numbers(features: Iterable[Any], names: Sequence[str] | None, what: 
             if names is None:
                 remedy = "use their numbers, or give them names with p.with_feature_names([…])"
                 raise ValueError(
-                    f"{what} names the feature {feature!r}, but the features have no names here; {remedy}"
+                    f"{what} names the feature {feature!r}, but the features have no names here;"
+                    f" {remedy}"
                 )
             if feature not in names:
                 close = get_close_matches(feature, names, 1)
                 meant = f"; did you mean {close[0]!r}?" if close else ""
                 raise ValueError(
-                    f"{what} names the feature {feature!r}, but the features are {quoted(names)}{meant}"
+                    f"{what} names the feature {feature!r}, but the features are"
+                    f" {quoted(names)}{meant}"
                 )
             feature = list(names).index(feature)
         found.append(feature)
@@ -169,7 +181,9 @@ def feature_numbers(features: Iterable[Any], names: Sequence[str] | None, what: 
 
 
 def per_feature(values: Any, d: int, names: Sequence[str] | None, what: str, missing: float) -> Any:
-    """A mapping {feature: value}, or a table, as values for all ``d`` features, the others being ``missing``; all else as it came."""
+    """A mapping {feature: value}, or a table, as values for all ``d`` features, the others being
+    ``missing``; all else as it came.
+    """
     if is_table(values):
         values = {label: np.asarray(values[label]) for label in _labels(values)}
     if not isinstance(values, Mapping):
@@ -201,18 +215,21 @@ def order_of(
         return None
     if given is None:
         warn_caller(
-            f"{what} does not have valid feature names, but the features here have names: {quoted(wanted)}; its columns are taken in this "
-            "order; pass a table with these columns, or use p.with_feature_names(None)"
+            f"{what} does not have valid feature names, but the features here have names:"
+            f" {quoted(wanted)}; its columns are taken in this order; pass a table with these"
+            " columns, or use p.with_feature_names(None)"
         )
         return None
     if missing := [name for name in wanted if name not in given]:
         raise ValueError(
-            f"{what} lacks the column{'s' * (len(missing) > 1)} {quoted(missing)}; it has {quoted(given)}"
+            f"{what} lacks the column{'s' * (len(missing) > 1)} {quoted(missing)}; it has"
+            f" {quoted(given)}"
         )
     if extra := [name for name in given if name not in wanted]:
         wrong = f"{what} has the column{'s' * (len(extra) > 1)} {quoted(extra)}"
         raise ValueError(
-            f"{wrong}, but the features are {quoted(wanted)}; select these, as in X[list(p.feature_names)]"
+            f"{wrong}, but the features are {quoted(wanted)}; select these, as in"
+            " X[list(p.feature_names)]"
         )
     return [list(given).index(name) for name in wanted]
 
@@ -224,7 +241,8 @@ def in_order(X: Any, names: Sequence[str] | None, what: str = "X") -> Any:
 
 
 def as_row(x: Any, names: Sequence[str] | None) -> Any:
-    """One row as a matrix or table of one row, as it came if it is one; of what has labels or text, a pandas data frame under ``names``.
+    """One row as a matrix or table of one row, as it came if it is one; of what has labels or text,
+    a pandas data frame under ``names``.
 
     >>> as_row({"Origin": "USA", "hp": 100}, ["hp", "Origin"]).to_dict("list")
     {'hp': [100], 'Origin': ['USA']}
@@ -245,7 +263,8 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
     values = dict(zip(names, x, strict=True)) if labelled is None else labelled
     if extra := [label for label in values if label not in names]:
         raise ValueError(
-            f"x has {quoted(extra)}, but the columns are {quoted(names)}; select these, as in x[list(est.feature_names_in_)]"
+            f"x has {quoted(extra)}, but the columns are {quoted(names)}; select these, as in"
+            " x[list(est.feature_names_in_)]"
         )
     order_of(tuple(map(str, values)), names, "x")
     return _library("pandas").DataFrame({name: [values[name]] for name in names})
@@ -254,7 +273,9 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
 def matrix_of(
     table: Any, what: str, names: Iterable[Any] | None = None, *, gaps: bool = False
 ) -> np.ndarray:
-    """The columns ``names`` of a table (default: all) as a float64 matrix (n, d), without infinities; with ``gaps``, NaN may be in it."""
+    """The columns ``names`` of a table (default: all) as a float64 matrix (n, d), without
+    infinities; with ``gaps``, NaN may be in it.
+    """
     labels = _labels(table) if names is None else list(names)
     out = np.empty((table.shape[0], len(labels)), order="F")
     for k, values in enumerate(_checked(table, labels, what, gaps)):
@@ -290,7 +311,9 @@ def _problem(head: str, found: dict[str, str]) -> str:
 
 
 def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
-    """The values and, if they are not finite numbers, how the error begins, what they are, and a suggested fix."""
+    """The values and, if they are not finite numbers, how the error begins, what they are, and a
+    suggested fix.
+    """
     values = np.asarray(column)
     kind = values.dtype.kind
     wrong = _UNITS.get(kind)
@@ -322,9 +345,13 @@ def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
     if text is not None:
         return np.asarray([text], dtype=object), "text"
     try:
-        return np.array(
-            [np.nan if _is_missing(entry) else float(entry) for entry in values], dtype=np.float64
-        ), None
+        return (
+            np.array(
+                [np.nan if _is_missing(entry) else float(entry) for entry in values],
+                dtype=np.float64,
+            ),
+            None,
+        )
     except (TypeError, ValueError, OverflowError):
         odd = next(
             entry

@@ -1,4 +1,6 @@
-"""Pivoted Cholesky: M ≈ LLᵀ from few columns of M [Harbrecht2012]. It chooses points, and gives kernel matrices of low rank thin roots."""
+"""Pivoted Cholesky: M ≈ LLᵀ from few columns of M [Harbrecht2012]. It chooses points, and gives
+kernel matrices of low rank thin roots.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ MANY_POINTS = 500
 """With fewer points than this a thin root does not pay."""
 
 VERY_MANY_POINTS = 1500
-"""From this many on, one Cholesky factorisation first asks whether there is anything to leave out."""
+"""From this many on, one Cholesky factorisation first asks whether there is anything to leave out.
+"""
 
 _NEGLIGIBLE = 1e-15  # of the largest diagonal entry: what is left out is the rounding of M itself
 _SMALL_SHARE = 3
@@ -50,11 +53,13 @@ def choose_pivots(
     first_look: int | None = None,
     enough: Callable[[float], bool] | None = None,
 ) -> Pivots:
-    """At most ``most`` pivots of M, each the largest entry on the diagonal of M − LLᵀ, until none exceeds ``tol``: O(n·most²).
+    """At most ``most`` pivots of M, each the largest entry on the diagonal of M − LLᵀ, until none
+    exceeds ``tol``: O(n·most²).
 
-    ``column`` gives a column of M, whose ``diagonal`` is known. With ``first_look`` the factorisation stops after that many columns if they
-    leave more than half of the trace: M then has no low rank. ``enough`` may end it after 32 columns: it is told how much of the next
-    pivot they explain.
+    ``column`` gives a column of M, whose ``diagonal`` is known. With ``first_look`` the
+    factorisation stops after that many columns if they leave more than half of the trace: M then
+    has no low rank. ``enough`` may end it after 32 columns: it is told how much of the next pivot
+    they explain.
     """
     xp, n = namespace(diagonal), diagonal.shape[0]
     rows, residual, chosen = (
@@ -89,9 +94,11 @@ def choose_pivots(
 
 
 def definite_root(M: Array, tol: float) -> tuple[Array, Array] | None:
-    """(Rᵀ, R⁻¹) for M = RᵀR, if no eigenvalue is below ``tol`` times the largest, which is proven; else None.
+    """(Rᵀ, R⁻¹) for M = RᵀR, if no eigenvalue is below ``tol`` times the largest, which is proven;
+    else None.
 
-    λ_min ≥ 1/tr(M⁻¹) = 1/‖R⁻¹‖² and λ_max ≤ ‖M‖_∞. Every pivot of M is then above the tolerance too, since it is at least λ_min.
+    λ_min ≥ 1/tr(M⁻¹) = 1/‖R⁻¹‖² and λ_max ≤ ‖M‖_∞. Every pivot of M is then above the tolerance
+    too, since it is at least λ_min.
     """
     xp = namespace(M)
     try:
@@ -106,8 +113,9 @@ def definite_root(M: Array, tol: float) -> tuple[Array, Array] | None:
 def thin_root(column: Callable[[int], np.ndarray], diagonal: np.ndarray) -> np.ndarray | None:
     """L (m, h) with M = LLᵀ to rounding, from h columns of M: O(mh²), and M itself is never formed.
 
-    The rank of a kernel matrix is what the kernel can tell apart, not the number of points. None if h would exceed a third of m, or 1000:
-    then M has no low rank worth using. That shows early, after 32 columns.
+    The rank of a kernel matrix is what the kernel can tell apart, not the number of points. None if
+    h would exceed a third of m, or 1000: then M has no low rank worth using. That shows early,
+    after 32 columns.
     """
     tol = _NEGLIGIBLE * float(diagonal.max())
     found = choose_pivots(

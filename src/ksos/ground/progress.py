@@ -1,8 +1,9 @@
-"""How far a call is and how long it will still take: one wording, and one line, for fits, searches and the command line.
+"""How far a call is and how long it will still take: one wording, and one line, for fits, searches
+and the command line.
 
-On a terminal, and in a notebook, a call of more than two seconds shows a line that is overwritten and in the end taken away. Elsewhere
-(pipes, files, tests, processes of a pool) nothing is written. ``KSOS_PROGRESS=0`` in the environment turns it off; ``verbose=1`` prints
-lines that stay instead.
+On a terminal, and in a notebook, a call of more than two seconds shows a line that is overwritten
+and in the end taken away. Elsewhere (pipes, files, tests, processes of a pool) nothing is written.
+``KSOS_PROGRESS=0`` in the environment turns it off; ``verbose=1`` prints lines that stay instead.
 """
 
 from __future__ import annotations
@@ -51,9 +52,11 @@ class Convergence:
         self._seen: list[tuple[float, float]] = []
 
     def left(self, seconds: float, gap: float) -> float | None:
-        """After so many seconds with this gap: how many more; None where nothing is known, or the gap does not fall.
+        """After so many seconds with this gap: how many more; None where nothing is known, or the
+        gap does not fall.
 
-        Looked at is the second half of the time, for the first steps of a solver are unlike its last ones.
+        Looked at is the second half of the time, for the first steps of a solver are unlike its
+        last ones.
         """
         least = min(gap, self._seen[-1][1]) if self._seen else gap
         self._seen.append((seconds, least))
@@ -89,7 +92,9 @@ def left_in_words(seconds: float | None) -> str:
 
 
 def report(verbose: int, clock: Callable[[], float] = time.perf_counter) -> Callable[[str], None]:
-    """Prints a stage of a fit with the seconds since the call began if it is ``verbose``, and else tells it to the line that is shown."""
+    """Prints a stage of a fit with the seconds since the call began if it is ``verbose``, and else
+    tells it to the line that is shown.
+    """
     began = clock()
 
     def say(what: str) -> None:
@@ -105,7 +110,9 @@ def report(verbose: int, clock: Callable[[], float] = time.perf_counter) -> Call
 
 
 class Line(Protocol):
-    """Where progress is shown: ``what`` is done and for how long, ``when``; each takes the place of the one before."""
+    """Where progress is shown: ``what`` is done and for how long, ``when``; each takes the place of
+    the one before.
+    """
 
     def write(self, what: str, when: str) -> None: ...
 
@@ -135,7 +142,9 @@ def shortened(what: str, when: str = "") -> str:
 
 
 class _Stream:
-    """A line on stderr. The cursor goes back to its beginning, so that whatever else is written there does not follow it."""
+    """A line on stderr. The cursor goes back to its beginning, so that whatever else is written
+    there does not follow it.
+    """
 
     def __init__(self, stream: Any, notebook: bool) -> None:
         self._stream, self._notebook, self._last = stream, notebook, 0
@@ -198,7 +207,9 @@ class _Level:
             self.done, self.total, self.step, self.stepped = done, total, step, now
 
     def left(self, now: float, inner: float | None) -> float | None:
-        """The seconds left: foreseen, or as many for each unit as those before took; ``inner`` are those of the call inside."""
+        """The seconds left: foreseen, or as many for each unit as those before took; ``inner`` are
+        those of the call inside.
+        """
         if self.foreseen is not None:
             return max(self.foreseen - (now - self.at), 0.0)
         if self.total == 0.0:
@@ -216,7 +227,9 @@ class _Level:
 
 
 class _Shown:
-    """The line while it is shown: what is told is written at once, and the time that passes by a thread."""
+    """The line while it is shown: what is told is written at once, and the time that passes by a
+    thread.
+    """
 
     def __init__(
         self, name: str, line: Line | None, after: float, clock: Callable[[], float]
@@ -249,7 +262,9 @@ class _Shown:
         ) + left_in_words(None if self.stopping else left)
 
     def write(self) -> None:
-        """Write the line, unless it is too early, or it was written just now; what a call says first is written in any case."""
+        """Write the line, unless it is too early, or it was written just now; what a call says
+        first is written in any case.
+        """
         with self._lock:
             if not self.levels:
                 return
@@ -279,13 +294,18 @@ _free = threading.Lock()
 
 @contextmanager
 def shown(
-    name: str = "", doing: str = "", *, verbose: int = 0, line: Line | None = None, after: float = _SILENT_SECONDS,
+    name: str = "",
+    doing: str = "",
+    *,
+    verbose: int = 0,
+    line: Line | None = None,
+    after: float = _SILENT_SECONDS,
     clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[None]:  # fmt: skip
+) -> Iterator[None]:
     """Inside, what is told is shown on a line, once the call takes longer than ``after`` seconds.
 
-    Calls inside each other share the line of the outermost, and so do threads: there is one line at a time. A call that is ``verbose``
-    speaks for itself, and for those inside it.
+    Calls inside each other share the line of the outermost, and so do threads: there is one line at
+    a time. A call that is ``verbose`` speaks for itself, and for those inside it.
     """
     outer = _current.get()
     if outer is not None:
@@ -333,8 +353,8 @@ def tell(
     *,
     left: float | None = None,
 ) -> None:
-    """Say what the innermost call does now: so much ``done`` of a ``total``, and how much the next ``step`` is, in any unit of cost, or how
-    many seconds are ``left``.
+    """Say what the innermost call does now: so much ``done`` of a ``total``, and how much the next
+    ``step`` is, in any unit of cost, or how many seconds are ``left``.
 
     Of an infinite total nothing is known, whatever the calls inside know of their part.
     """

@@ -1,4 +1,6 @@
-"""Files of sums that are still growing: words and arrays in one NPZ archive, written whole or not at all."""
+"""Files of sums that are still growing: words and arrays in one NPZ archive, written whole or not
+at all.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def write_state(
     words: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
 ) -> None:
-    """Make the file ``path`` hold ``words`` (plain values) and ``arrays``; a killed process leaves the old file or the new."""
+    """Make the file ``path`` hold ``words`` (plain values) and ``arrays``; a killed process leaves
+    the old file or the new.
+    """
     text = json.dumps({"kind": kind, **words}).encode()
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{_WORDS: np.frombuffer(text, dtype=np.uint8)}, **arrays)
@@ -53,7 +57,8 @@ def read_state(
         NotImplementedError,
     ) as error:
         raise ModelFormatError(
-            f"{os.fspath(path)} is no file of {kind}, or it is damaged: {error}; remove it and begin again"
+            f"{os.fspath(path)} is no file of {kind}, or it is damaged: {error}; remove it and"
+            " begin again"
         ) from None
     if found != kind:
         raise ModelFormatError(f"{os.fspath(path)} holds {found}, but {kind} was expected")

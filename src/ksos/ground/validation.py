@@ -76,9 +76,10 @@ def as_points(
 ) -> Array:
     """``X`` as a finite float64 matrix of shape (n, d), in scikit-learn's words when it is not one.
 
-    An array of another backend stays where it is; everything else becomes NumPy's. With ``copy`` the matrix is the caller's no longer: a
-    copy that cannot be written to. An array that nobody can write to any more (``X.setflags(write=False)``, or a file mapped to be read)
-    is kept as it is, so that many rows need not be in memory twice.
+    An array of another backend stays where it is; everything else becomes NumPy's. With ``copy``
+    the matrix is the caller's no longer: a copy that cannot be written to. An array that nobody can
+    write to any more (``X.setflags(write=False)``, or a file mapped to be read) is kept as it is,
+    so that many rows need not be in memory twice.
     """
     given = X
     with _naming(name):
@@ -100,10 +101,15 @@ def as_points(
 
 
 def require_numbers(values: Any, name: str = "X") -> Any:
-    """``values`` as they came; raise where NumPy would make numbers of something else: text, dates, or what a mask hides."""
+    """``values`` as they came; raise where NumPy would make numbers of something else: text, dates,
+    or what a mask hides.
+    """
     require_unmasked(values, name)
     if isinstance(values, (str, os.PathLike)):
-        wanted = f"{name} must be an array or a table, and files are read by ksos.chunks(path), or by pandas.read_csv"
+        wanted = (
+            f"{name} must be an array or a table, and files are read by ksos.chunks(path), or by"
+            " pandas.read_csv"
+        )
         raise ValueError(f"{name}: could not convert string to float: {str(values)!r}; {wanted}")
     if is_other_array(values):
         return values
@@ -133,7 +139,8 @@ def require_numbers(values: Any, name: str = "X") -> Any:
         wrong = None if entry is None else f"{type(entry).__name__} such as {entry!r}"
     if wrong is not None:
         raise ValueError(
-            f"{name} must hold real numbers; got {wrong}; convert it first, such as with np.asarray({name}, dtype=float)"
+            f"{name} must hold real numbers; got {wrong}; convert it first, such as with"
+            f" np.asarray({name}, dtype=float)"
         )
     return values
 
@@ -146,8 +153,10 @@ def require_unmasked(values: Any, name: str) -> None:
             ".any(axis=1)" * (np.ndim(values) > 1),
         )
         raise ValueError(
-            f"{name} is a masked array with {hidden} masked entr{'y' if hidden == 1 else 'ies'}, and masks are not seen; leave those rows "
-            f"out, {name}[~np.ma.getmaskarray({name}){rows}].data (and the same rows of all else), or fill them, {name}.filled(value)"
+            f"{name} is a masked array with {hidden} masked entr{'y' if hidden == 1 else 'ies'},"
+            " and masks are not seen; leave those rows out,"
+            f" {name}[~np.ma.getmaskarray({name}){rows}].data (and the same rows of all else), or"
+            f" fill them, {name}.filled(value)"
         )
 
 
@@ -214,7 +223,9 @@ def as_weights(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
 
 
 def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
-    """Non-negative weights of length ``n`` in a unit that is a power of two: sums of whole numbers stay exact and nothing overflows."""
+    """Non-negative weights of length ``n`` in a unit that is a power of two: sums of whole numbers
+    stay exact and nothing overflows.
+    """
     if weights is None:
         return np.ones(n)
     weights = as_vector(weights, name, length=n)
@@ -258,7 +269,10 @@ def require_complete(values: np.ndarray, name: str) -> None:
         else []
     )
     if (missing := np.flatnonzero(gone)).size:
-        where = f"{missing.size} of {values.size} entries are missing, the first is entry {missing[0]} (counted from 0)"
+        where = (
+            f"{missing.size} of {values.size} entries are missing, the first is entry {missing[0]}"
+            " (counted from 0)"
+        )
         raise ValueError(f"Input {name} contains NaN: {where}; leave those rows out, or fill them")
 
 
@@ -285,7 +299,9 @@ def as_grid(values: Any, name: str, *, positive: bool, infinite: bool = False) -
 def as_bandwidth(
     sigma: Any, name: str = "bandwidth", *, n_features: int | None = None
 ) -> np.ndarray:
-    """A positive bandwidth whose square is a normal number: 0-dimensional, or one entry per feature."""
+    """A positive bandwidth whose square is a normal number: 0-dimensional, or one entry per
+    feature.
+    """
     try:
         given = np.asarray(sigma)
         if (
@@ -303,13 +319,15 @@ def as_bandwidth(
         )
     if n_features is not None and out.shape not in ((), (n_features,)):
         raise ValueError(
-            f"{name} gives {out.shape[0]} bandwidths but the points have {n_features} features; give one, or one for each"
+            f"{name} gives {out.shape[0]} bandwidths but the points have {n_features} features;"
+            " give one, or one for each"
         )
     if not np.all(np.isfinite(out)) or np.any(out <= 0.0):
         raise ValueError(f"{name} must be positive and finite; got {sigma!r}")
     if np.any(out < _SMALLEST_SIGMA) or np.any(out > _LARGEST_SIGMA):
         raise ValueError(
-            f"{name} must lie in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}], where its square is representable; got {sigma!r}"
+            f"{name} must lie in [{_SMALLEST_SIGMA:g}, {_LARGEST_SIGMA:g}], where its square is"
+            f" representable; got {sigma!r}"
         )
     out.setflags(write=False)
     return out
@@ -330,26 +348,30 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
         or not np.all(np.isfinite(given))
     ):
         raise ValueError(
-            f"{name} must be a square matrix with finite entries, or bandwidths; got shape {given.shape} of {given.dtype}"
+            f"{name} must be a square matrix with finite entries, or bandwidths; got shape"
+            f" {given.shape} of {given.dtype}"
         )
     out = given.astype(np.float64)
     size = np.sqrt(np.abs(np.diagonal(out)))
     if np.any(size < _SMALLEST_SIGMA) or np.any(size > _LARGEST_SIGMA):
         low, high = _SMALLEST_SIGMA**2, _LARGEST_SIGMA**2
         raise ValueError(
-            f"{name} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got {np.diagonal(out).tolist()}"
+            f"{name} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got"
+            f" {np.diagonal(out).tolist()}"
         )
     unit = out / size[:, None] / size
     if np.max(np.abs(unit - unit.T)) > _ASYMMETRY:
         raise ValueError(
-            f"{name} must be symmetric as a matrix; entries differ from their mirror images by up to {np.abs(out - out.T).max():.3g}"
+            f"{name} must be symmetric as a matrix; entries differ from their mirror images by up"
+            f" to {np.abs(out - out.T).max():.3g}"
         )
     out = 0.5 * (out + out.T)
     lowest = float(np.linalg.eigvalsh(0.5 * (unit + unit.T))[0])
     if not lowest > _SINGULAR:
         raise ValueError(
-            f"{name} must be, as a matrix, positive definite; as a matrix of correlations its least eigenvalue is {lowest:.3g}; "
-            "add a small multiple of its diagonal, or leave out a feature that the others determine"
+            f"{name} must be, as a matrix, positive definite; as a matrix of correlations its least"
+            f" eigenvalue is {lowest:.3g}; add a small multiple of its diagonal, or leave out a"
+            " feature that the others determine"
         )
     out.setflags(write=False)
     return out
@@ -486,7 +508,8 @@ def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
         given = np.asarray(to_numpy(matrix) if is_other_array(matrix) else matrix)
     if given.shape != (d, d) or given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
         raise ValueError(
-            f"{name} must have, as a matrix, shape {(d, d)} and finite entries; got shape {given.shape} of {given.dtype}"
+            f"{name} must have, as a matrix, shape {(d, d)} and finite entries; got shape"
+            f" {given.shape} of {given.dtype}"
         )
     out = given.astype(np.float64)
     sizes = np.linalg.norm(out, axis=1)
@@ -497,8 +520,8 @@ def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
     )
     if not least > _SINGULAR:
         raise ValueError(
-            f"{name} must be, as a matrix, invertible; with rows of length one its least singular value is {least:.3g}; take a marginal "
-            "instead of a projection"
+            f"{name} must be, as a matrix, invertible; with rows of length one its least singular"
+            f" value is {least:.3g}; take a marginal instead of a projection"
         )
     return out
 
@@ -506,7 +529,8 @@ def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
 def as_scales(scale: Any, d: int, name: str = "scale") -> np.ndarray:
     """One positive number for all ``d`` features or one for each; infinity is one of them."""
     wrong = ValueError(
-        f"{name} must be a positive number (infinity included), or one for each of the {d} features; got {scale!r}"
+        f"{name} must be a positive number (infinity included), or one for each of the {d}"
+        f" features; got {scale!r}"
     )
     try:
         given = np.asarray(scale)
@@ -533,7 +557,8 @@ def as_levels(levels: Any, name: str = "q") -> np.ndarray:
 def as_features(
     features: Any, d: int, name: str = "features", names: Sequence[str] | None = None
 ) -> list[int]:
-    """One or more different features, by their numbers 0 … d − 1 or their ``names``, in the order given; a single one stands for itself.
+    """One or more different features, by their numbers 0 … d − 1 or their ``names``, in the order
+    given; a single one stands for itself.
 
     Negative numbers are refused: with them one feature would have two names.
     """
@@ -553,7 +578,8 @@ def as_features(
         raise wrong from None
     if listed.dtype.kind == "b":
         raise ValueError(
-            f"{name} must be feature numbers, not a mask; got {features!r}; np.flatnonzero(mask) gives the numbers"
+            f"{name} must be feature numbers, not a mask; got {features!r}; np.flatnonzero(mask)"
+            " gives the numbers"
         )
     if listed.size == 0:
         raise ValueError(f"{name} must name at least one feature; got {features!r}")
@@ -577,7 +603,9 @@ Conditions = tuple[dict[int, float], dict[int, tuple[float, float]]]
 def as_conditions(
     conditions: Any, d: int, names: Sequence[str] | None = None, *, leave_none: bool = False
 ) -> Conditions:
-    """A mapping {feature: value or (low, high)}, split: values are finite, sides may be infinite; not all ``d``, unless ``leave_none``."""
+    """A mapping {feature: value or (low, high)}, split: values are finite, sides may be infinite;
+    not all ``d``, unless ``leave_none``.
+    """
     if not isinstance(conditions, Mapping):
         word, example = (
             ("number", "{1: 0.3, 2: (0, 1)}")
@@ -585,14 +613,16 @@ def as_conditions(
             else ("name", f"{{{names[-1]!r}: 0.3}}")
         )
         raise TypeError(
-            f"conditions must be a mapping from feature {word} to a value or an interval, such as {example}; got {conditions!r}"
+            f"conditions must be a mapping from feature {word} to a value or an interval, such as"
+            f" {example}; got {conditions!r}"
         )
     given = dict(
         zip(as_features(list(conditions), d, "conditions", names), conditions.values(), strict=True)
     )
     if len(given) == d and not leave_none:
         raise ValueError(
-            f"conditions give all {d} features: none is left to have a density; use pdf at a point, probability in a box"
+            f"conditions give all {d} features: none is left to have a density; use pdf at a point,"
+            " probability in a box"
         )
     within = {k: _as_interval(given[k], said(k, names)) for k in sorted(given) if np.ndim(given[k])}
     return {
@@ -607,13 +637,15 @@ def _as_interval(sides: Any, feature: str) -> tuple[float, float]:
     # two values in a list are as likely meant as two conditions: only a tuple is an interval
     if not isinstance(sides, tuple) or given.shape != (2,) or given.dtype.kind not in "iuf":
         raise ValueError(
-            f"{feature} must be given as one number, or as a tuple (low, high) for an interval; got {sides!r}; "
-            "for several values, call conditional for each, or conditional_logpdf with all rows"
+            f"{feature} must be given as one number, or as a tuple (low, high) for an interval; got"
+            f" {sides!r}; for several values, call conditional for each, or conditional_logpdf with"
+            " all rows"
         )
     low, high = float(given[0]), float(given[1])
     if not low < high:
         raise ValueError(
-            f"the interval of {feature} is empty: low must be less than high; got {sides!r}; a value is one number"
+            f"the interval of {feature} is empty: low must be less than high; got {sides!r}; a"
+            " value is one number"
         )
     return low, high
 
@@ -621,7 +653,8 @@ def _as_interval(sides: Any, feature: str) -> tuple[float, float]:
 def as_box(
     low: Any, high: Any, d: int, *, closed: bool = False, names: Sequence[str] | None = None
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The bounds of boxes as two arrays (n, d), possibly infinite, and whether several were given; ``closed`` lets the two be equal.
+    """The bounds of boxes as two arrays (n, d), possibly infinite, and whether several were given;
+    ``closed`` lets the two be equal.
 
     A mapping {feature: bound} bounds these features alone.
     """
@@ -630,7 +663,8 @@ def as_box(
         given = to_numpy(per_feature(side, d, names, name, unbounded))
         if given.dtype.kind not in "iuf":
             raise ValueError(
-                f"{name} must be a number, one for each of the {d} features, or rows of them; got {side!r}"
+                f"{name} must be a number, one for each of the {d} features, or rows of them; got"
+                f" {side!r}"
             )
         if given.ndim > 2 or (given.ndim and given.shape[-1] != d):
             raise ValueError(
@@ -655,7 +689,9 @@ def as_box(
 
 
 def as_powers(powers: Any, d: int, names: Sequence[str] | None = None) -> tuple[int, ...]:
-    """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1; of a mapping, 0 for the features that it lacks."""
+    """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1; of a mapping, 0
+    for the features that it lacks.
+    """
     powers = per_feature(powers, d, names, "powers", 0)
     given = [powers] if d == 1 and isinstance(powers, (int, np.integer)) else powers
     listed = list(given) if isinstance(given, Iterable) else None
@@ -668,7 +704,9 @@ def as_powers(powers: Any, d: int, names: Sequence[str] | None = None) -> tuple[
 
 
 def _frozen(X: np.ndarray, given: Any) -> np.ndarray:
-    """``X``, which was made of ``given``, or its copy if somebody else may still write to its memory; nobody can write to the result."""
+    """``X``, which was made of ``given``, or its copy if somebody else may still write to its
+    memory; nobody can write to the result.
+    """
     fresh = isinstance(given, (list, tuple)) or (
         isinstance(given, np.ndarray) and X is not given and X.base is None
     )
@@ -689,13 +727,15 @@ def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:
     xp = namespace(X)
     if X.ndim != 2:
         raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead: {name} must have one row per sample and one column per feature"
+            f"Expected 2D array, got {X.ndim}D array instead: {name} must have one row per sample"
+            " and one column per feature"
         )
     if not xp.isdtype(X.dtype, ("real floating", "integral", "bool")):
         raise ValueError(f"{name} must hold real numbers; got dtype {X.dtype}")
     if X.shape[1] < 1 or (X.shape[0] < 1 and not allow_empty):
         raise ValueError(
-            f"Found array with shape {tuple(X.shape)} while a minimum of 1 sample and 1 feature is required ({name})"
+            f"Found array with shape {tuple(X.shape)} while a minimum of 1 sample and 1 feature is"
+            f" required ({name})"
         )
     X = xp.astype(X, xp.float64)
     if not bool(xp.all(xp.isfinite(X))):

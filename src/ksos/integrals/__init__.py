@@ -1,7 +1,7 @@
 """What ∫k dρ, ∫kk dρ and ∫kkk dρ are, per (kernel, measure) pair.
 
-To add a pair: one subclass of :class:`Integrals` and its line in :data:`CLOSED_FORMS`. A pair that is not listed is an error which names
-the measure to use instead; quadrature is never silent.
+To add a pair: one subclass of :class:`Integrals` and its line in :data:`CLOSED_FORMS`. A pair that
+is not listed is an error which names the measure to use instead; quadrature is never silent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ TIED: dict[type[Integrals], type[Integrals]] = {
 def closed_form(
     kernel: Kernel, measure: Measure, n_features: int, embedding_kernel: Kernel | None = None
 ) -> Integrals:
-    """The integrals of ``kernel`` against ``measure``; with ``embedding_kernel``, those of both kernels together."""
+    """The integrals of ``kernel`` against ``measure``; with ``embedding_kernel``, those of both
+    kernels together.
+    """
     kernels = [kernel] if embedding_kernel is None else [kernel, embedding_kernel]
     for k in kernels:
         if not isinstance(k, Kernel):
@@ -94,5 +96,6 @@ def _missing(
 ) -> IntegralNotAvailableError:
     remedy = "Discrete.quadrature(box, …)" if n_features <= 3 else "Discrete.qmc(box, …)"
     return IntegralNotAvailableError(
-        f"{kernel!r} on {measure!r} {why} integrate against a discrete measure instead: measure={remedy} with a box around the data"
+        f"{kernel!r} on {measure!r} {why} integrate against a discrete measure instead:"
+        f" measure={remedy} with a box around the data"
     )

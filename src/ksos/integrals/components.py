@@ -1,9 +1,10 @@
-"""Order-3 integrals over a mixture of normal laws, one law after the other: products over pairs of points, with the constant function or
-without it.
+"""Order-3 integrals over a mixture of normal laws, one law after the other: products over pairs of
+points, with the constant function or without it.
 
-With √(k_σ(·, z_r) N_c) as a factor of each, the functions k(·, x̃_i) are bumps of one width whose distances do not depend on the landmark
-z_r, and the constant function is a wider bump. So every Gram matrix of these functions has entries in [0, 1], times an amplitude for each
-function and landmark.
+With √(k_σ(·, z_r) N_c) as a factor of each, the functions k(·, x̃_i) are bumps of one width whose
+distances do not depend on the landmark z_r, and the constant function is a wider bump. So every
+Gram matrix of these functions has entries in [0, 1], times an amplitude for each function and
+landmark.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ __all__ = ["ComponentPairs", "component_pairs"]
 
 @dataclass(frozen=True)
 class ComponentPairs:
-    """One component w·N(μ, Σ): ∫ k_i k_j k_σ(·, z_r) w dN = c·G_ij·H_ir·H_jr, in units of exp(log_unit)."""
+    """One component w·N(μ, Σ): ∫ k_i k_j k_σ(·, z_r) w dN = c·G_ij·H_ir·H_jr, in units of
+    exp(log_unit).
+    """
 
     c: float
     G: np.ndarray
@@ -91,8 +94,9 @@ def _bumps(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     r"""Where the bumps lie, relative to A⁻¹Ez_r, and their precisions P = ½A and P₀ = ½A₀.
 
-    With exp(−yᵀDy), exp(−zᵀEz) and exp(−yᵀQy) for kernel, embedding kernel and law in coordinates around μ, A = 2D + E + Q and A₀ = E + Q:
-    √(k_σ N)·k_i is centred at A⁻¹(2Dy_i + Ez_r), and √(k_σ N) at A₀⁻¹Ez_r.
+    With exp(−yᵀDy), exp(−zᵀEz) and exp(−yᵀQy) for kernel, embedding kernel and law in coordinates
+    around μ, A = 2D + E + Q and A₀ = E + Q: √(k_σ N)·k_i is centred at A⁻¹(2Dy_i + Ez_r), and √(k_σ
+    N) at A₀⁻¹Ez_r.
     """
     D, E = (np.diag(1.0 / b**2) for b in axes.bandwidths)
     Q = 0.5 * np.linalg.inv(axes.V @ covariance @ axes.V.T)

@@ -1,4 +1,6 @@
-"""The constant function as one more basis function: integrals of (1, k_1, …, k_m) from those of the kernel."""
+"""The constant function as one more basis function: integrals of (1, k_1, …, k_m) from those of the
+kernel.
+"""
 
 from __future__ import annotations
 

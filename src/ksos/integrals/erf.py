@@ -1,4 +1,6 @@
-"""Masses of a Gaussian between two points, in logarithms, accurate in both tails and on narrow intervals."""
+"""Masses of a Gaussian between two points, in logarithms, accurate in both tails and on narrow
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ _NARROW_NODES = 12
 
 @on_host
 def log_gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    r"""log of π^{−1/2} ∫_low^high e^{−t²} dt = log ½[erf(high) − erf(low)], for low < high, ends possibly infinite.
+    r"""log of π^{−1/2} ∫_low^high e^{−t²} dt = log ½[erf(high) − erf(low)], for low < high, ends
+    possibly infinite.
 
-    When both ends lie on one side, the difference is taken in scaled complementary form, e^{−a²}(erfcx(a) − e^{a²−b²} erfcx(b)), which
-    neither underflows nor cancels; intervals too narrow for any difference use Gauss–Legendre nodes.
+    When both ends lie on one side, the difference is taken in scaled complementary form,
+    e^{−a²}(erfcx(a) − e^{a²−b²} erfcx(b)), which neither underflows nor cancels; intervals too
+    narrow for any difference use Gauss–Legendre nodes.
 
     >>> float(log_gauss_mass(-5.0 * 3**0.5, -4.0 * 3**0.5).round(6))  # the box [0, 1] seen from 5, with A = 3: log 5.7e-23
     -51.211271
@@ -40,7 +44,9 @@ def log_gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """½[erf(high) − erf(low)] from complementary functions, mirrored so that the end nearer to 0 comes first: tails keep their digits."""
+    """½[erf(high) − erf(low)] from complementary functions, mirrored so that the end nearer to 0
+    comes first: tails keep their digits.
+    """
     if np.all(np.isneginf(low)):
         return 0.5 * erfc(-high)
     if np.all(np.isposinf(high)):
@@ -72,7 +78,9 @@ def truncated_moments(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np
 
 
 def mirrored(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(a, b, mirrored?): the interval, mirrored where needed so that the end a is the one nearer to the origin, |a| ≤ b."""
+    """(a, b, mirrored?): the interval, mirrored where needed so that the end a is the one nearer to
+    the origin, |a| ≤ b.
+    """
     low, high = np.broadcast_arrays(
         np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     )
@@ -94,7 +102,9 @@ def _narrow_rule(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def normal_between(a: np.ndarray, b: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The quantile u of the standard normal law between a and b, and the mass there, in the lower tail, where digits are."""
+    """The quantile u of the standard normal law between a and b, and the mass there, in the lower
+    tail, where digits are.
+    """
     flip = a > 0.0
     a, b = np.where(flip, -b, a), np.where(flip, -a, b)
     log_a, log_b = log_ndtr(a), log_ndtr(b)

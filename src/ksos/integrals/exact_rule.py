@@ -1,7 +1,9 @@
-"""Rules that integrate products of a model's kernels to rounding, so that a basis is formed at nodes instead of inside of integrals.
+"""Rules that integrate products of a model's kernels to rounding, so that a basis is formed at
+nodes instead of inside of integrals.
 
-An integral ∫ ψ_a ψ_b f dρ with ψ = Tᵀk takes T once at the nodes of such a rule. The closed form of ∫ k_i k_j f dρ takes it from both
-sides: where T is large, because the space has weak directions, what cancels there is the square of what cancels here.
+An integral ∫ ψ_a ψ_b f dρ with ψ = Tᵀk takes T once at the nodes of such a rule. The closed form of
+∫ k_i k_j f dρ takes it from both sides: where T is large, because the space has weak directions,
+what cancels there is the square of what cancels here.
 """
 
 from __future__ import annotations
@@ -37,12 +39,15 @@ def exact_rule(
     degree: int = 0,
     error: float = 1e-18,
 ) -> Rule | None:
-    """Nodes x − X_0 and log weights for ∫ k(x, X_i) k(x, X_j) f(x) dρ(x); None if this takes more than ``most`` nodes, or none is known.
+    """Nodes x − X_0 and log weights for ∫ k(x, X_i) k(x, X_j) f(x) dρ(x); None if this takes more
+    than ``most`` nodes, or none is known.
 
-    f is the product of a polynomial of ``degree`` and one factor k_σ(x, z) for each of ``others``. The atoms of a discrete measure are the
-    rule that they are. Otherwise, in up to three features, the rule is a product of Gauss–Legendre rules: for analytic kernels with so many
-    nodes per bandwidth that the error is rounding; else on panels that end at every kink, with about this relative ``error`` on each.
-    Nodes are relative to the first support point: far from the origin, where points are rounded, their differences are not.
+    f is the product of a polynomial of ``degree`` and one factor k_σ(x, z) for each of ``others``.
+    The atoms of a discrete measure are the rule that they are. Otherwise, in up to three features,
+    the rule is a product of Gauss–Legendre rules: for analytic kernels with so many nodes per
+    bandwidth that the error is rounding; else on panels that end at every kink, with about this
+    relative ``error`` on each. Nodes are relative to the first support point: far from the origin,
+    where points are rounded, their differences are not.
     """
     if (atoms := integrals.measure.atoms) is not None:
         return (
@@ -103,7 +108,8 @@ def _between_kinks(
     degree: int,
     error: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Panels without a kink, which grow outside of all centres, where the product of the factors decays; and their numbers of nodes.
+    """Panels without a kink, which grow outside of all centres, where the product of the factors
+    decays; and their numbers of nodes.
 
     On a panel every factor is e^{±x/σ} times a polynomial.
     """
@@ -128,7 +134,9 @@ def _between_kinks(
 
 
 def _enough(rate: np.ndarray, left: np.ndarray, degree: int) -> np.ndarray:
-    """How many Gauss nodes integrate ``left``·e^{−rate·t} times a polynomial over −1 ≤ t ≤ 1 up to one, by the terms of its series."""
+    """How many Gauss nodes integrate ``left``·e^{−rate·t} times a polynomial over −1 ≤ t ≤ 1 up to
+    one, by the terms of its series.
+    """
     order = np.zeros(rate.shape)
     while np.any(more := left > 1.0):
         order = np.where(more, order + 1.0, order)
@@ -139,7 +147,9 @@ def _enough(rate: np.ndarray, left: np.ndarray, degree: int) -> np.ndarray:
 def basis_at(
     rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float, part: slice = slice(None)
 ) -> Array:
-    """√w_n·Tᵀk(x_n) in units of exp(log_unit/2) at the nodes of :func:`exact_rule`, shape (N, columns of T)."""
+    """√w_n·Tᵀk(x_n) in units of exp(log_unit/2) at the nodes of :func:`exact_rule`, shape (N,
+    columns of T).
+    """
     nodes, half = like(rule[0][part], T), like(0.5 * (rule[1][part] - log_unit), T)
     with quiet():
         return namespace(T).exp(kernel.log(nodes, X - X[:1, :]) + half[:, None]) @ T

@@ -1,6 +1,8 @@
-"""Product Laplace and half-integer Matérn kernels × {Lebesgue, Box}: per feature, exponentials times polynomials between the centres.
+"""Product Laplace and half-integer Matérn kernels × {Lebesgue, Box}: per feature, exponentials
+times polynomials between the centres.
 
-On the line, a product of factors κ(r) = e^{−r}·polynomial(r) keeps this form between neighbouring centres.
+On the line, a product of factors κ(r) = e^{−r}·polynomial(r) keeps this form between neighbouring
+centres.
 """
 
 from __future__ import annotations
@@ -25,14 +27,19 @@ __all__ = ["ExponentialBox", "ExponentialLebesgue", "LineIntegral"]
 # a LineIntegral holds some thirty arrays of this size at a time: they stay in the cache
 _BLOCK_ELEMENTS = 1 << 14
 _FAR = 1e150
-"""Lengths are held below this many bandwidths, which keeps differences of them finite; an end at infinity stands here."""
+"""Lengths are held below this many bandwidths, which keeps differences of them finite; an end at
+infinity stands here.
+"""
 _GONE = 700.0
-"""e^{−700} times any polynomial of κ is nothing against what the near end of a piece contributes."""
+"""e^{−700} times any polynomial of κ is nothing against what the near end of a piece contributes.
+"""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A stretch without a centre inside, walked from its ``near`` end, where e^{height − decay·s}, 0 ≤ s ≤ 1, is largest."""
+    """A stretch without a centre inside, walked from its ``near`` end, where e^{height − decay·s},
+    0 ≤ s ≤ 1, is largest.
+    """
 
     near: np.ndarray
     side: np.ndarray | float  # +1 where the walk goes right, −1 where it goes left
@@ -57,10 +64,11 @@ class _Piece:
 
 
 class LineIntegral:
-    r"""∫_low^high Π_i κ_i(|x − c_i|/σ_i) dx with κ_i(r) = e^{−r} Σ_k q_ik r^k, for arrays of centres c_i that broadcast together.
+    r"""∫_low^high Π_i κ_i(|x − c_i|/σ_i) dx with κ_i(r) = e^{−r} Σ_k q_ik r^k, for arrays of
+    centres c_i that broadcast together.
 
-    ``factors`` are pairs (σ_i, q_i); the ends may be infinite. Only differences of coordinates enter, so a common shift of centres and ends
-    costs no digits, and no sum here cancels.
+    ``factors`` are pairs (σ_i, q_i); the ends may be infinite. Only differences of coordinates
+    enter, so a common shift of centres and ends costs no digits, and no sum here cancels.
 
     >>> line = LineIntegral([(1.0, np.ones(1))])  # ∫ e^{−|x|} dx
     >>> np.exp(line.log(np.zeros(1)))
@@ -75,7 +83,9 @@ class LineIntegral:
     ) -> None:
         self.bandwidths = [float(bandwidth) for bandwidth, _ in factors]
         self.unit = 1.0 / sum(1.0 / bandwidth for bandwidth in self.bandwidths)
-        """The length on which the product decays outside all centres; lengths and masses of pieces are in this unit."""
+        """The length on which the product decays outside all centres; lengths and masses of pieces
+        are in this unit.
+        """
         self.low, self.high = float(low), float(high)
         self._curved = [i for i, (_, polynomial) in enumerate(factors) if len(polynomial) > 1]
         self._polynomials = [np.asarray(factors[i][1], dtype=np.float64) for i in self._curved]
@@ -117,7 +127,9 @@ class LineIntegral:
         return piece.height, piece.length * np.where(decay > 0.0, -np.expm1(-decay) / decay, 1.0)
 
     def _pieces(self, centres: Sequence[np.ndarray]) -> Iterator[_Piece]:
-        """The two outer pieces, then those between neighbouring centres (of length 0 where centres coincide or lie beyond an end)."""
+        """The two outer pieces, then those between neighbouring centres (of length 0 where centres
+        coincide or lie beyond an end).
+        """
         points = _sorted([np.clip(centre, self.low, self.high) for centre in centres])
         distances = [
             [
@@ -157,7 +169,9 @@ class LineIntegral:
 def _integrate(
     piece: _Piece, polynomials: list[np.ndarray], moments: bool
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The piece as e^{height}·mass and, with ``moments``, mean and root mean square of the way walked: (height, [mass, …])."""
+    """The piece as e^{height}·mass and, with ``moments``, mean and root mean square of the way
+    walked: (height, [mass, …]).
+    """
     degree = sum(len(polynomial) - 1 for polynomial in polynomials) + 2 * moments
     fast = np.asarray(piece.decay > degree + 4.0)
     if fast.all() or not fast.any():
@@ -179,8 +193,9 @@ def _by_nodes(
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """:func:`_integrate` for pieces that all decay fast, or all slowly.
 
-    Evaluating the factors at nodes, rather than multiplying their polynomials out, never cancels, whatever the degree: for slow decay
-    Gauss–Legendre is exact to rounding; for fast decay Gauss–Laguerre is exact, with the part behind the far end, then small, taken off.
+    Evaluating the factors at nodes, rather than multiplying their polynomials out, never cancels,
+    whatever the degree: for slow decay Gauss–Legendre is exact to rounding; for fast decay
+    Gauss–Laguerre is exact, with the part behind the far end, then small, taken off.
     """
     decay = np.asarray(piece.decay)
     unit = np.asarray(piece.length / decay if fast else piece.length)
@@ -196,15 +211,21 @@ def _by_nodes(
         if moments:
             first = first + value * s
             second = second + value * s * s
-    return height, [
-        unit * total,
-        unit * (first / total),
-        unit * np.sqrt(second / total),
-    ] if moments else [unit * total]
+    return height, (
+        [
+            unit * total,
+            unit * (first / total),
+            unit * np.sqrt(second / total),
+        ]
+        if moments
+        else [unit * total]
+    )
 
 
 class _Ray:
-    """q(start + step·s), divided by R^degree (its logarithm: ``log_scale``) with R ≥ 1 so large that no power overflows."""
+    """q(start + step·s), divided by R^degree (its logarithm: ``log_scale``) with R ≥ 1 so large
+    that no power overflows.
+    """
 
     def __init__(self, polynomial: np.ndarray, start: np.ndarray, step: np.ndarray | float) -> None:
         size = np.maximum(start + np.maximum(step, 0.0), 1.0)
@@ -226,14 +247,18 @@ class _Ray:
 
 
 def _slow(decay: np.ndarray, degree: int) -> Iterator[tuple[np.ndarray | float, np.ndarray]]:
-    """(s, weight) with ∫_0^1 P(s) e^{−decay·s} ds = Σ weight·P(s), to rounding for decay ≤ degree + 4."""
+    """(s, weight) with ∫_0^1 P(s) e^{−decay·s} ds = Σ weight·P(s), to rounding for decay ≤ degree +
+    4.
+    """
     for t, weight in zip(*(part.tolist() for part in legendre(12 + 2 * degree // 3)), strict=True):
         s = 0.5 * (t + 1.0)
         yield s, 0.5 * weight * np.exp(-s * decay)
 
 
 def _fast(decay: np.ndarray, degree: int) -> Iterator[tuple[np.ndarray | float, np.ndarray]]:
-    """(t, weight) with ∫_0^decay P(t) e^{−t} dt = Σ weight·P(t): ∫_0^∞ P(t) e^{−t} dt minus e^{−decay} ∫_0^∞ P(decay + t) e^{−t} dt."""
+    """(t, weight) with ∫_0^decay P(t) e^{−t} dt = Σ weight·P(t): ∫_0^∞ P(t) e^{−t} dt minus
+    e^{−decay} ∫_0^∞ P(decay + t) e^{−t} dt.
+    """
     nodes, weights = (part.tolist() for part in laguerre(degree // 2 + 1))
     for t, weight in zip(nodes, weights, strict=True):
         yield t, np.asarray(weight)
@@ -257,9 +282,11 @@ def _sorted(points: list[np.ndarray]) -> list[np.ndarray]:
 
 
 class ExponentialLebesgue(Integrals):
-    r"""∫ Π_i k_i dx = Π_k ∫_ℝ Π_i κ_i(|x − c_ik|/σ_ik) dx, one line integral per feature k (:class:`LineIntegral`).
+    r"""∫ Π_i k_i dx = Π_k ∫_ℝ Π_i κ_i(|x − c_ik|/σ_ik) dx, one line integral per feature k
+    (:class:`LineIntegral`).
 
-    The factors may have different bandwidths and different polynomials (Laplace has the constant 1).
+    The factors may have different bandwidths and different polynomials (Laplace has the constant
+    1).
 
     >>> from ksos.measures import Lebesgue
     >>> W = np.exp(ExponentialLebesgue(Laplace(1.0), Lebesgue(), 1).log_gram(np.zeros((1, 1)), np.ones((1, 1))))
@@ -321,9 +348,13 @@ class ExponentialLebesgue(Integrals):
 
 
 class ExponentialBox(ExponentialLebesgue):
-    """The same on Π_k [low_k, high_k], sides possibly infinite: centres beyond the boundary break the line there."""
+    """The same on Π_k [low_k, high_k], sides possibly infinite: centres beyond the boundary break
+    the line there.
+    """
 
 
 def _ordered(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smaller and the larger: the two centres of one kernel are interchangeable, and so the answers are symmetric to the last bit."""
+    """The smaller and the larger: the two centres of one kernel are interchangeable, and so the
+    answers are symmetric to the last bit.
+    """
     return np.minimum(x, y), np.maximum(x, y)

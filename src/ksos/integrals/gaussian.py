@@ -1,4 +1,6 @@
-"""Gaussian kernel × {Lebesgue, Normal, Box}: one formula gives every Gaussian integral, and a boundary cuts it feature by feature."""
+"""Gaussian kernel × {Lebesgue, Normal, Box}: one formula gives every Gaussian integral, and a
+boundary cuts it feature by feature.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ __all__ = ["GaussianBox", "GaussianLebesgue", "GaussianNormal", "GaussianProduct
 
 
 class GaussianProduct:
-    r"""Constants of ∫ Π_i exp(−‖(x−x_i)/σ_i‖²) dx = Π_k √(π/A_k) · exp(−Σ_{i<j} Σ_k (x_ik−x_jk)² α_ik α_jk / A_k).
+    r"""Constants of ∫ Π_i exp(−‖(x−x_i)/σ_i‖²) dx = Π_k √(π/A_k) · exp(−Σ_{i<j} Σ_k (x_ik−x_jk)²
+    α_ik α_jk / A_k).
 
-    Here α_i = 1/σ_i² and A = Σ_i α_i, per feature k. Only ratios of bandwidths are formed, so that bandwidths of 1e±150 are safe.
+    Here α_i = 1/σ_i² and A = Σ_i α_i, per feature k. Only ratios of bandwidths are formed, so that
+    bandwidths of 1e±150 are safe.
     """
 
     def __init__(self, bandwidths: Sequence[np.ndarray]) -> None:
@@ -41,7 +45,9 @@ class GaussianProduct:
 
 
 class _Gaussian(Integrals):
-    """What the Gaussian kernel has on every measure; the measure itself may be one more Gaussian factor."""
+    """What the Gaussian kernel has on every measure; the measure itself may be one more Gaussian
+    factor.
+    """
 
     centre: np.ndarray | None = None
     spread: np.ndarray | None = None
@@ -100,7 +106,8 @@ class _Gaussian(Integrals):
         log_G = -squared_distances(X, X, product.pair_bandwidth(0, 1))
         log_H = -squared_distances(X, Z, product.pair_bandwidth(0, 2))
         if self.centre is not None:
-            # the landmark's own term belongs to one factor of the three: half of it goes to each of the two H's
+            # the landmark's own term belongs to one factor of the three: half of it goes to each of
+            # the two H's
             log_H += self.log_to_centre(product, 0, X)[:, None] + 0.5 * self.log_to_centre(
                 product, 2, Z
             )
@@ -112,7 +119,9 @@ class _Gaussian(Integrals):
 
 
 class GaussianLebesgue(_Gaussian):
-    """The note's appendix B, in pair distances and with model and embedding bandwidths of their own."""
+    """The note's appendix B, in pair distances and with model and embedding bandwidths of their
+    own.
+    """
 
     pairwise = True
     log_pairwise = _Gaussian._log_pairwise
@@ -151,7 +160,9 @@ class GaussianNormal(GaussianLebesgue):
     def windows(
         self, X: np.ndarray, feature: int, log_level: float
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Around the weighted mean of x̃ and μ, which is where k²ρ lives; its width is less than that of either factor."""
+        """Around the weighted mean of x̃ and μ, which is where k²ρ lives; its width is less than
+        that of either factor.
+        """
         product = self.product(self.kernel, self.kernel)
         centre = np.diagonal(self.moments(X, feature)[0])
         width = float(product.width[feature])
@@ -160,14 +171,17 @@ class GaussianNormal(GaussianLebesgue):
 
 
 class GaussianBox(_Gaussian):
-    """∫_box Π_i k_i = ∫_{R^d} Π_i k_i · Π_k ½[erf(√A(high−x̄)) − erf(√A(low−x̄))], with x̄ the centre of the product."""
+    """∫_box Π_i k_i = ∫_{R^d} Π_i k_i · Π_k ½[erf(√A(high−x̄)) − erf(√A(low−x̄))], with x̄ the
+    centre of the product.
+    """
 
     measure: Box
 
     def _ends(self, k: int, width: float, *centres: tuple[float, Array]) -> tuple[Array, Array]:
         """√A(low − x̄) and √A(high − x̄) of feature k, with x̄ = Σ weight·centre.
 
-        The weights sum to one, so low − x̄ is the weighted sum of low − centre: differences that lose nothing far from the origin.
+        The weights sum to one, so low − x̄ is the weighted sum of low − centre: differences that
+        lose nothing far from the origin.
         """
         low, high = self.measure.boundary(k)
         width, centres = float(width), [(float(weight), centre) for weight, centre in centres]  # type: ignore[assignment]

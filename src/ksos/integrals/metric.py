@@ -1,7 +1,8 @@
-"""Gaussian kernels whose metric ties the features, and normal laws with covariances: Gaussian integrals in the axes of the kernels.
+"""Gaussian kernels whose metric ties the features, and normal laws with covariances: Gaussian
+integrals in the axes of the kernels.
 
-A change of coordinates y = Vx makes a product over features of one kernel, and of two at once: VSVᵀ = I and VS'Vᵀ diagonal. There the
-formulas of :mod:`ksos.integrals.gaussian` serve.
+A change of coordinates y = Vx makes a product over features of one kernel, and of two at once: VSVᵀ
+= I and VS'Vᵀ diagonal. There the formulas of :mod:`ksos.integrals.gaussian` serve.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def axes_of(kernel: Kernel, d: int, other: Kernel | None = None) -> Axes:
 
 
 class GaussianMetric(Integrals):
-    """A Gaussian kernel with any metric on Lebesgue measure: a change of coordinates, and its volume."""
+    """A Gaussian kernel with any metric on Lebesgue measure: a change of coordinates, and its
+    volume.
+    """
 
     pairwise = True
 
@@ -114,7 +117,9 @@ class GaussianMetric(Integrals):
     def windows(
         self, X: np.ndarray, feature: int, log_level: float
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Along x_k, k is at most exp(−(x_k − x̃_k)²/S_kk), and with the other features held it is as smooth as (S⁻¹)_kk says."""
+        """Along x_k, k is at most exp(−(x_k − x̃_k)²/S_kk), and with the other features held it is
+        as smooth as (S⁻¹)_kk says.
+        """
         S = self.kernel.matrix(self.n_features)
         x, reach = (
             X[:, feature] - X[0, feature],
@@ -126,8 +131,9 @@ class GaussianMetric(Integrals):
 class GaussianNormals(Integrals):
     r"""A Gaussian kernel with any metric on a mixture of normal laws, Σ_c w_c N(μ_c, Σ_c).
 
-    The kernels' product is e^{−s}·exp(−‖(y − z̄)/w‖²) in the axes of the kernels, with z̄ the weighted mean of their points, w the width and
-    s the spread of the points around z̄. So ∫ Πk dN(μ, Σ) = e^{−s}·π^{d/2}Πw·N(z̄; μ, Σ + ½diag(w²)).
+    The kernels' product is e^{−s}·exp(−‖(y − z̄)/w‖²) in the axes of the kernels, with z̄ the
+    weighted mean of their points, w the width and s the spread of the points around z̄. So ∫ Πk
+    dN(μ, Σ) = e^{−s}·π^{d/2}Πw·N(z̄; μ, Σ + ½diag(w²)).
     """
 
     def __init__(self, kernel: Kernel, measure: Measure, n_features: int) -> None:
@@ -139,7 +145,9 @@ class GaussianNormals(Integrals):
     def components(
         self, axes: Axes, product: GaussianProduct, origin: np.ndarray
     ) -> list[tuple[float, np.ndarray, np.ndarray]]:
-        """(log of the constant, R, R·V(μ_c − origin)) of each component, with ‖R(z̄ − Vμ)‖² the exponent of N(z̄; …)."""
+        """(log of the constant, R, R·V(μ_c − origin)) of each component, with ‖R(z̄ − Vμ)‖² the
+        exponent of N(z̄; …).
+        """
         weights, means, covariances = self.normals
         L = np.linalg.cholesky(axes.V @ covariances @ axes.V.T + 0.5 * np.diag(product.width**2))
         log_normals = -np.log(np.diagonal(L, axis1=1, axis2=2)).sum(

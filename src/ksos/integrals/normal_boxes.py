@@ -1,9 +1,10 @@
 r"""Masses of normal laws with a covariance in boxes.
 
-A feature without sides drops out, and groups of features that the covariance does not tie are independent. What is left of a group of
-one feature is an error function; of two, a closed form in Owen's function T [Owen1956]; of three, a Gauss–Legendre rule over one feature
-of the closed form for the other two: all to 1e-12 and better. Groups of four and more take the sequence of conditional laws of [Genz1992]
-at scrambled Sobol' points, whose spread tells the error.
+A feature without sides drops out, and groups of features that the covariance does not tie are
+independent. What is left of a group of one feature is an error function; of two, a closed form in
+Owen's function T [Owen1956]; of three, a Gauss–Legendre rule over one feature of the closed form
+for the other two: all to 1e-12 and better. Groups of four and more take the sequence of conditional
+laws of [Genz1992] at scrambled Sobol' points, whose spread tells the error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _BLOCK_ELEMENTS = 1 << 17
 
 
 def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """P(low_i ≤ t ≤ high_i) for t ~ N(0, covariance), the sides (n, d) being rows; shape (s, n): one answer, or s independent estimates.
+    """P(low_i ≤ t ≤ high_i) for t ~ N(0, covariance), the sides (n, d) being rows; shape (s, n):
+    one answer, or s independent estimates.
 
     The covariance is (d, d), or (n, d, d) with one for each row.
 
@@ -67,7 +69,9 @@ def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.
 
 
 def closed(covariance: np.ndarray) -> bool:
-    """Whether the masses of boxes are known to rounding: no more than three features tied to each other."""
+    """Whether the masses of boxes are known to rounding: no more than three features tied to each
+    other.
+    """
     C = covariance if covariance.ndim == 3 else covariance[None]
     return all(_closed(C[:, group[:, None], group]) for group in _groups(C))
 
@@ -79,7 +83,8 @@ def mixture_box_masses(
     low: np.ndarray,
     high: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """P(low_b ≤ x ≤ high_b) of every box b under Σ_c w_c N(mean_c, covariance), weights of any sign; and the standard errors, (n,) each.
+    """P(low_b ≤ x ≤ high_b) of every box b under Σ_c w_c N(mean_c, covariance), weights of any
+    sign; and the standard errors, (n,) each.
 
     The covariance is (d, d), or (c, d, d) with one for each law.
     """
@@ -140,7 +145,9 @@ def _groups(R: np.ndarray) -> list[np.ndarray]:
 
 
 def _closed(C: np.ndarray) -> bool:
-    """Whether there is a closed form or a rule: not beyond three features, nor where they all but determine each other."""
+    """Whether there is a closed form or a rule: not beyond three features, nor where they all but
+    determine each other.
+    """
     if C.shape[1] < _CLOSED_FEATURES:
         return True
     if C.shape[1] > _CLOSED_FEATURES:
@@ -173,7 +180,9 @@ def _plane(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
 
 
 def _quadrant(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
-    """P(t_1 ≤ h, t_2 ≤ k) = ½[Φ(h) + Φ(k)] − T(h, a_h) − T(k, a_k) − ½[hk < 0], a_h = (k − ρh)/(h√(1 − ρ²)), for a correlation ρ."""
+    """P(t_1 ≤ h, t_2 ≤ k) = ½[Φ(h) + Φ(k)] − T(h, a_h) − T(k, a_k) − ½[hk < 0], a_h = (k −
+    ρh)/(h√(1 − ρ²)), for a correlation ρ.
+    """
     h, k = (np.clip(side, -_FARTHEST, _FARTHEST) for side in (h, k))
     h, k = (np.where(side == 0.0, 0.0, side) for side in (h, k))  # no −0
     root = np.sqrt((1.0 - rho) * (1.0 + rho))
@@ -187,7 +196,9 @@ def _quadrant(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
 
 
 def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
-    """∫ φ(z) P(the other two in their intervals | z) dz over the feature z that the others determine the least."""
+    """∫ φ(z) P(the other two in their intervals | z) dz over the feature z that the others
+    determine the least.
+    """
     precisions = np.diagonal(np.linalg.inv(R), axis1=1, axis2=2)
     first = int(np.argmin(precisions.sum(axis=0)))
     others = [k for k in range(3) if k != first]
@@ -237,9 +248,11 @@ def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
 def _sequence(
     a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional laws, (n,) and (n, d).
+    """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional laws,
+    (n,) and (n, d).
 
-    Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root of the covariance, is (n or 1, d, d).
+    Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root
+    of the covariance, is (n or 1, d, d).
     """
     n, d = a.shape
     z, out = np.zeros((n, d)), np.ones(n)
@@ -258,7 +271,9 @@ def _sequence(
 def _ordered(
     a: np.ndarray, b: np.ndarray, C: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features in the order of their masses, the smallest first; roots of the covariances in this order; the least mass of a feature."""
+    """Features in the order of their masses, the smallest first; roots of the covariances in this
+    order; the least mass of a feature.
+    """
     deviations = np.sqrt(2.0 * np.diagonal(C, axis1=1, axis2=2))
     alone = gauss_mass(a / deviations, b / deviations)
     order = np.argsort(np.abs(weights) @ alone, kind="stable")
@@ -291,7 +306,9 @@ def sampled_mass(
     f: Callable[[np.ndarray], np.ndarray] | None = None,
     n_points: int = _POINTS,
 ) -> np.ndarray:
-    """∫_box f(x) Σ_c w_c N_c(x) dx, f = 1 by default; laws are drawn as often as |w_c|·(least mass of a feature): shape (scramblings,)."""
+    """∫_box f(x) Σ_c w_c N_c(x) dx, f = 1 by default; laws are drawn as often as |w_c|·(least mass
+    of a feature): shape (scramblings,).
+    """
     a, b = low - means, high - means
     order, L, bound = _ordered(a, b, covariances, weights)
     cumulated, out = np.cumsum(np.abs(weights) * bound), np.zeros(_SCRAMBLINGS)

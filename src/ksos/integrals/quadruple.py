@@ -1,7 +1,9 @@
-"""Order-4 integrals of Gaussian kernels: sums over four support points, as products of matrices, never as arrays of four indices.
+"""Order-4 integrals of Gaussian kernels: sums over four support points, as products of matrices,
+never as arrays of four indices.
 
-A product of four Gaussians factorises over pairs of points. So do ∫ p q dρ and ⟨w_p, w_q⟩ = ∬ p(x) q(y) k_σ(x, y) dρ(x) dρ(y), the note's
-lemma on RKHS norms, and each is a sum Σ_ijkl P_ij Q_kl E_ik E_il E_jk E_jl.
+A product of four Gaussians factorises over pairs of points. So do ∫ p q dρ and ⟨w_p, w_q⟩ = ∬ p(x)
+q(y) k_σ(x, y) dρ(x) dρ(y), the note's lemma on RKHS norms, and each is a sum Σ_ijkl P_ij Q_kl E_ik
+E_il E_jk E_jl.
 """
 
 from __future__ import annotations
@@ -39,14 +41,17 @@ def _pair_sums(E: np.ndarray, Q: np.ndarray) -> Iterator[tuple[np.ndarray, np.nd
 
 
 def _four_fold(P: np.ndarray, E: np.ndarray, Q: np.ndarray) -> float:
-    """Σ_ijkl P_ij Q_kl E_ik E_il E_jk E_jl for symmetric P and Q: half of the pairs (i, j) is enough."""
+    """Σ_ijkl P_ij Q_kl E_ik E_il E_jk E_jl for symmetric P and Q: half of the pairs (i, j) is
+    enough.
+    """
     return sum(
         float((np.where(i == j, 1.0, 2.0) * P[i, j]) @ values) for i, j, values in _pair_sums(E, Q)
     )
 
 
 class ProductIntegral:
-    r"""(A, B) ↦ ∫ (k(x)ᵀAk(x)) (k'(x)ᵀBk'(x)) dρ(x) / e^{log_scale}, for Gaussian kernels k at X and k' at Y on R^d.
+    r"""(A, B) ↦ ∫ (k(x)ᵀAk(x)) (k'(x)ᵀBk'(x)) dρ(x) / e^{log_scale}, for Gaussian kernels k at X
+    and k' at Y on R^d.
 
     What does not depend on A and B is formed once.
     """
@@ -90,7 +95,9 @@ class ProductIntegral:
 
 
 class SquareIntegral:
-    r"""B ↦ ∫(k(x)ᵀBk(x))²dρ(x) for support points X, in units of exp(``log_unit``): m⁴ operations (a tenth of a second for 250 points)."""
+    r"""B ↦ ∫(k(x)ᵀBk(x))²dρ(x) for support points X, in units of exp(``log_unit``): m⁴ operations
+    (a tenth of a second for 250 points).
+    """
 
     def __init__(
         self, integrals: GaussianLebesgue | GaussianMetric, X: np.ndarray, log_unit: float
@@ -98,8 +105,9 @@ class SquareIntegral:
         m = X.shape[0]
         if float(m) ** 4 > _MOST_OPERATIONS:
             raise IntegralNotAvailableError(
-                f"∫p² over {m} support points in {X.shape[1]} features would take {float(m) ** 4:.1e} operations per fit; use fewer "
-                f"support points, such as n_support={int(0.8 * _MOST_OPERATIONS**0.25) // 100 * 100}, or another criterion"
+                f"∫p² over {m} support points in {X.shape[1]} features would take"
+                f" {float(m) ** 4:.1e} operations per fit; use fewer support points, such as"
+                f" n_support={int(0.8 * _MOST_OPERATIONS**0.25) // 100 * 100}, or another criterion"
             )
         self.product = ProductIntegral(integrals, X, integrals.kernel, X)
         self.c = math.exp(self.product.log_scale - log_unit)
@@ -110,10 +118,12 @@ class SquareIntegral:
 
 
 def density_inner(p: Any, q: Any, kernel: Kernel) -> float:
-    """⟨w_p, w_q⟩ of two densities whose kernel × measure are Gaussian × {Lebesgue, Normal}: m²m'² operations.
+    """⟨w_p, w_q⟩ of two densities whose kernel × measure are Gaussian × {Lebesgue, Normal}: m²m'²
+    operations.
 
-    Each is a signed mixture with weights P_ij, means ½(ξ_i + ξ_j) and one width. The squared distance of two means is a signed sum of the
-    six distances between ξ_i, ξ_j, ξ'_k, ξ'_l, so the exponentials are those of pairs.
+    Each is a signed mixture with weights P_ij, means ½(ξ_i + ξ_j) and one width. The squared
+    distance of two means is a signed sum of the six distances between ξ_i, ξ_j, ξ'_k, ξ'_l, so the
+    exponentials are those of pairs.
     """
     bumps, F = _pair_bumps(p.kernel, p.measure, p.support_points, p.log_unit, kernel), p.unit_factor
     E, Q, log_P, log_c = _against(q, kernel, bumps)
@@ -123,7 +133,9 @@ def density_inner(p: Any, q: Any, kernel: Kernel) -> float:
 def density_inner_matrix(
     q: Any, kernel: Kernel, model: Kernel, measure: Measure, X: np.ndarray, log_unit: float
 ) -> np.ndarray:
-    """V with ⟨w_p, w_q⟩ = ⟨B, V⟩ for every density p = Σ B_ij k(·, x_i)k(·, x_j) of the model, B in units of exp(log_unit): O(m⁴)."""
+    """V with ⟨w_p, w_q⟩ = ⟨B, V⟩ for every density p = Σ B_ij k(·, x_i)k(·, x_j) of the model, B in
+    units of exp(log_unit): O(m⁴).
+    """
     E, Q, log_P, log_c = _against(q, kernel, _pair_bumps(model, measure, X, log_unit, kernel))
     V = np.zeros_like(log_P)
     for i, j, values in _pair_sums(E, Q):
@@ -144,7 +156,9 @@ class _Bumps:
 def _against(
     q: Any, kernel: Kernel, bumps: _Bumps
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """(E, Q, log P, log c) for the inner product of bumps with a density q: every distance is one of the metric 4(A^{−1} + A'^{−1} + S)."""
+    """(E, Q, log P, log c) for the inner product of bumps with a density q: every distance is one
+    of the metric 4(A^{−1} + A'^{−1} + S).
+    """
     of_q, d = (
         _pair_bumps(q.kernel, q.measure, q.support_points, q.log_unit, kernel),
         bumps.xi.shape[1],
@@ -183,7 +197,7 @@ def _pair_bumps(
         normals = X, metric
     if normals is None or not integrals.pairwise:
         raise IntegralNotAvailableError(
-            f"the exact MMD of a density with {model!r} on {rho!r} has no closed form; pass landmarks= for the projected MMD, or "
-            "use a discrete measure"
+            f"the exact MMD of a density with {model!r} on {rho!r} has no closed form; pass"
+            " landmarks= for the projected MMD, or use a discrete measure"
         )
     return _Bumps(integrals.log_gram(X, X) - log_unit, *normals)

@@ -1,4 +1,6 @@
-"""Where the kernels of some support points live, feature by feature, and rules against the measure on that region."""
+"""Where the kernels of some support points live, feature by feature, and rules against the measure
+on that region.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,11 @@ def intervals(
     log_level: float = _LOG_LEVEL,
     origin: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """(starts, ends, length): disjoint intervals of a feature that hold the kernels of all sources, and a length on which they are smooth.
+    """(starts, ends, length): disjoint intervals of a feature that hold the kernels of all sources,
+    and a length on which they are smooth.
 
-    Ends are relative to ``origin`` (default: the first support point). The space between an outlier and the others has no nodes.
+    Ends are relative to ``origin`` (default: the first support point). The space between an outlier
+    and the others has no nodes.
     """
     zero = sources[0][1][0, feature] if origin is None else origin
     ends = [
@@ -67,7 +71,9 @@ def intervals(
 
 
 def kinks(sources: Sequence[Source], feature: int, origin: float | None = None) -> np.ndarray:
-    """Where kernels of the sources have kinks along a feature, relative to ``origin`` (default: the first support point)."""
+    """Where kernels of the sources have kinks along a feature, relative to ``origin`` (default: the
+    first support point).
+    """
     zero = sources[0][1][0, feature] if origin is None else origin
     return np.unique(
         np.concatenate(
@@ -80,10 +86,11 @@ def kinks(sources: Sequence[Source], feature: int, origin: float | None = None) 
 
 
 def panel_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
-    """Tensor rules on panels of about a bandwidth, then half as long, …: at least two rules, or none at all.
+    """Tensor rules on panels of about a bandwidth, then half as long, …: at least two rules, or
+    none at all.
 
-    Panels end where a kernel has a kink, as far as the number of nodes allows: it is analytic inside of them. There is no rule if two
-    of them would take more than ``max_nodes`` nodes.
+    Panels end where a kernel has a kink, as far as the number of nodes allows: it is analytic
+    inside of them. There is no rule if two of them would take more than ``max_nodes`` nodes.
     """
     (integrals, X), d = sources[0], sources[0][1].shape[1]
     most = max(2, int(max_nodes ** (1.0 / d) / (2.0 * _PANEL_ORDER)))
@@ -116,9 +123,11 @@ def _panels(sources: Sequence[Source], feature: int, most: int) -> tuple[np.ndar
 
 
 def smooth_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
-    """Tensor rules for products of four analytic kernels, finer and finer, of at most ``max_nodes`` nodes.
+    """Tensor rules for products of four analytic kernels, finer and finer, of at most ``max_nodes``
+    nodes.
 
-    There is one Gauss–Legendre rule per interval of a feature: the error falls exponentially with its nodes.
+    There is one Gauss–Legendre rule per interval of a feature: the error falls exponentially with
+    its nodes.
     """
     (integrals, X), d = sources[0], sources[0][1].shape[1]
     for density in _NODES_PER_LENGTH:
@@ -139,7 +148,9 @@ def smooth_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
 def tensor_rule(
     measure: Measure, origin: np.ndarray, axes: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> Rule:
-    """Nodes and log weights against the measure, from a rule for each feature with its nodes relative to ``origin``."""
+    """Nodes and log weights against the measure, from a rule for each feature with its nodes
+    relative to ``origin``.
+    """
     points = tensor_grid([zero + nodes for zero, (nodes, _) in zip(origin, axes, strict=True)])
     points = np.clip(
         points, *measure.boundaries(points.shape[1])
@@ -152,8 +163,8 @@ def importance_rules(
 ) -> Iterator[Rule]:
     """Quasi-Monte Carlo rules for many features, once per scrambling.
 
-    The points follow the mixture Σ_i q_i/m, q_i ∝ k(x, x̃_i)²ρ or a law with heavier tails. It is at least a multiple of every product
-    k_i k_j ρ, so that the weights are bounded.
+    The points follow the mixture Σ_i q_i/m, q_i ∝ k(x, x̃_i)²ρ or a law with heavier tails. It is
+    at least a multiple of every product k_i k_j ρ, so that the weights are bounded.
     """
     normals, d = integrals.pair_normals(X), X.shape[1]
     if integrals.pair_metric() is not None:  # in the axes of the metric
@@ -178,10 +189,11 @@ def importance_rules(
 def cells(
     integrals: Integrals, X: np.ndarray, side: float, most: int, *, split_kinks: bool = True
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at most ``side`` smooth lengths.
+    """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at
+    most ``side`` smooth lengths.
 
-    Cells that no support point reaches are left out; with ``split_kinks``, a cell ends where the kernel has a kink. None if there would
-    be more than ``most``.
+    Cells that no support point reaches are left out; with ``split_kinks``, a cell ends where the
+    kernel has a kink. None if there would be more than ``most``.
     """
     source, axes, windows = [(integrals, X)], [], []
     for k in range(X.shape[1]):

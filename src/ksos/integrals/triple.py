@@ -1,4 +1,6 @@
-"""The order-3 integrals applied to a matrix: U(B)_r = Σ_ij B_ij ∫ k(x,X_i) k(x,X_j) k_σ(x,Z_r) dρ, never stored as m × m × ℓ."""
+"""The order-3 integrals applied to a matrix: U(B)_r = Σ_ij B_ij ∫ k(x,X_i) k(x,X_j) k_σ(x,Z_r) dρ,
+never stored as m × m × ℓ.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class PairFactors:
 
 @dataclass(frozen=True)
 class ThinPairs:
-    """The same for many points: G = QQᵀ and H = left·rightᵀ, with as many columns as the kernels can tell apart."""
+    """The same for many points: G = QQᵀ and H = left·rightᵀ, with as many columns as the kernels
+    can tell apart.
+    """
 
     c: float
     Q: np.ndarray
@@ -47,7 +51,9 @@ class ThinPairs:
 def thin_pairs(
     integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float
 ) -> ThinPairs | None:
-    """:class:`ThinPairs` if there are many points on the host and the factors are kernel matrices of low rank; else None."""
+    """:class:`ThinPairs` if there are many points on the host and the factors are kernel matrices
+    of low rank; else None.
+    """
     if (
         not is_numpy(X)
         or X.shape[0] < MANY_POINTS
@@ -71,7 +77,8 @@ def _kernel_root(kernel: Kernel, points: np.ndarray) -> np.ndarray | None:
 def apply_triple(
     integrals: Integrals, X: Array, B: Array, log_unit: float, Z: Array, embedding_kernel: Kernel
 ) -> Array:
-    """U(B) at the points Z, for a matrix B in units of exp(−log_unit): the embedding of p_B, evaluated at Z.
+    """U(B) at the points Z, for a matrix B in units of exp(−log_unit): the embedding of p_B,
+    evaluated at Z.
 
     B may have one row more than X, its first, which is then that of the constant function.
     """
@@ -105,7 +112,9 @@ def apply_triple(
 def triple_blocks(
     integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float
 ) -> Iterator[tuple[slice, Array]]:
-    """The tensor u_ijr in units of exp(log_unit), streamed over blocks of landmarks r, each of shape (m, m, block)."""
+    """The tensor u_ijr in units of exp(log_unit), streamed over blocks of landmarks r, each of
+    shape (m, m, block).
+    """
     xp, m = namespace(X), X.shape[0]
     what, remedy = (
         f"one slice of the triple integral with m = {m} support points",

@@ -21,7 +21,8 @@ KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (Gaussian,
 
 
 def kernel_form(kernel: Any) -> Kernel:
-    """The kernel of that name, of which some bandwidth will be asked: the product form, which has closed-form integrals.
+    """The kernel of that name, of which some bandwidth will be asked: the product form, which has
+    closed-form integrals.
 
     >>> kernel_form("laplace").product
     True

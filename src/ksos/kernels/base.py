@@ -1,4 +1,6 @@
-"""What k is: a positive, translation-invariant kernel with k(x, x) = 1, written as one formula of the scaled distance."""
+"""What k is: a positive, translation-invariant kernel with k(x, x) = 1, written as one formula of
+the scaled distance.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ _SHOWN_BANDWIDTHS = 6
 class Kernel(ABC):
     r"""A kernel k(x, y) = κ(t) of the squared scaled distance t = ‖(x − y)/σ‖².
 
-    A subclass writes one formula, :meth:`log_profile`, the logarithm of κ. With ``product=True`` the kernel is the product over features
-    Π_k κ(((x_k − y_k)/σ_k)²) instead; for the Gaussian kernel both are the same.
+    A subclass writes one formula, :meth:`log_profile`, the logarithm of κ. With ``product=True``
+    the kernel is the product over features Π_k κ(((x_k − y_k)/σ_k)²) instead; for the Gaussian
+    kernel both are the same.
 
     Parameters
     ----------
@@ -56,9 +59,12 @@ class Kernel(ABC):
         """The scaled distance beyond which log κ ≤ ``log_level`` (a negative number)."""
 
     def slope(self, t: np.ndarray) -> np.ndarray:
-        """d log κ/dt at the squared scaled distances t; 0 at the tip of a kernel with a kink, where the two one-sided slopes cancel."""
+        """d log κ/dt at the squared scaled distances t; 0 at the tip of a kernel with a kink, where
+        the two one-sided slopes cancel.
+        """
         raise TypeError(
-            f"gradients need the derivative of the kernel's formula, which {self!r} does not have; add it as the method slope"
+            f"gradients need the derivative of the kernel's formula, which {self!r} does not have;"
+            " add it as the method slope"
         )
 
     @np.errstate(under="ignore")
@@ -68,7 +74,9 @@ class Kernel(ABC):
         return np.exp(log_k, out=log_k) if is_numpy(log_k) else namespace(X).exp(log_k)
 
     def against(self, Z: Array) -> Callable[[Array], Array]:
-        """The map X ↦ k(X_i, Z_j) for many X, one after the other: what depends on Z alone may be computed once."""
+        """The map X ↦ k(X_i, Z_j) for many X, one after the other: what depends on Z alone may be
+        computed once.
+        """
         return lambda X: self(X, Z)
 
     def blocks(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array]]:
@@ -80,7 +88,9 @@ class Kernel(ABC):
     def blocks_in_single(
         self, X: Array, Z: Array, elements: int
     ) -> Iterator[tuple[slice, Array, float]]:
-        """The same in single precision, with a bound on the relative error of all entries; in double precision if there is none."""
+        """The same in single precision, with a bound on the relative error of all entries; in
+        double precision if there is none.
+        """
         for rows, K in self.blocks(X, Z, elements):
             yield rows, K, 0.0
 
@@ -100,12 +110,16 @@ class Kernel(ABC):
         return out
 
     def log_at_widths(self, X: Array, Y: Array) -> Callable[[float], Array]:
-        """The map c ↦ log k(X_i, Y_j) of the kernel that is wider by the factor c: what does not depend on c may be computed once."""
+        """The map c ↦ log k(X_i, Y_j) of the kernel that is wider by the factor c: what does not
+        depend on c may be computed once.
+        """
         return lambda multiple: self.scaled(multiple).log(X, Y)
 
     @property
     def full(self) -> bool:
-        """Whether the metric ties the features: then there is no bandwidth per feature, and the matrix S takes its place."""
+        """Whether the metric ties the features: then there is no bandwidth per feature, and the
+        matrix S takes its place.
+        """
         return False
 
     def check_features(self, d: int) -> None:
@@ -120,8 +134,9 @@ class Kernel(ABC):
         self.check_features(d)
         if self.full:
             raise ValueError(
-                f"one bandwidth per feature is needed here, not a metric that ties the features; got {self!r}; use the roots of its "
-                "diagonal, or change the coordinates of the data"
+                "one bandwidth per feature is needed here, not a metric that ties the features;"
+                f" got {self!r}; use the roots of its diagonal, or change the coordinates of the"
+                " data"
             )
         return np.full(d, float(self.sigma)) if self.sigma.ndim == 0 else self.sigma
 
@@ -130,7 +145,9 @@ class Kernel(ABC):
         return np.diag(self.sigma_vector(d) ** 2)
 
     def separable(self, d: int) -> bool:
-        """Whether k is a product over the ``d`` features, which closed-form integrals, marginals and sampling need."""
+        """Whether k is a product over the ``d`` features, which closed-form integrals, marginals
+        and sampling need.
+        """
         return self.product or d == 1
 
     def restrict(self, features: Any) -> Self:
@@ -165,7 +182,8 @@ class Kernel(ABC):
         if self.sigma.size > _SHOWN_BANDWIDTHS:
             first, last = (sigma[0][0], sigma[-1][-1]) if self.full else (sigma[0], sigma[-1])
             shown["sigma"] = (
-                f"[{first}, …, {last}] ({self.sigma.shape[0]} features{', tied' if self.full else ''})"
+                f"[{first}, …, {last}] ({self.sigma.shape[0]}"
+                f" features{', tied' if self.full else ''})"
             )
         names = {
             "sigma": "metric" if self.full else "sigma"
@@ -178,7 +196,9 @@ class Kernel(ABC):
 
 
 class KernelSum:
-    """Σ_i w_i k(·, x_i): ``points`` (n, d), ``weights`` of any sign, by default 1/n each, and the ``kernel``."""
+    """Σ_i w_i k(·, x_i): ``points`` (n, d), ``weights`` of any sign, by default 1/n each, and the
+    ``kernel``.
+    """
 
     def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
         self.points, self.feature_names = (

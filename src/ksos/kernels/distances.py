@@ -1,4 +1,6 @@
-"""Scaled squared distances that keep their digits: for data far from the origin, tiny bandwidths and far-away queries."""
+"""Scaled squared distances that keep their digits: for data far from the origin, tiny bandwidths
+and far-away queries.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _LOOKED_AT = 64
 
 
 def central_point(X: Array) -> Array:
-    """An origin among the rows of ``X``, feature by feature the median of at most 64 of them, shape (1, d).
+    """An origin among the rows of ``X``, feature by feature the median of at most 64 of them, shape
+    (1, d).
 
     Coordinates around it keep their digits for data far from 0, and for data with outliers.
     """
@@ -27,7 +30,9 @@ def central_point(X: Array) -> Array:
 
 
 def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
-    """Per feature k, the matrix ((X_ik − Y_jk)/σ_k)². Subtracting first makes it exact under a common shift."""
+    """Per feature k, the matrix ((X_ik − Y_jk)/σ_k)². Subtracting first makes it exact under a
+    common shift.
+    """
     for k in range(X.shape[1]):
         scaled = _differences(X[:, k], Y[:, k]) * (
             1.0 / sigma[k]
@@ -37,7 +42,9 @@ def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
 
 
 def _differences(x: Array, y: Array) -> Array:
-    """x_i − y_j as the matrix product [x 1]·[1; −y]: one rounding per entry, as in the subtraction itself, in a third of its time."""
+    """x_i − y_j as the matrix product [x 1]·[1; −y]: one rounding per entry, as in the subtraction
+    itself, in a third of its time.
+    """
     xp = namespace(x, y)
     return xp.stack([x, xp.ones_like(x)], axis=1) @ xp.stack([xp.ones_like(y), -y])
 
@@ -45,8 +52,8 @@ def _differences(x: Array, y: Array) -> Array:
 def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
     """D_ij = Σ_k ((X_ik − Y_jk)/σ_k)², shape (n, m).
 
-    Few features are subtracted one by one, which loses nothing. Many features go through one matrix product, with the error of that
-    form, ε·(‖x‖² + ‖y‖²) around a common centre, checked first.
+    Few features are subtracted one by one, which loses nothing. Many features go through one matrix
+    product, with the error of that form, ε·(‖x‖² + ‖y‖²) around a common centre, checked first.
     """
     xp = namespace(X, Y)
     n, d = X.shape
@@ -78,7 +85,8 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
 def product_form(
     Z: np.ndarray, root: np.ndarray
 ) -> Callable[[np.ndarray], np.ndarray | None] | None:
-    """The map X ↦ −‖(X_i − Z_j)R‖² for many features as one matrix product, for X one after the other; None for few features.
+    """The map X ↦ −‖(X_i − Z_j)R‖² for many features as one matrix product, for X one after the
+    other; None for few features.
 
     It gives None for an X so far away that this form loses digits.
     """

@@ -21,13 +21,14 @@ _EXPONENTIAL = 4.0 * 2.0**-23
 
 
 class Gaussian(Kernel):
-    r"""k(x, y) = exp(−‖(x − y)/σ‖²), the first of the note's examples; with a matrix S, k(x, y) = exp(−(x − y)ᵀS⁻¹(x − y)).
+    r"""k(x, y) = exp(−‖(x − y)/σ‖²), the first of the note's examples; with a matrix S, k(x, y) =
+    exp(−(x − y)ᵀS⁻¹(x − y)).
 
     Parameters
     ----------
     sigma : float, array of d floats, or symmetric positive definite matrix (d, d)
-        Bandwidth σ, one for all features or one per feature; or the metric S, which is diag(σ²) where features are not tied (a diagonal
-        matrix is kept as its bandwidths).
+        Bandwidth σ, one for all features or one per feature; or the metric S, which is diag(σ²)
+        where features are not tied (a diagonal matrix is kept as its bandwidths).
 
     >>> import numpy as np
     >>> Gaussian(2.0)(np.array([[0.0]]), np.array([[2.0]])).round(6)
@@ -125,7 +126,9 @@ class Gaussian(Kernel):
         return not self.full
 
     def restrict(self, features: Any) -> Self:
-        """The kernel with the metric S_RR: what is left of k on the features R when the others are integrated out."""
+        """The kernel with the metric S_RR: what is left of k on the features R when the others are
+        integrated out.
+        """
         index = np.asarray(features)
         return (
             type(self)(self.sigma[np.ix_(index, index)])

@@ -23,7 +23,9 @@ class Laplace(Kernel):
 
     @property
     def polynomial(self) -> np.ndarray:
-        """κ = e^{−r} Σ_k c_k r^k: the same form as the half-integer Matérn kernels, with one coefficient."""
+        """κ = e^{−r} Σ_k c_k r^k: the same form as the half-integer Matérn kernels, with one
+        coefficient.
+        """
         return np.ones(1)
 
     def log_profile(self, t: Array) -> Array:

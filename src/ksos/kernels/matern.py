@@ -1,4 +1,6 @@
-"""The Matérn (Sobolev) kernels: half-integers as exponential polynomials, every other order through the Bessel function."""
+"""The Matérn (Sobolev) kernels: half-integers as exponential polynomials, every other order through
+the Bessel function.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function gives up much
 class Matern(Kernel):
     r"""k(x, y) = 2^{1−ν}/Γ(ν) · r^ν K_ν(r), with r = ‖(x − y)/σ‖ (no √(2ν), as in the note).
 
-    ν = 1/2 is e^{−r}, ν = 3/2 is (1 + r)e^{−r}, ν = 5/2 is (1 + r + r²/3)e^{−r}. On R^d the RKHS is the Sobolev space of smoothness
-    s = ν + d/2, see :meth:`sobolev`.
+    ν = 1/2 is e^{−r}, ν = 3/2 is (1 + r)e^{−r}, ν = 5/2 is (1 + r + r²/3)e^{−r}. On R^d the RKHS is
+    the Sobolev space of smoothness s = ν + d/2, see :meth:`sobolev`.
 
     >>> import numpy as np
     >>> Matern(1.5, 1.0)(np.array([[0.0]]), np.array([[1.0]])).round(6)
@@ -43,7 +45,9 @@ class Matern(Kernel):
 
     @property
     def polynomial(self) -> np.ndarray | None:
-        """For ν = p + 1/2 the coefficients c with κ = e^{−r} Σ_k c_k r^k (all positive); None for other orders."""
+        """For ν = p + 1/2 the coefficients c with κ = e^{−r} Σ_k c_k r^k (all positive); None for
+        other orders.
+        """
         p = self.nu - 0.5
         if p != round(p) or p > 20:
             return None
@@ -74,12 +78,14 @@ class Matern(Kernel):
         xp, nu = namespace(r), self.nu
         with quiet():
             bessel = on_host(kve)(nu, r)
-            # near 1e10 the routine gives up (NaN); there e^r K_ν(r) is √(π/2r), up to what vanishes beside r
+            # near 1e10 the routine gives up (NaN); there e^r K_ν(r) is √(π/2r), up to what vanishes
+            # beside r
             bessel = xp.where(r > 1e9, xp.sqrt(0.5 * math.pi / r), bessel)
             direct = (
                 (1.0 - nu) * math.log(2.0) - math.lgamma(nu) + nu * xp.log(r) + xp.log(bessel) - r
             )
-            # K_ν overflows at small r, where two terms of the ascending series are exact to rounding
+            # K_ν overflows at small r, where two terms of the ascending series are exact to
+            # rounding
             u = 0.25 * r * r
             series = (
                 xp.log1p(-u / (nu - 1.0) * (1.0 - 0.5 * u / (nu - 2.0)))
@@ -93,7 +99,8 @@ class Matern(Kernel):
     def slope(self, t: np.ndarray) -> np.ndarray:
         """−K_{ν−1}(r)/(2r K_ν(r)), from (r^ν K_ν)' = −r^ν K_{ν−1}."""
         nu, r = self.nu, np.sqrt(t)
-        # K_ν overflows at small r; there the slope is that of κ = 1 − r²/(4(ν−1)) + …, or at ν ≤ 1 infinite, hence a kink
+        # K_ν overflows at small r; there the slope is that of κ = 1 − r²/(4(ν−1)) + …, or at ν ≤ 1
+        # infinite, hence a kink
         at_zero = -0.25 / (nu - 1.0) if nu > 1.0 else 0.0
         with np.errstate(all="ignore"):
             above = kve(nu, r)

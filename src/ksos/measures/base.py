@@ -1,4 +1,6 @@
-"""What ρ is: the reference measure that a density is a density of, and the questions that the rest of the library asks it."""
+"""What ρ is: the reference measure that a density is a density of, and the questions that the rest
+of the library asks it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Atoms(NamedTuple):
 
 
 class Normals(NamedTuple):
-    """The normal laws of a mixture: weights (c,) that sum to 1, means (c, d) and covariances (c, d, d).
+    """The normal laws of a mixture: weights (c,) that sum to 1, means (c, d) and covariances (c, d,
+    d).
 
     >>> from ksos.measures import Normal
     >>> laws = Normal([1.0, 2.0], 0.5).normals(2)
@@ -45,7 +48,8 @@ class Normals(NamedTuple):
 class Measure(ABC):
     """A reference measure ρ on R^d; :attr:`n_features` is d, or None if any d will do.
 
-    The rest of the library never asks which class a measure is of: a new measure answers these questions in one file.
+    The rest of the library never asks which class a measure is of: a new measure answers these
+    questions in one file.
 
     >>> from ksos.measures import Box
     >>> ask: Measure = Box([0.0], [2.0])
@@ -56,7 +60,9 @@ class Measure(ABC):
     name: ClassVar[str]
     n_features: int | None = None
     by_volume: ClassVar[bool] = False
-    """Whether ρ is volume, on all of R^d or a part of it. If not, a change of coordinates carries ρ along, and densities stay."""
+    """Whether ρ is volume, on all of R^d or a part of it. If not, a change of coordinates carries ρ
+    along, and densities stay.
+    """
 
     @property
     def atoms(self) -> Atoms | None:
@@ -70,7 +76,9 @@ class Measure(ABC):
 
     @property
     def by_components(self) -> bool:
-        """Whether ρ is a mixture of normal laws that are no products over the features: its densities answer component by component."""
+        """Whether ρ is a mixture of normal laws that are no products over the features: its
+        densities answer component by component.
+        """
         return False
 
     def normals(self, d: int) -> Normals | None:
@@ -101,15 +109,20 @@ class Measure(ABC):
         return low, high
 
     def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean and standard deviation, per feature, of the normal law that ρ multiplies volume with; None if there is no such factor."""
+        """Mean and standard deviation, per feature, of the normal law that ρ multiplies volume
+        with; None if there is no such factor.
+        """
         return None
 
     def smooth_length(self, d: int) -> np.ndarray:
-        """Per feature the length on which dρ/dx is smooth, in the sense of a kernel's bandwidth; infinite if it is constant."""
+        """Per feature the length on which dρ/dx is smooth, in the sense of a kernel's bandwidth;
+        infinite if it is constant.
+        """
         return np.full(d, np.inf)
 
     def contains(self, X: Array) -> Array:
-        """Whether a density may be positive at each row of ``X``: true everywhere, unless ρ has a boundary.
+        """Whether a density may be positive at each row of ``X``: true everywhere, unless ρ has a
+        boundary.
 
         Off its nodes, a density on a discrete measure is read as the function that it is.
         """
@@ -117,7 +130,9 @@ class Measure(ABC):
         return xp.ones((X.shape[0],), dtype=xp.bool, device=X.device)
 
     def log_density(self, X: Array) -> Array:
-        """log dρ/dx at the rows of ``X``, for a measure with a density with respect to Lebesgue measure."""
+        """log dρ/dx at the rows of ``X``, for a measure with a density with respect to Lebesgue
+        measure.
+        """
         xp = namespace(X)
         zero = zeros((X.shape[0],), X)
         return xp.where(self.contains(X), zero, zero - np.inf)
@@ -127,7 +142,8 @@ class Measure(ABC):
         """The measure of some of the features."""
 
     def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
-        """Where densities live after a change of coordinates: volume stays volume, every other measure is carried along.
+        """Where densities live after a change of coordinates: volume stays volume, every other
+        measure is carried along.
 
         ``transform`` maps points (n, d) feature by feature, with slope ``scale`` (d,).
         """
@@ -138,11 +154,14 @@ class Measure(ABC):
         if np.array_equal(A, np.diag(np.diagonal(A))):
             return self.image(lambda X: X * np.diagonal(A) + b, np.diagonal(A))
         raise ValueError(
-            f"the image of {self!r} under a matrix that mixes features is no such measure; scale feature by feature instead"
+            f"the image of {self!r} under a matrix that mixes features is no such measure; scale"
+            " feature by feature instead"
         )
 
     def for_features(self, d: int) -> Measure:
-        """The same measure with one entry of each parameter per feature, so that equal measures of ``d`` features compare equal."""
+        """The same measure with one entry of each parameter per feature, so that equal measures of
+        ``d`` features compare equal.
+        """
         return self
 
     @abstractmethod
@@ -153,7 +172,8 @@ class Measure(ABC):
         """Raise an error if points with ``d`` features cannot live here."""
         if self.n_features is not None and self.n_features != d:
             raise ValueError(
-                f"{type(self).__name__} measure has {self.n_features} features, but the points have {d}; give it one entry per feature"
+                f"{type(self).__name__} measure has {self.n_features} features, but the points have"
+                f" {d}; give it one entry per feature"
             )
 
     def __eq__(self, other: object) -> bool:

@@ -28,11 +28,13 @@ class Box(Measure):
         low, high = (np.atleast_1d(np.array(side, dtype=np.float64)) for side in (low, high))
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise ValueError(
-                f"low and high must be vectors of one length; got shapes {low.shape} and {high.shape}"
+                f"low and high must be vectors of one length; got shapes {low.shape} and"
+                f" {high.shape}"
             )
         if not np.all(low < high):
             raise ValueError(
-                f"low must be less than high in every feature; got low={low.tolist()}, high={high.tolist()}"
+                f"low must be less than high in every feature; got low={low.tolist()},"
+                f" high={high.tolist()}"
             )
         self.low, self.high = low, high
         self.n_features = low.shape[0]

@@ -1,4 +1,6 @@
-"""A discrete measure: any kernel can be integrated against it. Quadrature and quasi-Monte-Carlo rules on a box are made here."""
+"""A discrete measure: any kernel can be integrated against it. Quadrature and quasi-Monte-Carlo
+rules on a box are made here.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ _QUADRATURE_FEATURES = 3
 
 
 class Discrete(Measure):
-    """ρ = Σ_j w_j δ_{x_j} with positive weights; densities are relative to it: the node x_j has mass w_j p(x_j).
+    """ρ = Σ_j w_j δ_{x_j} with positive weights; densities are relative to it: the node x_j has
+    mass w_j p(x_j).
 
     Parameters
     ----------
@@ -41,13 +44,15 @@ class Discrete(Measure):
         )
         if np.any(self.weights <= 0.0):
             raise ValueError(
-                f"weights must be positive; entry {int(np.argmin(self.weights))} is {self.weights.min():g}"
+                f"weights must be positive; entry {int(np.argmin(self.weights))} is"
+                f" {self.weights.min():g}"
             )
         self.n_features = self.points.shape[1]
 
     @classmethod
     def quadrature(cls, box: Box, n_nodes: int | Any = 40) -> Self:
-        """Tensor Gauss–Legendre rule on a bounded ``box`` (d ≤ 3), ``n_nodes`` per feature (or one number for each).
+        """Tensor Gauss–Legendre rule on a bounded ``box`` (d ≤ 3), ``n_nodes`` per feature (or one
+        number for each).
 
         >>> rule = Discrete.quadrature(Box([0.0], [1.0]), 5)
         >>> round(float(rule.weights @ rule.points[:, 0] ** 4), 12)  # ∫₀¹ x⁴ dx
@@ -56,7 +61,8 @@ class Discrete(Measure):
         d = _bounded_features(box)
         if d > _QUADRATURE_FEATURES:
             raise ValueError(
-                f"tensor quadrature is for at most {_QUADRATURE_FEATURES} features; got {d}; use Discrete.qmc instead"
+                f"tensor quadrature is for at most {_QUADRATURE_FEATURES} features; got {d}; use"
+                " Discrete.qmc instead"
             )
         counts = [as_count(int(n), "n_nodes") for n in np.broadcast_to(n_nodes, (d,))]
         total = math.prod(counts)
@@ -73,7 +79,9 @@ class Discrete(Measure):
 
     @classmethod
     def qmc(cls, box: Box, n_points: int = 1024, rng: Any = None) -> Self:
-        """``n_points`` scrambled Sobol' points on a bounded ``box``, any d; ``rng`` is a seed or a Generator."""
+        """``n_points`` scrambled Sobol' points on a bounded ``box``, any d; ``rng`` is a seed or a
+        Generator.
+        """
         d = _bounded_features(box)
         n_points = as_count(n_points, "n_points")
         unit = sobol(n_points, d, np.random.default_rng(rng))

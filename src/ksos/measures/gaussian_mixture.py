@@ -1,4 +1,6 @@
-"""A mixture of normal laws as reference measure: what is known already, and what the squares correct."""
+"""A mixture of normal laws as reference measure: what is known already, and what the squares
+correct.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _NEXT = 2.0  # a level of costs over the last one: larger steps take more determ
 
 
 def _log_laws(X: Array, means: Array, roots: Array) -> Array:
-    """−½‖R_c(x_n − μ_c)‖², shape (n, c): in few features all laws at once, with triangular roots; else one law after the other."""
+    """−½‖R_c(x_n − μ_c)‖², shape (n, c): in few features all laws at once, with triangular roots;
+    else one law after the other.
+    """
     xp, d = namespace(X), X.shape[1]
     if d > _TOGETHER:
         columns = xp.stack([X[:, k] for k in range(d)])  # long rows take a third of the time
@@ -68,7 +72,8 @@ class GaussianMixture(Measure):
         (count, d), used = means.shape, shares > 0.0
         if given.shape not in ((count, d), (count, d, d)):
             raise ValueError(
-                f"covariances must have shape {(count, d, d)}, or {(count, d)} for variances; got {given.shape}"
+                f"covariances must have shape {(count, d, d)}, or {(count, d)} for variances; got"
+                f" {given.shape}"
             )
         full = given if given.ndim == 3 else np.stack([np.diag(row) for row in given])
         self.weights, self.means, self.covariances = (
@@ -82,7 +87,9 @@ class GaussianMixture(Measure):
 
     @classmethod
     def from_sklearn(cls, fitted: FittedMixture) -> Self:
-        """The law of a fitted :class:`sklearn.mixture.GaussianMixture`, whatever its covariance type."""
+        """The law of a fitted :class:`sklearn.mixture.GaussianMixture`, whatever its covariance
+        type.
+        """
         from sklearn.utils.validation import check_is_fitted  # scikit-learn is needed only here
 
         check_is_fitted(fitted, "covariances_")
@@ -108,7 +115,8 @@ class GaussianMixture(Measure):
 
     def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(
-            f"a normal law with one deviation per feature is needed here, not a mixture of them; got {self!r}"
+            "a normal law with one deviation per feature is needed here, not a mixture of them;"
+            f" got {self!r}"
         )
 
     def smooth_length(self, d: int) -> np.ndarray:

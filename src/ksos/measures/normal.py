@@ -28,7 +28,8 @@ def log_normal(X: Array, mean: np.ndarray, covariance: np.ndarray) -> Array:
 
 
 class Normal(Measure):
-    """The probability measure N(mean, diag(scale²)) or N(mean, covariance): p = 1, relative to it, is the normal law itself.
+    """The probability measure N(mean, diag(scale²)) or N(mean, covariance): p = 1, relative to it,
+    is the normal law itself.
 
     Parameters
     ----------
@@ -82,7 +83,8 @@ class Normal(Measure):
         self.check_features(d)
         if self.by_components:
             raise ValueError(
-                f"a normal law with one deviation per feature is needed here, not a covariance matrix; got {self!r}"
+                "a normal law with one deviation per feature is needed here, not a covariance"
+                f" matrix; got {self!r}"
             )
         return np.broadcast_to(self.mean, (d,)), np.broadcast_to(self.scale, (d,))
 
@@ -112,9 +114,11 @@ class Normal(Measure):
         with np.errstate(over="ignore", under="ignore"):
             return type(self)(
                 mean,
-                self.scale * scale[:, None] * scale
-                if self.by_components
-                else np.abs(scale) * self.scale,
+                (
+                    self.scale * scale[:, None] * scale
+                    if self.by_components
+                    else np.abs(scale) * self.scale
+                ),
             )
 
     def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:

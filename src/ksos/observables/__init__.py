@@ -1,4 +1,6 @@
-"""Functions f of x and their matrices ∫ f k_i k_j dρ: losses, moments, probabilities of boxes, elements of an RKHS, code."""
+"""Functions f of x and their matrices ∫ f k_i k_j dρ: losses, moments, probabilities of boxes,
+elements of an RKHS, code.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ __all__ += ["Polynomial", "as_observable", "coordinate", "sum_over_nodes"]
 
 
 def as_observable(f: Any, name: str = "f") -> Observable:
-    """An :class:`Observable` as it is, a number as a constant, a function of arrays (n, d) as a :class:`NumericFunction`.
+    """An :class:`Observable` as it is, a number as a constant, a function of arrays (n, d) as a
+    :class:`NumericFunction`.
 
     >>> as_observable(2.0)
     Polynomial(2)
@@ -25,6 +28,7 @@ def as_observable(f: Any, name: str = "f") -> Observable:
         return f
     if not callable(f):
         raise TypeError(
-            f"{name} must be a function of an array (n, d) that returns n numbers, or a Polynomial, KernelFunction, BoxIndicator; got {f!r}"
+            f"{name} must be a function of an array (n, d) that returns n numbers, or a Polynomial,"
+            f" KernelFunction, BoxIndicator; got {f!r}"
         )
     return NumericFunction(f)

@@ -1,4 +1,6 @@
-"""What an observable is: a function f of x whose matrices ∫ f k_i k_j dρ turn expectations E_p f into ⟨B, M⟩."""
+"""What an observable is: a function f of x whose matrices ∫ f k_i k_j dρ turn expectations E_p f
+into ⟨B, M⟩.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class ObservableMatrix:
     values: np.ndarray
     """Symmetric, (m, m) or (r, r), in units of exp(log_unit)."""
     deviations: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0)), repr=False)
-    """(s, m, m): the error of ⟨B, M⟩ is estimated by the root of Σ_s ⟨B, Δ_s⟩². None of them (s = 0) for a closed form."""
+    """(s, m, m): the error of ⟨B, M⟩ is estimated by the root of Σ_s ⟨B, Δ_s⟩². None of them (s =
+    0) for a closed form.
+    """
 
     @property
     def exact(self) -> bool:
@@ -51,7 +55,9 @@ class ObservableMatrix:
         )
 
     def worst_error(self) -> float:
-        """A bound of the error of ⟨C, M⟩ over all C ⪰ 0 with tr C = 1, estimated: how far off an answer found *with* M may be."""
+        """A bound of the error of ⟨C, M⟩ over all C ⪰ 0 with tr C = 1, estimated: how far off an
+        answer found *with* M may be.
+        """
         norms = [np.abs(np.linalg.eigvalsh(delta)).max() for delta in self.deviations]
         return float(np.linalg.norm(norms)) if norms else 0.0
 
@@ -106,10 +112,12 @@ class Observable(ABC):
         log_unit: float = 0.0,
         T: np.ndarray | None = None,
     ) -> ObservableMatrix:
-        r"""M_ij = e^{−log_unit} ∫ f(x) k(x, X_i) k(x, X_j) dρ(x), shape (m, m); with ``T`` (m, r), the matrix TᵀMT.
+        r"""M_ij = e^{−log_unit} ∫ f(x) k(x, X_i) k(x, X_j) dρ(x), shape (m, m); with ``T`` (m, r),
+        the matrix TᵀMT.
 
-        Giving T here rather than multiplying afterwards keeps digits: where the integral is a sum over nodes, the basis Tᵀk is formed at
-        the nodes, and large entries of T enter once before they cancel instead of squared.
+        Giving T here rather than multiplying afterwards keeps digits: where the integral is a sum
+        over nodes, the basis Tᵀk is formed at the nodes, and large entries of T enter once before
+        they cancel instead of squared.
         """
         X = as_points(X, "X")
         self.check_features(X.shape[1])
@@ -119,8 +127,9 @@ class Observable(ABC):
             and not (self.takes_constant and measure.normals(X.shape[1]) is not None)
         ):
             raise IntegralNotAvailableError(
-                f"the integrals of {self!r} with the constant function have no closed form; leave the constant out (constant=False), "
-                "or take the expectation of the density that comes out"
+                f"the integrals of {self!r} with the constant function have no closed form; leave"
+                " the constant out (constant=False), or take the expectation of the density that"
+                " comes out"
             )
         if (atoms := measure.atoms) is None:
             out = self._matrix(kernel, X, measure, float(log_unit), T)
@@ -134,7 +143,8 @@ class Observable(ABC):
             )
         if not np.all(np.isfinite(out.values)):
             raise ValueError(
-                f"the integrals of {self!r} leave the range of floats on {measure!r}; measure the features in other units"
+                f"the integrals of {self!r} leave the range of floats on {measure!r}; measure the"
+                " features in other units"
             )
         return out
 
@@ -155,7 +165,9 @@ class Observable(ABC):
         return [(1.0, self)]
 
     def without_constant(self, X: np.ndarray) -> tuple[Observable, float]:
-        """(f − c, c) with a constant c, possibly 0, such that f − c is small around the points X: E_p f = E_p[f − c] + c loses nothing."""
+        """(f − c, c) with a constant c, possibly 0, such that f − c is small around the points X:
+        E_p f = E_p[f − c] + c loses nothing.
+        """
         return self, 0.0
 
     def __add__(self, other: Any) -> Observable:
@@ -195,7 +207,8 @@ class SumObservable(Observable):
         sizes = {part.n_features for _, part in self._parts} - {None}
         if len(sizes) > 1:
             raise ValueError(
-                f"functions of {' and '.join(str(d) for d in sorted(sizes, key=str))} features cannot be added"
+                f"functions of {' and '.join(str(d) for d in sorted(sizes, key=str))} features"
+                " cannot be added"
             )
         self.n_features = sizes.pop() if sizes else None
         known = {part.bounded for scale, part in self._parts if scale != 0.0}
@@ -236,7 +249,8 @@ def sum_over_nodes(
     log_unit: float,
     T: np.ndarray | None,
 ) -> np.ndarray:
-    """e^{−log_unit} Σ_n w_n f_n k(x_n) k(x_n)ᵀ with k(x) = k(x, X), or the same with Tᵀk(x) in its place.
+    """e^{−log_unit} Σ_n w_n f_n k(x_n) k(x_n)ᵀ with k(x) = k(x, X), or the same with Tᵀk(x) in its
+    place.
 
     >>> from ksos.kernels import Gaussian
     >>> sum_over_nodes(Gaussian(1.0), np.zeros((1, 1)), np.zeros((3, 1)), np.zeros(3), np.arange(3.0), 0.0, None).tolist()

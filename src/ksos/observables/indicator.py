@@ -19,7 +19,8 @@ __all__ = ["BoxIndicator"]
 
 
 class BoxIndicator(Observable):
-    r"""f(x) = 1 where low ≤ x ≤ high (arrays of d floats) in every feature, else 0; sides may be infinite. E_p f is the box's probability.
+    r"""f(x) = 1 where low ≤ x ≤ high (arrays of d floats) in every feature, else 0; sides may be
+    infinite. E_p f is the box's probability.
 
     >>> BoxIndicator([0.0, -np.inf], [1.0, 0.0])([[0.5, -3.0], [0.5, 3.0]])
     array([1., 0.])
@@ -49,7 +50,9 @@ class BoxIndicator(Observable):
         return ObservableMatrix(np.exp(self.log_gram(kernel, X, measure) - log_unit)).transformed(T)
 
     def log_gram(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> np.ndarray:
-        """log ∫_box k(x, X_i) k(x, X_j) dρ(x), shape (m, m), for a kernel that is a product over the features; −inf outside."""
+        """log ∫_box k(x, X_i) k(x, X_j) dρ(x), shape (m, m), for a kernel that is a product over
+        the features; −inf outside.
+        """
         (m, d), (low, high) = X.shape, measure.boundaries(X.shape[1])
         if not measure.by_volume:
             return self._log_gram_normal(closed_form(kernel, measure, d), X)
@@ -63,7 +66,9 @@ class BoxIndicator(Observable):
     def _tied(
         self, integrals: Integrals, X: np.ndarray, metric: np.ndarray, log_unit: float
     ) -> ObservableMatrix:
-        """The integral on R^d times the mass in the box of the normal law that k_i k_j is proportional to, with its covariance."""
+        """The integral on R^d times the mass in the box of the normal law that k_i k_j is
+        proportional to, with its covariance.
+        """
         i, j = np.triu_indices(X.shape[0])
         middle = 0.5 * (X[i] + X[j])
         each = box_masses(self.box.low - middle, self.box.high - middle, 0.5 * metric)
@@ -73,13 +78,16 @@ class BoxIndicator(Observable):
         return _mean_of(M)
 
     def _log_gram_normal(self, integrals: Integrals, X: np.ndarray) -> np.ndarray:
-        """The integral on R^d times, per feature, the mass between the sides of the normal law that k_i k_j ρ is proportional to."""
+        """The integral on R^d times, per feature, the mass between the sides of the normal law that
+        k_i k_j ρ is proportional to.
+        """
         out, ends = integrals.log_gram(X, X), []
         for side in (self.box.low, self.box.high):
             normals = integrals.pair_normals(X, side)
             if normals is None:
                 raise IntegralNotAvailableError(
-                    f"the integrals of {integrals.kernel!r} on {integrals.measure!r} over a box have no closed form"
+                    f"the integrals of {integrals.kernel!r} on {integrals.measure!r} over a box"
+                    " have no closed form"
                 )
             ends.append(-0.5 * normals[0] / normals[1])
         for low, high in zip(ends[0].T, ends[1].T, strict=True):

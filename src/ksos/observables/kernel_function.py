@@ -1,4 +1,6 @@
-"""Functions of an RKHS with finitely many centres: their integrals are the order-3 integrals of the embedding."""
+"""Functions of an RKHS with finitely many centres: their integrals are the order-3 integrals of the
+embedding.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ class KernelFunction(KernelSum, Observable):
         try:
             integrals = closed_form(kernel, measure, self.points.shape[1], self.kernel)
         except IntegralNotAvailableError as error:
-            remedy = f"or wrap the function, as NumericFunction({self!r}), to have it integrated by quadrature"
+            remedy = (
+                f"or wrap the function, as NumericFunction({self!r}), to have it integrated by"
+                " quadrature"
+            )
             raise IntegralNotAvailableError(f"{error}; {remedy}") from None
         m, constant = X.shape[0], T is not None and T.shape[0] > X.shape[0]
         if (constant or not integrals.pairwise) and measure.normals(X.shape[1]) is not None:
@@ -87,4 +92,7 @@ class KernelFunction(KernelSum, Observable):
         return M
 
     def __repr__(self) -> str:
-        return f"KernelFunction({self.points.shape[0]} centres in {self.n_features} features, kernel={self.kernel!r})"
+        return (
+            f"KernelFunction({self.points.shape[0]} centres in {self.n_features} features,"
+            f" kernel={self.kernel!r})"
+        )

@@ -1,4 +1,6 @@
-"""Any function of x: integrated by quadrature in up to three features, by quasi-Monte Carlo beyond, always with an error estimate."""
+"""Any function of x: integrated by quadrature in up to three features, by quasi-Monte Carlo beyond,
+always with an error estimate.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,25 @@ _LOOKS, _MARGIN = (
 
 
 class NumericFunction(Observable):
-    r"""A function given as code. Its integrals are approximated, and how well is estimated and kept beside them.
+    r"""A function given as code. Its integrals are approximated, and how well is estimated and kept
+    beside them.
 
-    On a discrete measure they are exact sums. Otherwise, in up to three features, Gauss–Legendre panels over the region where the kernels
-    live are halved until two rules in a row agree; in more features (or if the region has too many parts), points are drawn by scrambled
-    Sobol' sequences from the mixture of the densities ∝ k(x, x̃_i)²dρ, and the spread of independent scramblings is the error.
+    On a discrete measure they are exact sums. Otherwise, in up to three features, Gauss–Legendre
+    panels over the region where the kernels live are halved until two rules in a row agree; in more
+    features (or if the region has too many parts), points are drawn by scrambled Sobol' sequences
+    from the mixture of the densities ∝ k(x, x̃_i)²dρ, and the spread of independent scramblings is
+    the error.
 
     Parameters
     ----------
     function : callable
         Takes an array (n, d), returns n finite floats.
     tol : float
-        Stop refining when two rules differ by less than this fraction of the largest entry of the matrix.
+        Stop refining when two rules differ by less than this fraction of the largest entry of the
+        matrix.
     max_nodes : int
-        At most so many nodes in the finest rule (and in all scramblings together); what is left of the error is reported.
+        At most so many nodes in the finest rule (and in all scramblings together); what is left of
+        the error is reported.
     bounded : bool, optional
         Whether the function is bounded on R^d, if you know.
     seed : int
@@ -85,8 +92,8 @@ class NumericFunction(Observable):
             values = self.function(X)
         except Exception as error:
             raise ValueError(
-                f"{name} raised {type(error).__name__}: {error}; it was called with an array of shape {X.shape} and must return "
-                f"{X.shape[0]} numbers"
+                f"{name} raised {type(error).__name__}: {error}; it was called with an array of"
+                f" shape {X.shape} and must return {X.shape[0]} numbers"
             ) from error
         try:
             if np.iscomplexobj(values):
@@ -94,11 +101,13 @@ class NumericFunction(Observable):
             values = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError(
-                f"{name} must return {X.shape[0]} numbers for an array of shape {X.shape}; got {values!r}"
+                f"{name} must return {X.shape[0]} numbers for an array of shape {X.shape}; got"
+                f" {values!r}"
             ) from None
         if values.shape != (X.shape[0],):
             raise ValueError(
-                f"{name} must return shape ({X.shape[0]},) for an array of shape {X.shape}; got shape {values.shape}"
+                f"{name} must return shape ({X.shape[0]},) for an array of shape {X.shape}; got"
+                f" shape {values.shape}"
             )
         if not np.all(np.isfinite(values)):
             at = int(np.argmin(np.isfinite(values)))
@@ -152,9 +161,11 @@ class NumericFunction(Observable):
     def _overlooked(
         self, nodes: np.ndarray, sources: Sequence[Source]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Where, at many more nodes, f leaves the range that it has at those of a rule: these, their log weights and by how much it does.
+        """Where, at many more nodes, f leaves the range that it has at those of a rule: these,
+        their log weights and by how much it does.
 
-        Rules agree on a peak that none of them sees. One that is seen here counts, and is as uncertain as it is high.
+        Rules agree on a peak that none of them sees. One that is seen here counts, and is as
+        uncertain as it is high.
         """
         seen = self(nodes)
         low, high = float(seen.min()), float(seen.max())

@@ -1,4 +1,6 @@
-"""Polynomials and boxes integrated against kernels and a mixture of normal laws: moments and masses of normal laws."""
+"""Polynomials and boxes integrated against kernels and a mixture of normal laws: moments and masses
+of normal laws.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,12 @@ class Block(NamedTuple):
 def blocks(
     kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool
 ) -> Iterator[Block]:
-    r"""∫ f φφᵀ dρ for φ = (k_1, …, k_m), or (1, k_1, …, k_m) with the ``constant``, and ρ = Σ_c w_c N(μ_c, Σ_c), in units of exp(log_unit).
+    r"""∫ f φφᵀ dρ for φ = (k_1, …, k_m), or (1, k_1, …, k_m) with the ``constant``, and ρ = Σ_c w_c
+    N(μ_c, Σ_c), in units of exp(log_unit).
 
-    q kernels of metric S with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q): under them and N(μ, Σ) x has the mean
-    μ + Σ(Σ + P)⁻¹(z̄ − μ) and the covariance Σ(Σ + P)⁻¹P. Blocks off the diagonal stand for their transposes too.
+    q kernels of metric S with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q): under
+    them and N(μ, Σ) x has the mean μ + Σ(Σ + P)⁻¹(z̄ − μ) and the covariance Σ(Σ + P)⁻¹P. Blocks
+    off the diagonal stand for their transposes too.
     """
     (m, d), first = X.shape, int(constant)
     S, normals = kernel.matrix(d), measure.normals(d)
@@ -66,9 +70,15 @@ def blocks(
 
 
 def polynomial_matrix(
-    terms: Mapping[_Monomial, float], centre: Mapping[int, float], kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float,
-    *, constant: bool,
-) -> np.ndarray:  # fmt: skip
+    terms: Mapping[_Monomial, float],
+    centre: Mapping[int, float],
+    kernel: Kernel,
+    X: np.ndarray,
+    measure: Measure,
+    log_unit: float,
+    *,
+    constant: bool,
+) -> np.ndarray:
     """∫ f φφᵀ dρ for a polynomial f in x − centre."""
     shift = np.array([centre.get(k, 0.0) for k in range(X.shape[1])])
     out = np.zeros((X.shape[0] + constant, X.shape[0] + constant))
@@ -111,7 +121,9 @@ def _add(out: np.ndarray, block: Block, values: np.ndarray) -> None:
 def _expected(
     terms: Mapping[_Monomial, float], means: np.ndarray, covariance: np.ndarray
 ) -> np.ndarray:
-    """E[f] under N(means, covariance), the last axis being that of the features: E[t_k g] = E[t_k]E[g] + Σ_l C_kl E[∂g/∂t_l] (Stein)."""
+    """E[f] under N(means, covariance), the last axis being that of the features: E[t_k g] =
+    E[t_k]E[g] + Σ_l C_kl E[∂g/∂t_l] (Stein).
+    """
     known: dict[_Monomial, np.ndarray] = {(): np.ones(means.shape[:-1])}
 
     def moment(monomial: _Monomial) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Polynomials in the features: closed-form integrals from moments of the components k(x,x̃_i)k(x,x̃_j)dρ."""
+"""Polynomials in the features: closed-form integrals from moments of the components
+k(x,x̃_i)k(x,x̃_j)dρ.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,21 @@ _GONE = 45.0
 
 
 class Polynomial(Observable):
-    r"""f(x) = Σ_α c_α Π_k (x_k − centre_k)^{α_k}; ``+``, ``-``, ``*`` and ``**`` of polynomials are polynomials.
+    r"""f(x) = Σ_α c_α Π_k (x_k − centre_k)^{α_k}; ``+``, ``-``, ``*`` and ``**`` of polynomials are
+    polynomials.
 
-    Coefficients are kept as fractions: nothing is rounded before f is evaluated, or integrated, in powers of x minus a centre that suits
-    the points at hand. So (x − 2010)² has all its digits around 2010, however it was written.
+    Coefficients are kept as fractions: nothing is rounded before f is evaluated, or integrated, in
+    powers of x minus a centre that suits the points at hand. So (x − 2010)² has all its digits
+    around 2010, however it was written.
 
     Parameters
     ----------
     coefficients : mapping or sequence
-        {(α_1, …, α_d): c_α}, in one dimension also {α: c_α}; or, in one dimension, the sequence c_0, c_1, c_2, ….
+        {(α_1, …, α_d): c_α}, in one dimension also {α: c_α}; or, in one dimension, the sequence
+        c_0, c_1, c_2, ….
     centre : float or array of d floats
-        Powers are taken of x − centre: for data far from the origin it keeps the digits that powers of x would lose.
+        Powers are taken of x − centre: for data far from the origin it keeps the digits that powers
+        of x would lose.
 
     >>> x, y = coordinate(0), coordinate(1)
     >>> f = (x - 2 * y) ** 2 + 1
@@ -68,7 +74,8 @@ class Polynomial(Observable):
         lengths = {len(key) for key in given}
         if len(lengths) != 1 or 0 in lengths:
             raise ValueError(
-                f"exponents must be tuples with one power per feature, all of one length; got {list(coefficients)!r}"
+                "exponents must be tuples with one power per feature, all of one length; got"
+                f" {list(coefficients)!r}"
             )
         d = lengths.pop()
         terms: Terms = {}
@@ -115,7 +122,8 @@ class Polynomial(Observable):
         last = max(self._used(), default=-1)
         if last >= d:
             raise ValueError(
-                f"{self!r} needs feature {last} (they count from 0), but the points have {d} features"
+                f"{self!r} needs feature {last} (they count from 0), but the points have {d}"
+                " features"
             )
 
     def __call__(self, X: Any) -> np.ndarray:
@@ -140,8 +148,9 @@ class Polynomial(Observable):
 
     @cached_property
     def _for_values(self) -> Polynomial:
-        """The same about the centre at which the power below the highest one vanishes, of (x − c)ⁿ that is c, if this makes coefficients
-        smaller."""
+        """The same about the centre at which the power below the highest one vanishes, of (x − c)ⁿ
+        that is c, if this makes coefficients smaller.
+        """
         centre = {}
         for k in self._used():
             highest = max(
@@ -246,7 +255,9 @@ class Polynomial(Observable):
     def _tied(
         self, integrals: Integrals, X: np.ndarray, covariance: np.ndarray, log_unit: float
     ) -> ObservableMatrix:
-        """Moments of normal laws with one covariance: E[t_k f] = E[t_k]E[f] + Σ_l C_kl E[∂f/∂t_l], by Stein's identity."""
+        """Moments of normal laws with one covariance: E[t_k f] = E[t_k]E[f] + Σ_l C_kl E[∂f/∂t_l],
+        by Stein's identity.
+        """
         m, used = X.shape[0], sorted(self._used())
         centred = {k: X[:, k] - self.centre.get(k, 0.0) for k in used}
         means = {k: 0.5 * (x[:, None] + x) for k, x in centred.items()}
@@ -309,7 +320,9 @@ class Polynomial(Observable):
         return {k for monomial in self._terms for k, _ in monomial}
 
     def _aligned(self, other: Polynomial) -> tuple[Polynomial, Polynomial, int | None]:
-        """Both about one centre, mine and the other's for the features that I do not have, and their number of features."""
+        """Both about one centre, mine and the other's for the features that I do not have, and
+        their number of features.
+        """
         d, used = self.n_features if other.n_features is None else other.n_features, self._used()
         if self.n_features not in (None, d):
             raise ValueError(
@@ -362,7 +375,8 @@ class Polynomial(Observable):
 
 
 def coordinate(feature: int, centre: float = 0.0) -> Polynomial:
-    """The function x ↦ x_k − centre, k = ``feature`` counting from 0: what polynomials of any number of features are made of.
+    """The function x ↦ x_k − centre, k = ``feature`` counting from 0: what polynomials of any
+    number of features are made of.
 
     >>> (coordinate(0, centre=1e8) ** 2)([[1e8 + 3.0]])
     array([9.])
@@ -379,7 +393,8 @@ def as_polynomial(other: Any) -> Any:
         return Polynomial.constant(float(other)) if math.isfinite(other) else other
     except OverflowError:
         raise ValueError(
-            "a number in a polynomial must be below 1e308 to be a float; measure the features in other units"
+            "a number in a polynomial must be below 1e308 to be a float; measure the features in"
+            " other units"
         ) from None
 
 
@@ -400,7 +415,8 @@ def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:
     return sum(power for _, power in monomial), [(k, -power) for k, power in monomial]
 
 
-# --- moments of any order of one feature under the laws ∝ k(x, X_i) k(x, X_j) dρ, for kernels that are products over the features ---
+# --- moments of any order of one feature under the laws ∝ k(x, X_i) k(x, X_j) dρ, for kernels that
+# are products over the features ---
 
 
 def feature_moments(
@@ -434,7 +450,9 @@ def _of_normal_laws(xi: np.ndarray, width: float, order: int) -> list[np.ndarray
 def _by_nodes(
     integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, order: int, centre: float
 ) -> list[np.ndarray]:
-    """Ratios of Gauss–Legendre sums over pieces without a kink, each cut where the integrand has vanished: positive terms, to rounding."""
+    """Ratios of Gauss–Legendre sums over pieces without a kink, each cut where the integrand has
+    vanished: positive terms, to rounding.
+    """
     nodes, weights = legendre(_ORDER)
     nodes = 0.5 * (nodes + 1.0)
     kernel, sigma = integrals.kernel, float(integrals.kernel.sigma_vector(integrals.n_features)[k])
@@ -458,12 +476,15 @@ def _by_nodes(
 def _pieces(
     integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, sigma: float, n: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(start, length) of the pieces of the law of x and y, in bandwidths and relative to x, for moments of order n."""
+    """(start, length) of the pieces of the law of x and y, in bandwidths and relative to x, for
+    moments of order n.
+    """
     drop = _GONE + 4.0 * n
     gap = (y - x) / sigma
     low, high = ((end - x) / sigma + 0.0 * gap for end in integrals.measure.boundary(k))
     if integrals.kernel.smooth:
-        # e^{−t²−(t−gap)²}: a parabola of curvature 2 about gap/2, seen from its highest point within the boundary
+        # e^{−t²−(t−gap)²}: a parabola of curvature 2 about gap/2, seen from its highest point
+        # within the boundary
         peak = np.clip(0.5 * gap, low, high)
         slope = 4.0 * np.abs(peak - 0.5 * gap)
         reach = (-slope + np.sqrt(slope**2 + 8.0 * drop)) / 4.0
@@ -471,7 +492,8 @@ def _pieces(
         yield start, stop - start
         return
     left, right = np.clip(np.minimum(gap, 0.0), low, high), np.clip(np.maximum(gap, 0.0), low, high)
-    # κ(r) = e^{−r}·polynomial of degree p: beyond the centres, the product falls at the rate 2, up to what the polynomial adds
+    # κ(r) = e^{−r}·polynomial of degree p: beyond the centres, the product falls at the rate 2, up
+    # to what the polynomial adds
     reach = 0.5 * drop + 2.0 * math.sqrt(drop)
     start = np.maximum(left - reach, low)
     yield start, left - start

@@ -1,11 +1,13 @@
-"""The largest value of an observable on a box: proven by branch and bound [Moore1966], or searched for.
+"""The largest value of an observable on a box: proven by branch and bound [Moore1966], or searched
+for.
 
 On a cell with centre c and half-widths h a function is bounded in two ways,
 
     f(x) ≤ f(c) + flat                    and            f(x) ≤ f(c) + ⟨slope, x − c⟩ + bend,
 
-both of which add up over the terms of a sum. For an element of an RKHS they follow from ‖f‖: |f(x) − f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖, and for the
-Gaussian kernel |f(x) − f(c) − ⟨∇f(c), x − c⟩| ≤ ‖f‖·√3·‖(x − c)/σ‖².
+both of which add up over the terms of a sum. For an element of an RKHS they follow from ‖f‖: |f(x)
+− f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖, and for the Gaussian kernel |f(x) − f(c) − ⟨∇f(c), x − c⟩| ≤ ‖f‖·√3·‖(x
+− c)/σ‖².
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Supremum:
-    """sup f on a domain: at least ``attained``, which is f at the point ``at``; where ``proven``, at most ``bound``."""
+    """sup f on a domain: at least ``attained``, which is f at the point ``at``; where ``proven``,
+    at most ``bound``.
+    """
 
     bound: float
     attained: float
@@ -59,9 +63,11 @@ def proven_supremum(
     max_cells: int = _MOST_CELLS,
     deadline: Deadline | None = None,
 ) -> Supremum:
-    """Cut the box into cells and drop those whose bound is below what is attained elsewhere, until bound and value agree to ``tol``.
+    """Cut the box into cells and drop those whose bound is below what is attained elsewhere, until
+    bound and value agree to ``tol``.
 
-    Whatever the number of cells, the bound holds; with too few, or too little time, it is not sharp.
+    Whatever the number of cells, the bound holds; with too few, or too little time, it is not
+    sharp.
 
     >>> from ksos.observables import Polynomial
     >>> found = proven_supremum(enclosure(Polynomial([0.0, 1.0, -1.0])), Box([0.0], [2.0]), 1e-6)  # x − x², at most 1/4
@@ -101,7 +107,9 @@ def proven_supremum(
 def _split(
     centre: np.ndarray, half: np.ndarray, slope: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each cell in two along its longest side, or in four along the two longest; of equal sides the steepest come first."""
+    """Each cell in two along its longest side, or in four along the two longest; of equal sides the
+    steepest come first.
+    """
     n, d = centre.shape
     order = np.lexsort((-np.abs(slope), -half), axis=1)
     for axis in range(min(d, 2)):
@@ -119,7 +127,9 @@ def _split(
 def searched_supremum(
     f: Observable, box: Box, candidates: np.ndarray, deadline: Deadline | None = None
 ) -> Supremum:
-    """The best of the candidates in the box and of local searches from the best of them: an estimate from below."""
+    """The best of the candidates in the box and of local searches from the best of them: an
+    estimate from below.
+    """
     from scipy.optimize import minimize
 
     X = candidates[np.all((candidates >= box.low) & (candidates <= box.high), axis=1)]
@@ -189,7 +199,8 @@ Enclosure = Callable[[np.ndarray, np.ndarray], CellBound]
 
 
 def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None:
-    """The bounds of a function that is made of polynomials, kernel functions and indicators of boxes; None if some part is unknown.
+    """The bounds of a function that is made of polynomials, kernel functions and indicators of
+    boxes; None if some part is unknown.
 
     ``lipschitz`` is a constant for the parts that are code: |f(x) − f(x')| ≤ L‖x − x'‖.
     """
@@ -213,7 +224,9 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
 
 
 def _parts(f: Observable) -> list[tuple[float, Observable]]:
-    """f as Σ scale·part, looking through functions that are only wrapped to be integrated by quadrature."""
+    """f as Σ scale·part, looking through functions that are only wrapped to be integrated by
+    quadrature.
+    """
     out: list[tuple[float, Observable]] = []
     for scale, part in f.parts():
         if isinstance(part, NumericFunction) and isinstance(part.function, Observable):
@@ -263,7 +276,8 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
                     / sigma
                 )
         reach = half / sigma
-        # κ falls with the distance, so ‖φ(x) − φ(c)‖² = 2 − 2k(x, c) is largest at the corners of the cell
+        # κ falls with the distance, so ‖φ(x) − φ(c)‖² = 2 − 2k(x, c) is largest at the corners of
+        # the cell
         log = (
             np.sum(kernel.log_profile(reach**2), axis=1)
             if kernel.product
@@ -282,7 +296,9 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
 
 
 def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
-    """Taylor's expansion at the centre, complete: even powers are not negative, all others are at most |coefficient|·h^α."""
+    """Taylor's expansion at the centre, complete: even powers are not negative, all others are at
+    most |coefficient|·h^α.
+    """
     f_near: list[
         Polynomial
     ] = []  # in powers of x − the centre of the first cells, which are all of the box
@@ -331,7 +347,9 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
 
 
 def _of_indicator(scale: float, f: BoxIndicator) -> Enclosure:
-    """1 on a cell that meets the box where the sign is +, 0 on a cell that is not inside it where the sign is −."""
+    """1 on a cell that meets the box where the sign is +, 0 on a cell that is not inside it where
+    the sign is −.
+    """
     low, high = f.box.low, f.box.high
 
     def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:

@@ -1,4 +1,6 @@
-"""Display objects in scikit-learn's manner: the numbers are computed once, ``plot`` draws them, matplotlib is imported when it does."""
+"""Display objects in scikit-learn's manner: the numbers are computed once, ``plot`` draws them,
+matplotlib is imported when it does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The only place that asks matplotlib for axes: new ones, a user's own, or a grid inside either. No global setting is changed."""
+"""The only place that asks matplotlib for axes: new ones, a user's own, or a grid inside either. No
+global setting is changed.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,17 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
-        text = 'figures are drawn with matplotlib, which is not installed; run: pip install "kernel-sos[plot]"'
+        text = (
+            "figures are drawn with matplotlib, which is not installed; run: pip install"
+            ' "kernel-sos[plot]"'
+        )
         raise ModuleNotFoundError(text, name=error.name) from None
 
 
 def colour_map(cmap: Any) -> Colormap:
-    """``cmap`` as matplotlib understands it; None is a ramp from white to blue in perceptually equal steps."""
+    """``cmap`` as matplotlib understands it; None is a ramp from white to blue in perceptually
+    equal steps.
+    """
     import matplotlib
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -78,7 +85,10 @@ def axes_grid(
     if isinstance(ax, Axes):
         place = ax.get_subplotspec()
         if place is None:
-            what = "an Axes that is part of a grid (plt.subplots makes such) is needed to be divided into"
+            what = (
+                "an Axes that is part of a grid (plt.subplots makes such) is needed to be divided"
+                " into"
+            )
             raise ValueError(f"{what} {rows}×{columns}; got {ax!r}")
         ax.set_axis_off()
         figure, inner = ax.figure, place.subgridspec(rows, columns, **grid)

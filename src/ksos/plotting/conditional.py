@@ -1,4 +1,6 @@
-"""ConditionalDisplay: the distributions of y given x as a fan of quantiles, and whether held-out data follow them."""
+"""ConditionalDisplay: the distributions of y given x as a fan of quantiles, and whether held-out
+data follow them.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,21 @@ _CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or l
 
 
 class ConditionalDisplay(Display):
-    r"""The conditional distributions of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i, y_i).
+    r"""The conditional distributions of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i,
+    y_i).
 
     Rows that it was not fitted to show its quality best.
 
-    * ``"fan"``: the quantiles of y given x_i, row after row, darker towards the median, with the y_i on top;
-    * ``"pit"``: the histogram of u_i = F(y_i | x_i), which is uniform if the model is right (a hump: too wide; a bowl: too narrow;
+    * ``"fan"``: the quantiles of y given x_i, row after row, darker towards the median, with the
+      y_i on top;
+    * ``"pit"``: the histogram of u_i = F(y_i | x_i), which is uniform if the model is right (a
+      hump: too wide; a bowl: too narrow;
       a slope: shifted);
-    * ``"calibration"``: for every level q the share of the y_i below their quantile q, which is q if the model is right.
+    * ``"calibration"``: for every level q the share of the y_i below their quantile q, which is q
+      if the model is right.
 
-    The shaded band of the last two holds each bar, or each share, with probability 95% if the model is right.
+    The shaded band of the last two holds each bar, or each share, with probability 95% if the model
+    is right.
 
     Parameters
     ----------
@@ -56,7 +63,8 @@ class ConditionalDisplay(Display):
     figure_ : Figure
     ax_ : Axes
     artists_ : dict
-        "bands", "median", "data" of a fan; "bars", "band" of a histogram; "line", "band", "diagonal" of a calibration.
+        "bands", "median", "data" of a fan; "bars", "band" of a histogram; "line", "band",
+        "diagonal" of a calibration.
 
     Examples
     --------
@@ -88,9 +96,17 @@ class ConditionalDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any = None, *, kind: str = "fan", levels: Any = _LEVELS, against: Any = None, ax: Any = None,
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        kind: str = "fan",
+        levels: Any = _LEVELS,
+        against: Any = None,
+        ax: Any = None,
         **options: Any,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Ask ``estimator`` for the distributions at the rows of ``X`` and draw them.
 
         Parameters
@@ -101,18 +117,21 @@ class ConditionalDisplay(Display):
         levels : sequence of float
             Of the fan: pairs around the median. A calibration asks for 0.01, 0.02 … 0.99.
         against : int or str, optional
-            The column of ``X`` along which a fan is drawn; default: rows in the order of their predicted medians.
+            The column of ``X`` along which a fan is drawn; default: rows in the order of their
+            predicted medians.
         ax, **options : those of :meth:`plot`
         """
         as_choice(kind, "kind", _KINDS)
         check_is_fitted(estimator)
         if kind != "fan" and y is None:
             raise ValueError(
-                f"y must be given: a {kind} display compares the distributions with the targets; got None"
+                f"y must be given: a {kind} display compares the distributions with the targets;"
+                " got None"
             )
         if kind != "fan" and against is not None:
             raise ValueError(
-                f"against is the horizontal axis of a fan; a {kind} display has none, got {against!r}"
+                f"against is the horizontal axis of a fan; a {kind} display has none, got"
+                f" {against!r}"
             )
         wanted = (
             np.unique(np.atleast_1d(as_levels(levels)))
@@ -243,7 +262,8 @@ def _column(X: Any, against: int | str) -> np.ndarray:
             return as_vector(X[against], f"column {against!r}")
         except (KeyError, IndexError, TypeError):
             raise ValueError(
-                f"against={against!r} is no column of X; name one of its columns, or give its position"
+                f"against={against!r} is no column of X; name one of its columns, or give its"
+                " position"
             ) from None
     values = np.asarray(X)
     if values.ndim != 2 or not -values.shape[1] <= against < values.shape[1]:

@@ -1,4 +1,6 @@
-"""CrossValidationDisplay: the held-out scores of a search over bandwidths and λ, and the pair that was chosen."""
+"""CrossValidationDisplay: the held-out scores of a search over bandwidths and λ, and the pair that
+was chosen.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,11 @@ _RING: dict[str, Any] = {
 class CrossValidationDisplay(Display):
     r"""The held-out scores of a :class:`~ksos.KernelSoSDensityCV` by bandwidth and λ.
 
-    With several bandwidths: a cell per pair, darker if the score is higher. λ = ∞ gives the reference
-    whatever the bandwidth, and has one row across all of them. Pairs that were not scored are grey.
-    Black outlines mark the pairs whose score is within one standard error of the best.
+    With several bandwidths: a cell per pair, darker if the score is higher. λ = ∞ gives the
+    reference whatever the bandwidth, and has one row across all of them. Pairs that were not scored
+    are grey. Black outlines mark the pairs whose score is within one standard error of the best.
     With one bandwidth: a curve of the score over λ. Bars are one standard error of the paired
-    difference to the best pair.
-    A ring marks the chosen pair in both.
+    difference to the best pair. A ring marks the chosen pair in both.
 
     Parameters
     ----------
@@ -54,7 +55,8 @@ class CrossValidationDisplay(Display):
     label : str
         What is drawn, with its unit.
     corrected : bool
-        Whether λ is in units of the mean of ∫k(x,x̃_i)²dρ, as over a reference ρ, rather than of w₀.
+        Whether λ is in units of the mean of ∫k(x,x̃_i)²dρ, as over a reference ρ, rather than of
+        w₀.
 
     Attributes
     ----------
@@ -121,12 +123,15 @@ class CrossValidationDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
-        """Draw the scores of a fitted :class:`~ksos.KernelSoSDensityCV`; ``ax`` and the options are those of :meth:`plot`."""
+        """Draw the scores of a fitted :class:`~ksos.KernelSoSDensityCV`; ``ax`` and the options are
+        those of :meth:`plot`.
+        """
         check_is_fitted(estimator)
         results = getattr(estimator, "cv_results_", None)
         if not isinstance(results, dict) or "bandwidth_multiple" not in results:
             raise TypeError(
-                f"{type(estimator).__name__} has no scores of bandwidths and λ; a fitted KernelSoSDensityCV is needed"
+                f"{type(estimator).__name__} has no scores of bandwidths and λ; a fitted"
+                " KernelSoSDensityCV is needed"
             )
         names = ("bandwidth_multiple", "relative_regularization")
         is_best = np.all([results[name] == estimator.best_params_[name] for name in names], axis=0)
@@ -156,8 +161,8 @@ class CrossValidationDisplay(Display):
         ax : Axes, optional
             Where to draw. Default: a new figure.
         depth : float, optional
-            How far below the best score the colors, or the curve, reach. Default: the median of the scores for colors, all scores for
-            a curve.
+            How far below the best score the colors, or the curve, reach. Default: the median of the
+            scores for colors, all scores for a curve.
         cmap : optional
             A matplotlib color map. Default: white to blue.
         """
@@ -202,7 +207,9 @@ class CrossValidationDisplay(Display):
     # --- one bandwidth ---
 
     def _draw_curve(self, depth: float | None) -> None:
-        """Scores over λ in equal steps, from ∞ on the left to small ones: from simple to complex, as the search compares them."""
+        """Scores over λ in equal steps, from ∞ on the left to small ones: from simple to complex,
+        as the search compares them.
+        """
         strengths = self._strengths
         order = np.argsort(-self.relative_regularizations)
         x, scores, errors = np.arange(order.size), self.scores[order], self.standard_errors[order]
@@ -210,9 +217,16 @@ class CrossValidationDisplay(Display):
         finite = seen & np.isfinite(self.relative_regularizations[order])
         (line,) = self.ax_.plot(x[finite], scores[finite], "-", color=_LINE, linewidth=1.3)
         bars = self.ax_.errorbar(
-            x[seen], scores[seen], np.nan_to_num(errors[seen]), fmt="o", color=_LINE, markersize=4.5, capsize=3.0, linewidth=1.0,
+            x[seen],
+            scores[seen],
+            np.nan_to_num(errors[seen]),
+            fmt="o",
+            color=_LINE,
+            markersize=4.5,
+            capsize=3.0,
+            linewidth=1.0,
             label="± standard error of the difference" if np.isfinite(errors[seen]).any() else None,
-        )  # fmt: skip
+        )
         self.artists_ |= {"scores": line, "errors": bars}
         if self.chosen is not None and np.isfinite(self.scores[self.chosen]):
             at = int(np.flatnonzero(order == self.chosen)[0])
@@ -284,7 +298,9 @@ class CrossValidationDisplay(Display):
     def _places(
         self, multiples: np.ndarray, strengths: np.ndarray
     ) -> tuple[list[slice], list[int]]:
-        """The columns and the row of the cell of each pair; a single pair with λ = ∞ stands for all bandwidths."""
+        """The columns and the row of the cell of each pair; a single pair with λ = ∞ stands for all
+        bandwidths.
+        """
         columns = [
             slice(int(i), int(i) + 1) for i in np.searchsorted(multiples, self.bandwidth_multiples)
         ]

@@ -1,4 +1,6 @@
-"""DensityDisplay: a density of one feature as a curve, of two as contours, of more as a grid of its exact marginals."""
+"""DensityDisplay: a density of one feature as a curve, of two as contours, of more as a grid of its
+exact marginals.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,11 @@ def figure_size(k: int) -> tuple[float, float]:
 class DensityDisplay(Display):
     r"""A picture of a density; make it with :meth:`from_density` or :meth:`from_estimator`.
 
-    One feature: the curve over the rug of the data, its highest-density regions shaded, the distribution function on a second axis. Two:
-    filled contours with the data, the support points and the borders of the highest-density regions. More: a grid of such panels, each an
-    exact marginal. A density on a discrete measure is shown by the probabilities of its nodes. Heights are with respect to Lebesgue measure
-    (p·dρ/dx), whatever ρ is.
+    One feature: the curve over the rug of the data, its highest-density regions shaded, the
+    distribution function on a second axis. Two: filled contours with the data, the support points
+    and the borders of the highest-density regions. More: a grid of such panels, each an exact
+    marginal. A density on a discrete measure is shown by the probabilities of its nodes. Heights
+    are with respect to Lebesgue measure (p·dρ/dx), whatever ρ is.
 
     Parameters
     ----------
@@ -61,7 +64,8 @@ class DensityDisplay(Display):
     figure_ : Figure
     ax_ : Axes, or an array of them for a pair plot
     artists_ : dict
-        By panel, what was drawn by name: "density", "regions", "cdf_axes", "filled", "borders", "data", "support".
+        By panel, what was drawn by name: "density", "regions", "cdf_axes", "filled", "borders",
+        "data", "support".
 
     Examples
     --------
@@ -106,13 +110,16 @@ class DensityDisplay(Display):
         ----------
         density : SoSDensity or SoSMixture
         X : array (n, d) or data frame, optional
-            Data to show with it. Samples far outside the mass, or too many to see, are left out; the legend counts those shown.
+            Data to show with it. Samples far outside the mass, or too many to see, are left out;
+            the legend counts those shown.
         features : sequence of int or str, optional
-            Which features to show, by name or counted from 0, at most 8; the others are integrated out. Default: all.
+            Which features to show, by name or counted from 0, at most 8; the others are integrated
+            out. Default: all.
         feature_names : sequence of d str, optional
             What the axes say. Default: the names that the density has.
         regions : sequence of float, optional
-            The probabilities of the highest-density regions. Default (0.5, 0.9); () for none. Not for a discrete measure.
+            The probabilities of the highest-density regions. Default (0.5, 0.9); () for none. Not
+            for a discrete measure.
         resolution : int, optional
             Points of the grid along each axis. Default: fine enough for the bandwidth.
         ax, **options
@@ -120,13 +127,15 @@ class DensityDisplay(Display):
         """
         if not isinstance(density, Queries):
             raise TypeError(
-                f"a ksos.SoSDensity or SoSMixture is needed; got {density!r}; a fitted estimator goes to from_estimator"
+                f"a ksos.SoSDensity or SoSMixture is needed; got {density!r}; a fitted estimator"
+                " goes to from_estimator"
             )
         require_matplotlib()
         d = density.n_features
         if feature_names is not None and len(feature_names) != d:
             raise ValueError(
-                f"feature_names must have one name for each of the {d} features of the density; got {len(feature_names)}"
+                f"feature_names must have one name for each of the {d} features of the density; got"
+                f" {len(feature_names)}"
             )
         X = (
             None
@@ -147,8 +156,9 @@ class DensityDisplay(Display):
         )
         if (k := len(chosen)) > MOST_PAIRED:
             raise ValueError(
-                f"a pair plot shows at most {MOST_PAIRED} features, and these would be {k}; choose some with "
-                f"features=[{'0, 1' if feature_names is None else quoted(feature_names[:2])}, ...]"
+                f"a pair plot shows at most {MOST_PAIRED} features, and these would be {k}; choose"
+                " some with"
+                f" features=[{'0, 1' if feature_names is None else quoted(feature_names[:2])}, ...]"
             )
         density = density.unnamed.on_host()
         resolution = None if resolution is None else as_count(resolution, "resolution", minimum=8)
@@ -164,25 +174,29 @@ class DensityDisplay(Display):
         feature_names: Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
-        """The same for a fitted estimator with a ``distribution_``; its feature names are used if it has any.
+        """The same for a fitted estimator with a ``distribution_``; its feature names are used if
+        it has any.
 
         Of a :class:`~ksos.KernelSoSConditional` it is the law of y given one row ``X``.
         """
         if isinstance(estimator, Queries):
             raise TypeError(
-                "from_estimator takes a fitted estimator; use DensityDisplay.from_density(p) for a density"
+                "from_estimator takes a fitted estimator; use DensityDisplay.from_density(p) for a"
+                " density"
             )
         check_is_fitted(estimator)
         if isinstance(estimator, KernelSoSConditional):
             if X is None:
                 raise ValueError(
-                    "the law of y depends on x: give one row as X; ksos.ConditionalDisplay shows many"
+                    "the law of y depends on x: give one row as X; ksos.ConditionalDisplay shows"
+                    " many"
                 )
             law = estimator.at(X)
             if not isinstance(law, Queries):
                 raise ValueError(
-                    f"the estimator has transform_={estimator.transform_!r}, and only densities without a transform are drawn; "
-                    "use ksos.ConditionalDisplay, or fit with transform=None"
+                    f"the estimator has transform_={estimator.transform_!r}, and only densities"
+                    " without a transform are drawn; use ksos.ConditionalDisplay, or fit with"
+                    " transform=None"
                 )
             outputs = law.feature_names or (
                 ["y"] if law.n_features == 1 else [f"y{k + 1}" for k in range(law.n_features)]
@@ -196,8 +210,9 @@ class DensityDisplay(Display):
             )
         if not isinstance(getattr(estimator, "distribution_", None), Queries):
             raise TypeError(
-                f"{type(estimator).__name__} has no density of its own (distribution_); pass a fitted KernelSoSDensity "
-                "or KernelSoSDensityCV, of a pipeline its last step with the data as they reach it"
+                f"{type(estimator).__name__} has no density of its own (distribution_); pass a"
+                " fitted KernelSoSDensity or KernelSoSDensityCV, of a pipeline its last step with"
+                " the data as they reach it"
             )
         density = estimator.distribution_
         if X is not None:
@@ -222,13 +237,15 @@ class DensityDisplay(Display):
         Parameters
         ----------
         ax : Axes, optional
-            Where; default: a new figure. A pair plot of k features divides the place of one Axes, or takes an array of k×k.
+            Where; default: a new figure. A pair plot of k features divides the place of one Axes,
+            or takes an array of k×k.
         cmap : str or Colormap, optional
             From no density to the highest. Default: white to blue, in perceptually equal steps.
         cdf : bool
             The distribution function, in a picture of one feature.
         support : bool, optional
-            The support points. Default: only with one or two features, and at most 100 support points.
+            The support points. Default: only with one or two features, and at most 100 support
+            points.
         colorbar : bool, optional
             For two features. Default: only in a new figure, not beside axes of your own.
         legend : bool
@@ -339,11 +356,13 @@ def _as_regions(regions: Sequence[float] | None, density: Queries) -> tuple[floa
     masses = as_vector(regions, "regions")
     if not np.all((masses > 0.0) & (masses < 1.0)):
         raise ValueError(
-            f"regions must be probabilities between 0 and 1, such as {REGIONS}; got {masses.tolist()}"
+            f"regions must be probabilities between 0 and 1, such as {REGIONS}; got"
+            f" {masses.tolist()}"
         )
     if discrete and masses.size:
         raise ValueError(
-            "highest-density regions are drawn for densities on a continuous measure; on a discrete one pass regions=()"
+            "highest-density regions are drawn for densities on a continuous measure; on a discrete"
+            " one pass regions=()"
         )
     return tuple(sorted(set(masses.tolist())))
 

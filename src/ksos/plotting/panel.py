@@ -1,4 +1,6 @@
-"""What all panels share: the interval that they show, how they are asked to look, and how they draw data and boundaries."""
+"""What all panels share: the interval that they show, how they are asked to look, and how they draw
+data and boundaries.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ STRIP = 0.045
 _OUTSIDE, _BOUNDARY = "#ededed", "#9a9a9a"
 _MOST_DOTS, _MOST_TICKS = 4000, 1500
 _TAIL, _MARGIN = 5e-4, 0.04
-_REACH = 0.75  # data farther from the mass than this share of its width are left outside: one outlier would hide everything else
+# data farther from the mass than this share of its width are left outside: one outlier would hide
+# everything else
+_REACH = 0.75
 
 
 @dataclass(frozen=True)
 class Window:
-    """An interval of one feature: ``low`` to ``high`` is where the density is evaluated, ``view`` what the axis shows."""
+    """An interval of one feature: ``low`` to ``high`` is where the density is evaluated, ``view``
+    what the axis shows.
+    """
 
     low: float
     high: float
@@ -45,7 +51,9 @@ class Window:
     def grid(
         self, n: int | None, sigma: float, per_bandwidth: float, fewest: int, most: int
     ) -> np.ndarray:
-        """``n`` equidistant points, the ends among them; None is as many as a bandwidth ``sigma`` needs, between two bounds."""
+        """``n`` equidistant points, the ends among them; None is as many as a bandwidth ``sigma``
+        needs, between two bounds.
+        """
         return np.linspace(
             self.low,
             self.high,
@@ -100,7 +108,9 @@ def draw_one_feature(
     cdf: np.ndarray,
     **style: Any,
 ) -> dict[str, Any]:
-    """What every panel of one feature has beside the density: the rug of the data, the ``label``, and to the right ``cdf``."""
+    """What every panel of one feature has beside the density: the rug of the data, the ``label``,
+    and to the right ``cdf``.
+    """
     artists: dict[str, Any] = {}
     if samples is not None:
         shown, name = _thinned(samples, (window,), _MOST_TICKS)
@@ -163,7 +173,9 @@ def region_name(mass: float) -> str:
 
 
 def _thinned(samples: np.ndarray, windows: tuple[Window, ...], most: int) -> tuple[np.ndarray, str]:
-    """The samples (n, d) inside the windows, at most ``most`` of them evenly taken, and their label in the legend."""
+    """The samples (n, d) inside the windows, at most ``most`` of them evenly taken, and their label
+    in the legend.
+    """
     rows = np.flatnonzero(
         np.all(
             [(w.view[0] <= x) & (x <= w.view[1]) for w, x in zip(windows, samples.T, strict=True)],
@@ -173,8 +185,10 @@ def _thinned(samples: np.ndarray, windows: tuple[Window, ...], most: int) -> tup
     if rows.size > most:
         rows = rows[np.linspace(0, rows.size - 1, most).round().astype(int)]
     n, shown = samples.shape[0], rows.size
-    return samples[rows], "data" if shown == n else f"data ({shown:,} of {n:,})".replace(
-        ",", "\N{NARROW NO-BREAK SPACE}"
+    return samples[rows], (
+        "data"
+        if shown == n
+        else f"data ({shown:,} of {n:,})".replace(",", "\N{NARROW NO-BREAK SPACE}")
     )
 
 
@@ -199,5 +213,7 @@ def draw_scatter(
 
 
 def _alpha(n: int, opaque: int) -> float:
-    """Opaque if there are few, so that each one is seen; pale if there are many, so that their density is."""
+    """Opaque if there are few, so that each one is seen; pale if there are many, so that their
+    density is.
+    """
     return float(np.clip((opaque / max(n, 1)) ** 0.5, 0.12, 0.85))

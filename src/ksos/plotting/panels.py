@@ -1,6 +1,8 @@
-"""The panels of a picture: a density of one feature as a curve, of two as contours, on a discrete measure as the probabilities of nodes.
+"""The panels of a picture: a density of one feature as a curve, of two as contours, on a discrete
+measure as the probabilities of nodes.
 
-Heights are with respect to Lebesgue measure, in a unit that floats can hold; regions are those of highest density [Hyndman1996].
+Heights are with respect to Lebesgue measure, in a unit that floats can hold; regions are those of
+highest density [Hyndman1996].
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _BORDER, _LINES = "#10182b", ("-", "--", ":", "-.")
 
 @dataclass(frozen=True)
 class Heights:
-    """Values of a density on a grid and its levels, both divided by 10^exponent; ``levels[mass]`` bounds the region that holds ``mass``."""
+    """Values of a density on a grid and its levels, both divided by 10^exponent; ``levels[mass]``
+    bounds the region that holds ``mass``.
+    """
 
     values: np.ndarray
     levels: dict[float, float]
@@ -48,7 +52,8 @@ def evaluate(
 ) -> Heights:
     """p at the rows of ``points``, and the levels of its highest-density regions.
 
-    If the points are a grid with cells of volume ``cell``, the levels are computed from it: accurate enough for a small panel, and quicker.
+    If the points are a grid with cells of volume ``cell``, the levels are computed from it:
+    accurate enough for a small panel, and quicker.
     """
     log_values = density.logpdf(points)
     peak = float(log_values.max()) / math.log(10.0)
@@ -88,7 +93,9 @@ class _OnGrid:
 
 @dataclass(frozen=True)
 class Curve(_OnGrid):
-    """The numbers of a panel of one feature: the curve with its highest-density regions shaded, the distribution function."""
+    """The numbers of a panel of one feature: the curve with its highest-density regions shaded, the
+    distribution function.
+    """
 
     x: np.ndarray
     cdf: np.ndarray
@@ -108,7 +115,9 @@ class Curve(_OnGrid):
         return cls(evaluate(p, x[:, None], regions), support, x, p.cdf(x[:, None]), window)
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """Draw on ``ax`` with the data ``samples`` (n, 1); returns the artists by name. On a small panel the height is without scale."""
+        """Draw on ``ax`` with the data ``samples`` (n, 1); returns the artists by name. On a small
+        panel the height is without scale.
+        """
         artists: dict[str, Any] = {"regions": {}}
         x, y = self.x, self.heights.values
         panel.shade_outside(ax, self.window)
@@ -163,7 +172,9 @@ class Curve(_OnGrid):
 
 @dataclass(frozen=True)
 class Surface(_OnGrid):
-    """The numbers of a panel of two features, drawn as filled contours; ``heights.values[i, j]`` belongs to (x[j], y[i])."""
+    """The numbers of a panel of two features, drawn as filled contours; ``heights.values[i, j]``
+    belongs to (x[j], y[i]).
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -179,7 +190,9 @@ class Surface(_OnGrid):
         n: int | None,
         small: bool,
     ) -> Surface:
-        """Of a density ``p`` of two features on the windows of its features, on a grid of ``n`` points along each (None: fine enough)."""
+        """Of a density ``p`` of two features on the windows of its features, on a grid of ``n``
+        points along each (None: fine enough).
+        """
         fineness = _SMALL_SURFACE if small else _SURFACE
         x, y = (
             window.grid(n, float(sigma), *fineness)
@@ -201,7 +214,8 @@ class Surface(_OnGrid):
         width = 0.7 if look.small else 1.0
         panel.shade_outside(ax, *self.windows)
         bands = MaxNLocator(_BANDS, steps=[1, 2, 2.5, 5, 10]).tick_values(0.0, float(z.max()))
-        # a band has the colour of its middle: the lowest one is to be the colour of no density at all
+        # a band has the colour of its middle: the lowest one is to be the colour of no density at
+        # all
         filled = ax.contourf(
             x, y, z, levels=bands, cmap=look.cmap, vmin=0.5 * bands[1], vmax=bands[-1], zorder=1.0
         )
@@ -236,7 +250,9 @@ class Surface(_OnGrid):
 
 @dataclass(frozen=True)
 class Atoms:
-    """The numbers of a panel of one or two features: distinct ``points`` (N, 1 or 2) in lexicographic order, and their ``masses``."""
+    """The numbers of a panel of one or two features: distinct ``points`` (N, 1 or 2) in
+    lexicographic order, and their ``masses``.
+    """
 
     points: np.ndarray
     masses: np.ndarray
@@ -245,7 +261,9 @@ class Atoms:
 
     @classmethod
     def of(cls, p: Queries, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
-        """Of the ``features`` of a density ``p`` on a discrete measure, wide enough for the ``samples`` (n, 1 or 2) near its nodes."""
+        """Of the ``features`` of a density ``p`` on a discrete measure, wide enough for the
+        ``samples`` (n, 1 or 2) near its nodes.
+        """
         nodes = p.support_points if p.measure.atoms is None else p.measure.atoms.points
         points, place = np.unique(nodes[:, list(features)], axis=0, return_inverse=True)
         masses = np.bincount(place.ravel(), weights=p.node_masses())
@@ -257,7 +275,9 @@ class Atoms:
         return cls(points, masses, windows)
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """The same with data (n, 1 or 2): a stem for each node if there is one feature, a dot if there are two."""
+        """The same with data (n, 1 or 2): a stem for each node if there is one feature, a dot if
+        there are two.
+        """
         artists: dict[str, Any] = {}
         ax.set_xlim(*self.windows[0].view)
         top, n = float(self.masses.max()), self.masses.size

@@ -1,4 +1,6 @@
-"""SolutionDisplay: how the objective fell and how far from its minimum it was proven to be, certificate by certificate."""
+"""SolutionDisplay: how the objective fell and how far from its minimum it was proven to be,
+certificate by certificate.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,20 @@ _LOGARITHMIC = 5.0  # objectives that fall by more than this factor are drawn on
 
 
 class SolutionDisplay(Display):
-    r"""The run of a solver: above, the objective with the interval that is proven to hold its minimum; below, the gap.
+    r"""The run of a solver: above, the objective with the interval that is proven to hold its
+    minimum; below, the gap.
 
-    Every certificate says f* ≥ f(C) − gap(C). The shaded band reaches from the best of these lower bounds so far to the least objective so
-    far: f* lies in it at every iteration. While constraints are not met yet there is no gap, and no band.
+    Every certificate says f* ≥ f(C) − gap(C). The shaded band reaches from the best of these lower
+    bounds so far to the least objective so far: f* lies in it at every iteration. While constraints
+    are not met yet there is no gap, and no band.
 
     Parameters
     ----------
     history : sequence of Progress
     title : str, optional
     certified : bool
-        Whether the gaps bound f(C) − f*. They do not if the functional is not convex; then no band is drawn.
+        Whether the gaps bound f(C) − f*. They do not if the functional is not convex; then no band
+        is drawn.
 
     Attributes
     ----------
@@ -65,10 +70,14 @@ class SolutionDisplay(Display):
         history = getattr(solution, "history", None)
         if not isinstance(history, list) or not history:
             raise TypeError(
-                f"a ksos.Solution with a history is needed; got {solution!r}; a fitted estimator goes to from_estimator"
+                f"a ksos.Solution with a history is needed; got {solution!r}; a fitted estimator"
+                " goes to from_estimator"
             )
         gap = "no certificate" if solution.gap is None else f"gap {solution.gap:.1e}"
-        title = f"{solution.solver}: {solution.status.replace('_', ' ')}, {gap} after {solution.n_iter} iterations"
+        title = (
+            f"{solution.solver}: {solution.status.replace('_', ' ')}, {gap} after {solution.n_iter}"
+            " iterations"
+        )
         return cls(history, title, certified=solution.gap is not None).plot(ax, **options)
 
     @classmethod
@@ -76,16 +85,19 @@ class SolutionDisplay(Display):
         """The same for a fitted estimator with a ``solution_``."""
         if isinstance(estimator, Solution):
             raise TypeError(
-                "from_estimator takes a fitted estimator; use SolutionDisplay.from_solution(solution)"
+                "from_estimator takes a fitted estimator; use"
+                " SolutionDisplay.from_solution(solution)"
             )
         if isinstance(estimator, Queries):
             raise TypeError(
-                "a density has no history; use SolutionDisplay.from_estimator(est) or from_solution(est.solution_)"
+                "a density has no history; use SolutionDisplay.from_estimator(est) or"
+                " from_solution(est.solution_)"
             )
         check_is_fitted(estimator)
         if not hasattr(estimator, "solution_"):
             raise TypeError(
-                f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity or KernelSoSDensityCV"
+                f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity or"
+                " KernelSoSDensityCV"
             )
         return cls.from_solution(estimator.solution_, ax=ax, **options)
 
@@ -95,7 +107,8 @@ class SolutionDisplay(Display):
         Parameters
         ----------
         ax : Axes, optional
-            Where; default: a new figure. The place of one Axes is divided in two; or give two of them.
+            Where; default: a new figure. The place of one Axes is divided in two; or give two of
+            them.
         against : {"iteration", "time"}
             What the horizontal axis counts.
         """
@@ -162,7 +175,9 @@ class SolutionDisplay(Display):
         ax.legend(loc="upper right", frameon=False, fontsize="small")
 
     def _draw_gap(self, ax: Axes, x: np.ndarray, gap: np.ndarray, marker: dict[str, Any]) -> None:
-        """The gap on a logarithmic scale; a gap of 0 is a triangle at the foot, an unknown gap is left out."""
+        """The gap on a logarithmic scale; a gap of 0 is a triangle at the foot, an unknown gap is
+        left out.
+        """
         positive, zero = (gap > 0.0) & np.isfinite(gap), gap == 0.0
         foot = float(gap[positive].min()) if positive.any() else 1e-16
         ax.set_yscale("log")

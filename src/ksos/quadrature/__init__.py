@@ -1,7 +1,8 @@
-"""Integrals on a line or a box: intervals, panels, rules, and laws that are polynomials on panels. Numbers in, numbers out.
+"""Integrals on a line or a box: intervals, panels, rules, and laws that are polynomials on panels.
+Numbers in, numbers out.
 
-Nothing here knows a kernel, a measure or a density: callers say where an integrand lives, on which length it is smooth and where it has
-kinks. Every rule of the library is made here.
+Nothing here knows a kernel, a measure or a density: callers say where an integrand lives, on which
+length it is smooth and where it has kinks. Every rule of the library is made here.
 """
 
 from __future__ import annotations

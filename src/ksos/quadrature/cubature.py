@@ -1,4 +1,6 @@
-"""Adaptive cubature: many cells at once, each judged by nested Clenshaw–Curtis rules per axis [ClenshawCurtis1960], then halved."""
+"""Adaptive cubature: many cells at once, each judged by nested Clenshaw–Curtis rules per axis
+[ClenshawCurtis1960], then halved.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def integrate(
     atol: float,
     max_evaluations: int,
 ) -> Integral:
-    """∫ f over the union of the cells Π_k [start_ck, stop_ck], d ≤ 3, until the error is at most max(atol, rtol·∫|f|) or the work is done.
+    """∫ f over the union of the cells Π_k [start_ck, stop_ck], d ≤ 3, until the error is at most
+    max(atol, rtol·∫|f|) or the work is done.
 
     >>> cell = np.zeros((1, 2)), np.ones((1, 2))
     >>> found = integrate(lambda x: np.abs(x[:, 0] - 0.3) * x[:, 1], *cell, rtol=1e-9, atol=0.0, max_evaluations=10**5)
@@ -105,7 +108,8 @@ def _apply(
             difference = volume * np.maximum(
                 even, odd
             )  # at a kink one rule may agree by accident; two hardly do
-            # that is the error of the coarse rules; the one of the fine rule is smaller, by a power where f is smooth
+            # that is the error of the coarse rules; the one of the fine rule is smaller, by a power
+            # where f is smooth
             with np.errstate(divide="ignore", invalid="ignore"):
                 ratio = np.where(spread > 0.0, difference / spread, 0.0)
             errors[cells, k] = spread * np.minimum(ratio, (200.0 * ratio) ** 1.5)
@@ -120,7 +124,9 @@ def _contract(y: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
 
 @cache
 def _nested_rules(intervals: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes in [0, 1], the weights of the Clenshaw–Curtis rule on all of them, and of the rules on every second, even and odd."""
+    """Nodes in [0, 1], the weights of the Clenshaw–Curtis rule on all of them, and of the rules on
+    every second, even and odd.
+    """
     nodes = -np.cos(np.pi * np.arange(intervals + 1) / intervals)
     rules = []
     for chosen in (slice(None), slice(0, None, 2), slice(1, None, 2)):

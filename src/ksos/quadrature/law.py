@@ -1,4 +1,6 @@
-"""Laws on panels: on each panel the density is the polynomial through its values at Gauss–Legendre nodes."""
+"""Laws on panels: on each panel the density is the polynomial through its values at Gauss–Legendre
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,12 @@ _BLOCK_ELEMENTS, _LEAST_COLUMNS = (
 
 
 class PiecewiseLaw:
-    """n laws on the same panels, with ``values`` (n, panels, order) of their densities at the nodes; their masses need not be one.
+    """n laws on the same panels, with ``values`` (n, panels, order) of their densities at the
+    nodes; their masses need not be one.
 
-    All terms are positive, so nothing cancels. With ``exact=True`` the tails keep their relative digits on both sides; without it, errors
-    are small beside the whole mass, and an answer takes a fraction of the time.
+    All terms are positive, so nothing cancels. With ``exact=True`` the tails keep their relative
+    digits on both sides; without it, errors are small beside the whole mass, and an answer takes a
+    fraction of the time.
 
     >>> from ksos.quadrature import Panels
     >>> panels = Panels(np.array([0.0, 1.0]), np.array([1.0, 3.0]), 4)
@@ -57,7 +61,9 @@ class PiecewiseLaw:
         return mean, np.sqrt(np.einsum("ij,ij->i", shares, (nodes[None, :] - mean[:, None]) ** 2))
 
     def density(self, x: np.ndarray) -> np.ndarray:
-        """The density of the first law at the entries of x, its mass not being scaled to one; 0 beyond the panels."""
+        """The density of the first law at the entries of x, its mass not being scaled to one; 0
+        beyond the panels.
+        """
         start, half = self.panels.start, self.panels.half
         j = np.clip(np.searchsorted(start, x, side="right") - 1, 0, start.shape[0] - 1)
         s = (x - start[j]) / half[j] - 1.0
@@ -75,7 +81,9 @@ class PiecewiseLaw:
         return self._mirrored.cdf(-x)
 
     def ppf(self, q: np.ndarray) -> np.ndarray:
-        """The x with cdf(x) = q for the levels of each law, shape (n, k); 0 and 1 give the ends of where the mass is."""
+        """The x with cdf(x) = q for the levels of each law, shape (n, k); 0 and 1 give the ends of
+        where the mass is.
+        """
         law, levels, out = _rows(q), q.ravel(), np.empty(q.size)
         if not self.exact:
             return self._in_blocks(self._quantile, law, levels).reshape(q.shape)
@@ -94,7 +102,9 @@ class PiecewiseLaw:
 
     @cached_property
     def _before(self) -> np.ndarray:
-        """The mass on the panels to the left of panel j, for all panels and beyond the last one, (n, panels + 1)."""
+        """The mass on the panels to the left of panel j, for all panels and beyond the last one,
+        (n, panels + 1).
+        """
         return np.concatenate(
             [np.zeros((self.masses.shape[0], 1)), np.cumsum(self.masses, axis=1)], axis=1
         )
@@ -174,10 +184,11 @@ class RowDistributions:
 def increasing_root(
     f: Excess, low: np.ndarray, high: np.ndarray, start: np.ndarray, *, step: float | np.ndarray
 ) -> np.ndarray:
-    """Where increasing functions have their roots, entry by entry: Newton's method, safeguarded by bisection between ``low`` and ``high``.
+    """Where increasing functions have their roots, entry by entry: Newton's method, safeguarded by
+    bisection between ``low`` and ``high``.
 
-    ``f(i, x)`` gives, for the entries i that are still open, value and slope at x, and what counts as a value of zero. An entry is done
-    when it moves by less than ``step``.
+    ``f(i, x)`` gives, for the entries i that are still open, value and slope at x, and what counts
+    as a value of zero. An entry is done when it moves by less than ``step``.
 
     >>> root = increasing_root(lambda i, x: (x**3 - 2.0, 3.0 * x**2, 0.0 * x), np.zeros(1), 2.0 * np.ones(1), np.ones(1), step=1e-14)
     >>> root.round(12)
@@ -211,9 +222,11 @@ def increasing_root(
 def invert_on_panel(
     values: np.ndarray, share: np.ndarray, scale: np.ndarray, *, exact: bool = False
 ) -> np.ndarray:
-    """s ∈ [−1, 1] with ∫_{−1}^s q = share; the polynomial q has ``values`` (n, order) at the Gauss–Legendre nodes.
+    """s ∈ [−1, 1] with ∫_{−1}^s q = share; the polynomial q has ``values`` (n, order) at the
+    Gauss–Legendre nodes.
 
-    The error of the integral is small beside ``scale``, the whole mass; if ``exact``, beside ``share``.
+    The error of the integral is small beside ``scale``, the whole mass; if ``exact``, beside
+    ``share``.
     """
     basis, values = node_basis(values.shape[1]), np.ascontiguousarray(values.T)
     series = basis.to_series @ values
@@ -271,7 +284,8 @@ def node_basis(order: int) -> NodeBasis:
 
 
 def from_nodes(order: int, s: np.ndarray) -> np.ndarray:
-    """Values at the Gauss–Legendre nodes of [−1, 1] → those of their polynomial at ``s``, shape (len(s), order).
+    """Values at the Gauss–Legendre nodes of [−1, 1] → those of their polynomial at ``s``, shape
+    (len(s), order).
 
     >>> bool(np.allclose(from_nodes(4, np.array([0.5])) @ legendre(4)[0] ** 3, 0.125))
     True
@@ -293,7 +307,8 @@ def _sum(series: np.ndarray, s: np.ndarray) -> np.ndarray:
 
 
 def sum_pair(first: Array, second: Array, s: Array) -> tuple[Array, Array]:
-    """:func:`_sum` of two series at once, of which the first has one term more: twice as fast where millions are asked for.
+    """:func:`_sum` of two series at once, of which the first has one term more: twice as fast where
+    millions are asked for.
 
     For arrays of any backend.
     """
@@ -307,13 +322,16 @@ def sum_pair(first: Array, second: Array, s: Array) -> tuple[Array, Array]:
         one += first[j + 1] * current
         two += second[j + 1] * current
     j = second.shape[0] - 1
-    return one + first[j + 1] * (
-        ((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous
-    ), two
+    return (
+        one + first[j + 1] * (((2 * j + 1) / (j + 1)) * s * current - (j / (j + 1)) * previous),
+        two,
+    )
 
 
 def _up_to(series: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """∫_{−1}^s of the series in the columns, by nodes inside of the stretch itself: never a difference."""
+    """∫_{−1}^s of the series in the columns, by nodes inside of the stretch itself: never a
+    difference.
+    """
     t, w = legendre((series.shape[0] + 1) // 2)
     half = 0.5 * (1.0 + s)
     return np.asarray(half * (w @ _sum(series[:, None, :], half * (1.0 + t[:, None]) - 1.0)))

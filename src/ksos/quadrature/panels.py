@@ -35,7 +35,8 @@ def merged(low: np.ndarray, high: np.ndarray) -> Intervals:
 def cut(
     low: np.ndarray, high: np.ndarray, length: float, kinks: np.ndarray | None = None
 ) -> Intervals:
-    """Disjoint intervals cut into panels at most ``length`` long; a panel ends wherever there is a kink.
+    """Disjoint intervals cut into panels at most ``length`` long; a panel ends wherever there is a
+    kink.
 
     >>> [ends.tolist() for ends in cut(np.array([0.0]), np.array([3.0]), 1.0, np.array([0.5, 7.0]))]
     [[0.0, 0.5, 1.3333333333333335, 2.166666666666667], [0.5, 1.3333333333333335, 2.166666666666667, 3.0]]
@@ -98,7 +99,9 @@ class Panels:
         return Panels(-(self.start + 2.0 * self.half)[::-1], -self.start[::-1], self.order)
 
     def masses(self, values: np.ndarray) -> np.ndarray:
-        """The integral over every panel of what has ``values`` (…, panels, order) at the nodes, shape (…, panels)."""
+        """The integral over every panel of what has ``values`` (…, panels, order) at the nodes,
+        shape (…, panels).
+        """
         return (values @ legendre(self.order)[1]) * self.half
 
     def positions(
@@ -110,7 +113,8 @@ class Panels:
         *,
         exact: bool = False,
     ) -> np.ndarray:
-        """x with mass ``target`` between the start of its ``panel`` and itself; values of the density at that panel's nodes, (n, order).
+        """x with mass ``target`` between the start of its ``panel`` and itself; values of the
+        density at that panel's nodes, (n, order).
 
         The error of the mass is small beside ``total``, or, if ``exact``, beside the target itself.
         """
@@ -125,9 +129,11 @@ class Panels:
 def cells(
     axes: Sequence[Intervals], low: np.ndarray, high: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(start, stop), each of shape (c, d), of the cells of a grid that at least one of the boxes [low_i, high_i] meets.
+    """(start, stop), each of shape (c, d), of the cells of a grid that at least one of the boxes
+    [low_i, high_i] meets.
 
-    ``axes`` holds the panels of each feature, ``low`` and ``high`` have shape (m, d). None if there would be more than ``most`` cells.
+    ``axes`` holds the panels of each feature, ``low`` and ``high`` have shape (m, d). None if there
+    would be more than ``most`` cells.
     """
     shape = tuple(start.shape[0] for start, _ in axes)
     if math.prod(shape) > 16 * most:

@@ -1,4 +1,6 @@
-"""Gauss rules, made once for each number of nodes; composite rules on a line; tensor products of rules."""
+"""Gauss rules, made once for each number of nodes; composite rules on a line; tensor products of
+rules.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def _frozen(rule: Rule) -> Rule:
 
 
 def composite(start: np.ndarray, stop: np.ndarray, counts: int | Sequence[int]) -> Rule:
-    """Gauss–Legendre on each of the intervals [start_j, stop_j], with ``counts`` nodes (one number for all, or one for each)."""
+    """Gauss–Legendre on each of the intervals [start_j, stop_j], with ``counts`` nodes (one number
+    for all, or one for each).
+    """
     half = 0.5 * (stop - start)
     if isinstance(counts, int):
         t, w = legendre(counts)
@@ -62,6 +66,8 @@ def tensor_grid(axes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def log_outer(weights: Sequence[np.ndarray]) -> np.ndarray:
-    """The logarithms of the products of positive weights, one for each point of a :func:`tensor_grid`, shape (N,)."""
+    """The logarithms of the products of positive weights, one for each point of a
+    :func:`tensor_grid`, shape (N,).
+    """
     logs = [np.log(w).reshape(-1, *[1] * (len(weights) - 1 - k)) for k, w in enumerate(weights)]
     return np.asarray(functools.reduce(operator.add, logs)).ravel()

@@ -1,4 +1,6 @@
-"""Rules for many features: scrambled Sobol' points of a mixture of product laws, weighted by its density."""
+"""Rules for many features: scrambled Sobol' points of a mixture of product laws, weighted by its
+density.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ def sobol(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
 
 
 class MixtureRule:
-    """Per centre (m, d) a product of normal laws, or else of Laplace laws, of one ``scale`` (d,), cut off at ``low`` and ``high`` (d,).
+    """Per centre (m, d) a product of normal laws, or else of Laplace laws, of one ``scale`` (d,),
+    cut off at ``low`` and ``high`` (d,).
 
-    Integrands that are at most a multiple of the mixture have bounded weights, so that means over the points have a finite variance.
+    Integrands that are at most a multiple of the mixture have bounded weights, so that means over
+    the points have a finite variance.
     """
 
     def __init__(
@@ -47,7 +51,9 @@ class MixtureRule:
         )
 
     def rules(self, max_nodes: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(nodes, log weights) against Lebesgue measure, once for each of eight independent scramblings."""
+        """(nodes, log weights) against Lebesgue measure, once for each of eight independent
+        scramblings.
+        """
         m, d = self.centres.shape
         n = 1 << max(5, int(math.log2(max(max_nodes // _SCRAMBLINGS, 1))))
         for child in np.random.SeedSequence(seed).spawn(_SCRAMBLINGS):
@@ -58,7 +64,9 @@ class MixtureRule:
             yield nodes, -self.log_density(nodes) - math.log(n)
 
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Per centre and feature: the boundary in units of the law, and whether the law is mirrored so that the mass lies below 0."""
+        """Per centre and feature: the boundary in units of the law, and whether the law is mirrored
+        so that the mass lies below 0.
+        """
         a, b = (self.low - self.centres) / self.scale, (self.high - self.centres) / self.scale
         flip = a > 0.0
         return np.where(flip, -b, a), np.where(flip, -a, b), flip

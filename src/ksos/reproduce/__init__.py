@@ -1,4 +1,6 @@
-"""The figures of [Muzellec2021], computed again: each function writes a PNG, a PDF and a CSV of the numbers."""
+"""The figures of [Muzellec2021], computed again: each function writes a PNG, a PDF and a CSV of the
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,18 @@ FIGURES: dict[str, Callable[[Path, bool, Report], list[Path]]] = {
     "figure2c": figure2.support_sizes,
     "density_theorem": density_theorem.draw,
 }
-"""Every figure by name: ``FIGURES[name](output, quick, report)`` draws it and returns the files written."""
+"""Every figure by name: ``FIGURES[name](output, quick, report)`` draws it and returns the files
+written.
+"""
 
 
 def run(figures: Sequence[str] | None, output: Path, quick: bool, report: Report) -> list[Path]:
-    """Draw ``figures``, names out of :data:`FIGURES` (None: all), into the folder ``output``; returns the files written.
+    """Draw ``figures``, names out of :data:`FIGURES` (None: all), into the folder ``output``;
+    returns the files written.
 
-    The folder is created if needed, and files of the same names are replaced. ``quick`` means coarser grids and fewer steps: seconds
-    instead of a minute. ``report`` is called with one line of text for each certificate, and at the end with where the files are.
+    The folder is created if needed, and files of the same names are replaced. ``quick`` means
+    coarser grids and fewer steps: seconds instead of a minute. ``report`` is called with one line
+    of text for each certificate, and at the end with where the files are.
     """
     names = (
         list(FIGURES)

@@ -1,10 +1,14 @@
-"""The density theorem in pictures: kernel sums of squares come arbitrarily close to a Dirac and to a uniform distribution, in MMD.
+"""The density theorem in pictures: kernel sums of squares come arbitrarily close to a Dirac and to
+a uniform distribution, in MMD.
 
-On the compact interval [−1, 1] with Lebesgue measure, the kernel in which MMD is measured stays fixed (Gaussian, σ = 0.1), while the
-bandwidth η of the model is halved again and again, with support points at distance η. For each η the best density is found by minimising
-the squared MMD to the target without any penalty. Neither target has a continuous density: one is δ_0, the other uniform on [−1/2, 1/2].
+On the compact interval [−1, 1] with Lebesgue measure, the kernel in which MMD is measured stays
+fixed (Gaussian, σ = 0.1), while the bandwidth η of the model is halved again and again, with
+support points at distance η. For each η the best density is found by minimising the squared MMD to
+the target without any penalty. Neither target has a continuous density: one is δ_0, the other
+uniform on [−1/2, 1/2].
 
-The best MMD over the space lies between √(objective − gap), which the certificate proves, and the exact MMD of the density found.
+The best MMD over the space lies between √(objective − gap), which the certificate proves, and the
+exact MMD of the density found.
 """
 
 from __future__ import annotations
@@ -54,8 +58,9 @@ class Approximation:
     def line(self) -> str:
         """The certificate as one line for people."""
         return (
-            f"density theorem, {self.target}, η={_fraction(self.eta)}, m={self.m}: {self.solution.status}, exact MMD {self.mmd_exact:.3e}, "
-            f"best possible at least {self.lower_bound:.3e}, gap {self.solution.gap:.1e}"
+            f"density theorem, {self.target}, η={_fraction(self.eta)}, m={self.m}:"
+            f" {self.solution.status}, exact MMD {self.mmd_exact:.3e}, best possible at least"
+            f" {self.lower_bound:.3e}, gap {self.solution.gap:.1e}"
         )
 
     def row(self) -> dict[str, Any]:
@@ -87,7 +92,9 @@ class Approximation:
 
 
 def targets() -> dict[str, MeanEmbedding]:
-    """δ_0, and the uniform distribution on [−1/2, 1/2] as the nodes of a Gauss–Legendre rule exact to rounding for this kernel."""
+    """δ_0, and the uniform distribution on [−1/2, 1/2] as the nodes of a Gauss–Legendre rule exact
+    to rounding for this kernel.
+    """
     kernel, rule = Gaussian(SIGMA), Discrete.quadrature(Box([-HALF_WIDTH], [HALF_WIDTH]), 100)
     return {
         "dirac": MeanEmbedding([[0.0]], kernel=kernel),
@@ -96,7 +103,9 @@ def targets() -> dict[str, MeanEmbedding]:
 
 
 def approximate(target: str, eta: float, tol: float) -> Approximation:
-    """The density of the space with bandwidth η and support points η apart that is nearest to the target."""
+    """The density of the space with bandwidth η and support points η apart that is nearest to the
+    target.
+    """
     m = round(2.0 / eta) + 1
     landmarks = np.linspace(-1.0, 1.0, N_LANDMARKS)[:, None]
     space = SoSSpace(
@@ -143,7 +152,9 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
 
 
 def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
-    """Exact MMD against η, both logarithmic; bars reach down to the lower bound of the certificate, arrows mark a bound of zero."""
+    """Exact MMD against η, both logarithmic; bars reach down to the lower bound of the certificate,
+    arrows mark a bound of zero.
+    """
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     for target, colour in COLOURS.items():
@@ -169,7 +180,9 @@ def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
 
 
 def _draw_functions(axes: Axes, mine: Sequence[Approximation]) -> None:
-    """Distribution functions, which show weak convergence (densities need not converge), darker as η falls."""
+    """Distribution functions, which show weak convergence (densities need not converge), darker as
+    η falls.
+    """
     import matplotlib
 
     target, x = mine[0].target, np.linspace(-1.0, 1.0, 2001)

@@ -1,9 +1,11 @@
-"""Figure 1 of the paper (its section 2.1): a player against an adversary in an MMD ball, relaxed to the RKHS and unrelaxed.
+"""Figure 1 of the paper (its section 2.1): a player against an adversary in an MMD ball, relaxed to
+the RKHS and unrelaxed.
 
-The player picks θ to maximise the return (K ∗ μ)(θ); the adversary picks μ within ε of the observed μ̂ = δ_0. Over all vectors of the RKHS
-the worst return is (K ∗ μ̂)(θ) − ε√K(θ,θ) (:func:`relaxed_value`), and the best θ does not depend on ε. Over distributions, on a fine grid
-of [−2, 2] (:func:`true_value`) or with a sum-of-squares density (:func:`play_sos`), the worst return has two symmetric
-maxima away from 0.
+The player picks θ to maximise the return (K ∗ μ)(θ); the adversary picks μ within ε of the observed
+μ̂ = δ_0. Over all vectors of the RKHS the worst return is (K ∗ μ̂)(θ) − ε√K(θ,θ)
+(:func:`relaxed_value`), and the best θ does not depend on ε. Over distributions, on a fine grid of
+[−2, 2] (:func:`true_value`) or with a sum-of-squares density (:func:`play_sos`), the worst return
+has two symmetric maxima away from 0.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _VIEW, _HEIGHTS = (-HALF_WIDTH - 0.1, HALF_WIDTH + 0.1), (-0.6, 2.1)
 
 
 def relaxed_value(theta: np.ndarray, reference: MeanEmbedding, radius: float) -> np.ndarray:
-    """min_v ⟨v, φ(θ)⟩ over ‖v − w_μ̂‖ ≤ ε, that is (K ∗ μ̂)(θ) − ε√K(θ,θ), attained at v = w_μ̂ − εφ(θ)/‖φ(θ)‖, for each row of ``theta``.
+    """min_v ⟨v, φ(θ)⟩ over ‖v − w_μ̂‖ ≤ ε, that is (K ∗ μ̂)(θ) − ε√K(θ,θ), attained at v = w_μ̂ −
+    εφ(θ)/‖φ(θ)‖, for each row of ``theta``.
 
     >>> relaxed_value(np.array([[0.0]]), MeanEmbedding([[0.0]], kernel=Gaussian(1.0)), 1.2).round(6)
     array([-0.2])
@@ -47,7 +50,9 @@ def relaxed_value(theta: np.ndarray, reference: MeanEmbedding, radius: float) ->
 
 
 def true_value(theta: int, ball: MMDBall) -> WorstAtoms:
-    """min_μ (K ∗ μ)(θ) over the distributions of the ball, θ being the atom number ``theta``: the value, the adversary, the dual bound."""
+    """min_μ (K ∗ μ)(θ) over the distributions of the ball, θ being the atom number ``theta``: the
+    value, the adversary, the dual bound.
+    """
     return ball.worst(theta)
 
 
@@ -68,12 +73,16 @@ class Game:
 
     @property
     def best(self) -> int:
-        """Where the worst return is largest: of the two symmetric places the left one, as in the paper."""
+        """Where the worst return is largest: of the two symmetric places the left one, as in the
+        paper.
+        """
         return int(np.argmax(np.where(self.theta <= 0.0, self.true, -np.inf)))
 
 
 def play(n_atoms: int, every: int) -> Game:
-    """Solve both problems for θ at every ``every``-th of ``n_atoms`` equidistant atoms, of which the middle one is 0."""
+    """Solve both problems for θ at every ``every``-th of ``n_atoms`` equidistant atoms, of which
+    the middle one is 0.
+    """
     kernel, middle = Gaussian(SIGMA), n_atoms // 2
     atoms = np.linspace(-HALF_WIDTH, HALF_WIDTH, n_atoms)
     atoms[middle] = 0.0
@@ -87,7 +96,9 @@ def play(n_atoms: int, every: int) -> Game:
 
 @dataclass(frozen=True)
 class SoSGame:
-    """The game against the densities with one bandwidth: values on a grid of θ, the best θ, and the adversary there."""
+    """The game against the densities with one bandwidth: values on a grid of θ, the best θ, and the
+    adversary there.
+    """
 
     eta: float
     m: int
@@ -109,7 +120,9 @@ class SoSGame:
 
 
 def play_sos(eta: float, m: int, n_theta: int) -> SoSGame:
-    """Solve the game on ``n_theta`` places and from the best of them uphill; m equidistant support points, 41 landmarks."""
+    """Solve the game on ``n_theta`` places and from the best of them uphill; m equidistant support
+    points, 41 landmarks.
+    """
     kernel = Gaussian(SIGMA)
     support, landmarks = (np.linspace(-HALF_WIDTH, HALF_WIDTH, n)[:, None] for n in (m, _LANDMARKS))
     space = SoSSpace(
@@ -145,9 +158,10 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
     gap = max(adversary.value - adversary.lower_bound for adversary in game.adversaries)
     zero, best_relaxed = int(np.argmin(np.abs(game.theta))), int(np.argmax(game.relaxed))
     report(
-        f"counter-example, ε={RADIUS:g}: relaxed θ* = {game.theta[best_relaxed]:.2f}, value {game.relaxed[best_relaxed]:.4f}; "
-        f"over distributions θ* = ±{abs(game.theta[game.best]):.2f}, value {game.true[game.best]:.4f} "
-        f"(at θ = 0: {game.true[zero]:.4f}), duality gap {gap:.1e}"
+        f"counter-example, ε={RADIUS:g}: relaxed θ* = {game.theta[best_relaxed]:.2f}, value"
+        f" {game.relaxed[best_relaxed]:.4f}; over distributions θ* ="
+        f" ±{abs(game.theta[game.best]):.2f}, value {game.true[game.best]:.4f} (at θ = 0:"
+        f" {game.true[zero]:.4f}), duality gap {gap:.1e}"
     )
     rows: list[dict[str, Any]] = []
     for theta, relaxed, worst in zip(game.theta, game.relaxed, game.adversaries, strict=True):
@@ -167,8 +181,9 @@ def draw(output: Path, quick: bool, report: Report) -> list[Path]:
     adversaries = [play_sos(eta, m, 9 if quick else 81) for eta, m in SOS]
     for sos in adversaries:
         report(
-            f"counter-example, sums of squares with η={sos.eta:g}, m={sos.m}: θ* = ±{abs(sos.mode):.2f}, value {sos.value:.4f}, "
-            f"gap {sos.worst.gap:.1e}, exact MMD {sos.worst.mmd:.6f}"
+            f"counter-example, sums of squares with η={sos.eta:g}, m={sos.m}: θ* ="
+            f" ±{abs(sos.mode):.2f}, value {sos.value:.4f}, gap {sos.worst.gap:.1e}, exact MMD"
+            f" {sos.worst.mmd:.6f}"
         )
     with sheet(9.6, 3.9) as figure:
         _draw(figure, game, adversaries)
@@ -247,7 +262,9 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
 
 
 def _draw_sos(values: Axes, below: Axes, game: Game, adversaries: list[SoSGame]) -> None:
-    """Values of the densities beside those of the atoms, and below the finest of the worst densities."""
+    """Values of the densities beside those of the atoms, and below the finest of the worst
+    densities.
+    """
     values.plot(game.theta, game.true, color=GREY, linestyle="--", label="atoms")
     for sos, alpha in zip(adversaries, (0.35, 0.65, 1.0), strict=True):
         values.plot(sos.theta, sos.values, color=GREEN, alpha=alpha, label=rf"$\eta = {sos.eta:g}$")
@@ -304,7 +321,9 @@ def _embeddings(
     name: str,
     best: float,
 ) -> None:
-    """The observed embedding and the adversary's, at the points ``x`` (n, 1), and a line at the ``best`` θ."""
+    """The observed embedding and the adversary's, at the points ``x`` (n, 1), and a line at the
+    ``best`` θ.
+    """
     axes.axhline(0.0, color="black", linewidth=0.5)
     axes.plot(
         x,
@@ -356,7 +375,9 @@ def _mark(
 
 
 def _atoms(game: Game, adversary: WorstAtoms) -> list[tuple[float, float]]:
-    """(position, mass) of the adversary's atoms; neighbours on the grid stand for one atom between them."""
+    """(position, mass) of the adversary's atoms; neighbours on the grid stand for one atom between
+    them.
+    """
     positions, weights = game.ball.atoms[:, 0], adversary.weights
     carrying = np.flatnonzero(weights > 1e-9)
     groups = np.split(carrying, np.flatnonzero(np.diff(carrying) > 1) + 1)

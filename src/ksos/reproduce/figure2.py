@@ -1,4 +1,6 @@
-"""Figure 2 of the paper: the effect of λ, σ and m on the density fitted to two moons, each panel with its certificate."""
+"""Figure 2 of the paper: the effect of λ, σ and m on the density fitted to two moons, each panel
+with its certificate.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ WIDTH, HEIGHT, PANEL = 7.0, 2.82, 1.86
 
 @dataclass(frozen=True)
 class Setting:
-    """One panel: min ‖P(v − w_p)‖² + λ tr A over the densities on m of the samples, with one Gaussian kernel of bandwidth σ."""
+    """One panel: min ‖P(v − w_p)‖² + λ tr A over the densities on m of the samples, with one
+    Gaussian kernel of bandwidth σ.
+    """
 
     m: int = 50
     sigma: float = 1.0
@@ -57,7 +61,9 @@ MIDDLE = Setting()
 
 @dataclass(frozen=True)
 class MoonsFit:
-    """A fitted panel: the density, its certificate, and its distance to the data measured in two ways."""
+    """A fitted panel: the density, its certificate, and its distance to the data measured in two
+    ways.
+    """
 
     setting: Setting
     solution: Solution
@@ -68,9 +74,10 @@ class MoonsFit:
         """The certificate as one line for people."""
         setting, solution, bound = self.setting, self.solution, self.solution.projected_mmd_bound
         return (
-            f"two moons, m={setting.m}, σ={setting.sigma:g}, λ={setting.lam:g}: {solution.status}, objective {solution.objective:.6e}, "
-            f"gap {solution.gap:.1e}, within √gap = {bound:.1e} of the optimum in projected MMD; "
-            f"MMD to the data: exact {self.mmd_exact:.5f}, projected {self.mmd_projected:.5f}; rank {solution.rank}"
+            f"two moons, m={setting.m}, σ={setting.sigma:g}, λ={setting.lam:g}: {solution.status},"
+            f" objective {solution.objective:.6e}, gap {solution.gap:.1e}, within √gap ="
+            f" {bound:.1e} of the optimum in projected MMD; MMD to the data: exact"
+            f" {self.mmd_exact:.5f}, projected {self.mmd_projected:.5f}; rank {solution.rank}"
         )
 
     def row(self) -> dict[str, Any]:
@@ -213,7 +220,9 @@ def _draw(figure: Figure, fits: Sequence[MoonsFit], parameter: str, steps: int) 
 
 
 def draw_density(axes: Axes, p: SoSDensity, steps: int, top: float) -> ContourSet:
-    """Filled contours of a density from 0 to ``top``, on ``steps`` grid columns, with the sample on them."""
+    """Filled contours of a density from 0 to ``top``, on ``steps`` grid columns, with the sample on
+    them.
+    """
     from matplotlib.ticker import MaxNLocator
 
     x, y, values = _grid(p, steps)

@@ -1,4 +1,6 @@
-"""What every figure needs: a blank sheet in one style, numbers as people write them, and the three files it ends in."""
+"""What every figure needs: a blank sheet in one style, numbers as people write them, and the three
+files it ends in.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,14 @@ STYLE = {
 }
 
 BLUE, GREEN, ORANGE, GREY = "#0072B2", "#007A5A", "#D55E00", "#666666"
-"""Colours that people with any kind of colour vision tell apart, from the palette of [Okabe2008]."""
+"""Colours that people with any kind of colour vision tell apart, from the palette of [Okabe2008].
+"""
 
 
 @contextmanager
 def sheet(width: float, height: float) -> Iterator[Figure]:
-    """A new figure of the given size in inches; draw and save it inside the ``with`` block, whose style ends with it.
+    """A new figure of the given size in inches; draw and save it inside the ``with`` block, whose
+    style ends with it.
 
     No state of pyplot is touched, and the style does not depend on the user's settings.
     """
@@ -48,7 +52,9 @@ def sheet(width: float, height: float) -> Iterator[Figure]:
 
 
 def save(figure: Figure, rows: Sequence[Row], output: Path, name: str) -> list[Path]:
-    """Write ``name``.png, ``name``.pdf and ``name``.csv into ``output``; the same drawing gives the same bytes on any day."""
+    """Write ``name``.png, ``name``.pdf and ``name``.csv into ``output``; the same drawing gives the
+    same bytes on any day.
+    """
     output.mkdir(parents=True, exist_ok=True)
     png, pdf, table = (output / f"{name}.{kind}" for kind in ("png", "pdf", "csv"))
     figure.savefig(png)

@@ -1,4 +1,6 @@
-"""Distributions as adversaries: the worst case in an MMD ball, with the density that attains it, and decisions made against it."""
+"""Distributions as adversaries: the worst case in an MMD ball, with the density that attains it,
+and decisions made against it.
+"""
 
 from __future__ import annotations
 

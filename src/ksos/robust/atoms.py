@@ -1,16 +1,19 @@
 """The worst distribution of an MMD ball, exactly, when its atoms may lie on a fixed set of points.
 
-Atoms x_1 … x_N with features Φ = (φ(x_1), …), a point z of the RKHS, a radius ε and a loss ℓ ∈ R^N. Over weights μ ∈ R^N,
+Atoms x_1 … x_N with features Φ = (φ(x_1), …), a point z of the RKHS, a radius ε and a loss ℓ ∈ R^N.
+Over weights μ ∈ R^N,
 
     max  ℓᵀμ   such that   μ ≥ 0,  1ᵀμ = 1,  ‖Φμ − z‖ ≤ ε.
 
-With a multiplier u ≥ 0 for the ball, ℓᵀμ − (u/2)‖Φμ − z‖² is to be maximised over the simplex. That is a projection with one coordinate
-more: the minimiser of ‖Φμ − z‖² + δ²(ℓᵀμ − c)², with c above every ℓ_i, is such a maximiser for 1/u = δ²(c − ℓᵀμ). ‖Φμ − z‖ grows with δ,
-so that one scalar function has the root that is wanted; if maximisers of ℓᵀμ alone reach into the ball, u = 0.
+With a multiplier u ≥ 0 for the ball, ℓᵀμ − (u/2)‖Φμ − z‖² is to be maximised over the simplex. That
+is a projection with one coordinate more: the minimiser of ‖Φμ − z‖² + δ²(ℓᵀμ − c)², with c above
+every ℓ_i, is such a maximiser for 1/u = δ²(c − ℓᵀμ). ‖Φμ − z‖ grows with δ, so that one scalar
+function has the root that is wanted; if maximisers of ℓᵀμ alone reach into the ball, u = 0.
 
-The robust mode is the case ℓ = −k_θ = −(k(x_i, θ))_i, z = Φν of a reference ν on the atoms. Whatever weights come out, with τ = u/2 and
-L(μ, τ) = k_θᵀμ + τ(‖Φμ − Φν‖² − ε²) the bound L(μ, τ) + min_i g_i − gᵀμ with g = ∇_μ L(μ, τ) is below the optimal value: L is convex in
-μ, and a linear function on the simplex is least at a corner.
+The robust mode is the case ℓ = −k_θ = −(k(x_i, θ))_i, z = Φν of a reference ν on the atoms.
+Whatever weights come out, with τ = u/2 and L(μ, τ) = k_θᵀμ + τ(‖Φμ − Φν‖² − ε²) the bound L(μ, τ) +
+min_i g_i − gᵀμ with g = ∇_μ L(μ, τ) is below the optimal value: L is convex in μ, and a linear
+function on the simplex is least at a corner.
 """
 
 from __future__ import annotations
@@ -131,10 +134,11 @@ def worst_atoms(
     penalty: float | None = None,
     digits: float = 1e-6,
 ) -> AtomicDual:
-    """max ℓᵀμ over the simplex such that ‖Φμ − z‖ ≤ ε, or max ℓᵀμ − γ‖Φμ − z‖², the multiplier to a relative error of ``digits``.
+    """max ℓᵀμ over the simplex such that ‖Φμ − z‖ ≤ ε, or max ℓᵀμ − γ‖Φμ − z‖², the multiplier to a
+    relative error of ``digits``.
 
-    Φ (q, N) holds the coordinates of the atoms' features. Where no weights are in the ball, those that are nearest to z come back. Raises
-    RuntimeError where a projection does not converge.
+    Φ (q, N) holds the coordinates of the atoms' features. Where no weights are in the ball, those
+    that are nearest to z come back. Raises RuntimeError where a projection does not converge.
 
     >>> Phi, z = np.eye(2), np.array([1.0, 0.0])
     >>> found = worst_atoms(Phi, z, np.array([0.0, 1.0]), 0.5 * np.sqrt(2.0))
@@ -160,7 +164,8 @@ def worst_atoms(
             return float(np.log(2.0 * float(penalty or 1.0)) - np.log(found.multiplier))
         return float(np.log(max(found.distance, 1e-300)) - np.log(radius))
 
-    # walk to the root from the middle: the ends, where nothing but one of the two terms counts, are the hardest projections
+    # walk to the root from the middle: the ends, where nothing but one of the two terms counts, are
+    # the hardest projections
     least, most = (float(np.log(delta)) for delta in _DELTAS)
     low = high = float(np.log(_FIRST_DELTA))
     if excess(low) >= 0.0:
@@ -177,10 +182,12 @@ def worst_atoms(
 
 
 def _project(points: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Weights μ of the simplex that minimise ‖points·μ − target‖, exactly, by one non-negative least-squares problem.
+    """Weights μ of the simplex that minimise ‖points·μ − target‖, exactly, by one non-negative
+    least-squares problem.
 
-    With a_i = point_i − target, minimise ‖Au‖² + s²(1ᵀu − 1)² over u ≥ 0. Writing u = cμ with μ in the simplex, the minimisation over μ
-    does not depend on c: normalising u solves the constrained problem, and s may be any size that suits the floats.
+    With a_i = point_i − target, minimise ‖Au‖² + s²(1ᵀu − 1)² over u ≥ 0. Writing u = cμ with μ in
+    the simplex, the minimisation over μ does not depend on c: normalising u solves the constrained
+    problem, and s may be any size that suits the floats.
     """
     s = 1.0 + float(np.linalg.norm(target))
     A = np.vstack([points - target[:, None], np.full(points.shape[1], s)])

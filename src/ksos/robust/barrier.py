@@ -1,9 +1,11 @@
-"""The joint convex problem in (θ, dual function) by a barrier [Boyd2004]: a few dozen Newton steps, whatever the radius, density included.
+"""The joint convex problem in (θ, dual function) by a barrier [Boyd2004]: a few dozen Newton steps,
+whatever the radius, density included.
 
     min  t + ⟨y, z⟩ + εs + Σ_j α_jθ_j²   such that   S = tI + A*(y) − M_θ ⪰ 0,  ‖y‖ ≤ s.
 
-M_θ is convex in θ in the order of matrices, so −log det S is convex in (θ, y, t) together. At a minimum of objective/μ − log det S −
-log(s² − ‖y‖²) the matrix C = μS⁻¹ has trace 1, lies in the ball, and has θ as its minimiser: a primal point, μ(r + 2) below the dual one.
+M_θ is convex in θ in the order of matrices, so −log det S is convex in (θ, y, t) together. At a
+minimum of objective/μ − log det S − log(s² − ‖y‖²) the matrix C = μS⁻¹ has trace 1, lies in the
+ball, and has θ as its minimiser: a primal point, μ(r + 2) below the dual one.
 """
 
 from __future__ import annotations
@@ -50,11 +52,15 @@ class BarrierPoint:
     C: np.ndarray
     n_iter: int
     midway: tuple[Iterate, float] | None
-    """A point on the way with its μ, from which the next radius may start: there only the term εs differs."""
+    """A point on the way with its μ, from which the next radius may start: there only the term εs
+    differs.
+    """
 
 
 class JointBarrier:
-    """The barrier method for one risk on one space around one target z, for any number of radii; values in units of ``unit``."""
+    """The barrier method for one risk on one space around one target z, for any number of radii;
+    values in units of ``unit``.
+    """
 
     def __init__(self, space: SoSSpace, risk: ParametricRisk, z: np.ndarray, unit: float) -> None:
         self.risk, self.z, self.unit, self.map = risk, z, unit, space.compressed_map
@@ -82,7 +88,8 @@ class JointBarrier:
         deadline: Deadline,
         midway: tuple[Iterate, float] | None = None,
     ) -> BarrierPoint | None:
-        """A point whose gap is about ``gap``; None if Newton's method has not got there before the deadline.
+        """A point whose gap is about ``gap``; None if Newton's method has not got there before the
+        deadline.
 
         ``midway`` is that of a point for another radius.
         """
@@ -127,7 +134,8 @@ class JointBarrier:
             if decrement <= _NEAR and mu > last:
                 if mu <= _MIDWAY and (midway is None or mu > _SHRINK * _MIDWAY):
                     midway = (x, mu)
-                # points of the path are nearly linear in μ: along its tangent, the next one is so much of a Newton step away
+                # points of the path are nearly linear in μ: along its tangent, the next one is so
+                # much of a Newton step away
                 longest = max(_SHRINK, last / mu)
                 mu *= longest
         return None
@@ -210,7 +218,9 @@ class JointBarrier:
         decrement: float,
         longest: float,
     ) -> Iterate | None:
-        """The first of the steps ``longest`` times 1, ½, ¼, … that stays inside and descends; None if there is none."""
+        """The first of the steps ``longest`` times 1, ½, ¼, … that stays inside and descends; None
+        if there is none.
+        """
         p, q, length = self.p, self.z.shape[0], longest
         before = x.linear / mu + x.barrier
         for _ in range(_MOST_HALVINGS):

@@ -1,8 +1,8 @@
 """From the projected ball to the exact one.
 
-Solve, compare the exact and the projected MMD of the answer, add the direction in which they differ to what the space sees, solve again;
-then mix the answer with a density deeper in the ball until its exact MMD is at most the radius. Worst cases, modes and learning all end
-here.
+Solve, compare the exact and the projected MMD of the answer, add the direction in which they differ
+to what the space sees, solve again; then mix the answer with a density deeper in the ball until its
+exact MMD is at most the radius. Worst cases, modes and learning all end here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from ksos.space.space import SoSSpace
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 
 _MOST_DIRECTIONS = 60
-_ROUGH = 1e-4  # the relative gap to which problems are solved while directions are added, and points deeper in the ball
+# the relative gap to which problems are solved while directions are added, and points deeper in the
+# ball
+_ROUGH = 1e-4
 _DEEPER, _MOST_DEEPENINGS = 4.0, 12
 _LITTLE = 1e-4
 _MOST_LOOKS, _CLOSE_ENOUGH = 8, 1.02
@@ -74,13 +76,18 @@ def in_the_exact_ball(
     start: Saddle | None = None,
     gamma: float | None = None,
 ) -> Answer:
-    """The answer in the exact ball of this radius; without a radius, that of the problem with the multiplier γ of MMD²."""
+    """The answer in the exact ball of this radius; without a radius, that of the problem with the
+    multiplier γ of MMD².
+    """
     answer = settled(problem, radius, goal, deadline, start, gamma)
     problem, saddle, note = answer.problem, answer.saddle, ""
     if saddle.empty:
         return answer
     if answer.exact.apart > problem.agreement and saddle.status != "interrupted":
-        note = f"exact and projected MMD differ by {answer.exact.apart:.1e}: the gap of the worst case counts the difference"
+        note = (
+            f"exact and projected MMD differ by {answer.exact.apart:.1e}: the gap of the worst case"
+            " counts the difference"
+        )
         note += "" if problem.grows else "; give the space more landmarks, or leave the space out"
     found = answer.exact if radius is None else _mixed_in(answer, radius, deadline)
     return (
@@ -100,7 +107,9 @@ def settled(
     start: Saddle | None = None,
     gamma: float | None = None,
 ) -> Answer:
-    """Solve, compare, add a direction, until exact and projected MMD agree; few digits until then, unless all of them cost the same."""
+    """Solve, compare, add a direction, until exact and projected MMD agree; few digits until then,
+    unless all of them cost the same.
+    """
     rough = replace(goal, rtol=max(goal.rtol, _ROUGH))
     digits = (
         goal if start is not None or problem.has_interior(start) or not problem.grows else rough
@@ -149,7 +158,9 @@ def exactly(problem: Problem, point: Point) -> Exact:
 
 @one_blas_thread(0)
 def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
-    """The exact distance to the data of about the nearest density, and the problem with the directions that it takes to see it."""
+    """The exact distance to the data of about the nearest density, and the problem with the
+    directions that it takes to see it.
+    """
     for _ in range(_MOST_LOOKS):
         near = problem.nearest(deadline)
         problem = replace(problem, near=near)
@@ -163,9 +174,11 @@ def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Proble
 
 
 def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
-    """The space that also sees the direction in which the density is away from the data; with labels, one direction for each.
+    """The space that also sees the direction in which the density is away from the data; with
+    labels, one direction for each.
 
-    None for a space of the user's, if enough of them have been taken, or if only rounding is left to see.
+    None for a space of the user's, if enough of them have been taken, or if only rounding is left
+    to see.
     """
     space, C, data = problem.space, to_numpy(exact.point.C), problem.data
     if not problem.grows:
@@ -195,9 +208,11 @@ def _seeing(
 
 
 def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None:
-    """The density itself if its exact MMD is at most the radius, else its mixture with one deeper in the ball; None if none is in it.
+    """The density itself if its exact MMD is at most the radius, else its mixture with one deeper
+    in the ball; None if none is in it.
 
-    Squared distances of mixtures are quadratic in the weight: three of them give the weight that is needed.
+    Squared distances of mixtures are quadratic in the weight: three of them give the weight that is
+    needed.
     """
     problem, found, term = answer.problem, answer.exact, answer.problem.term()
     if found.mmd <= radius:
@@ -220,7 +235,9 @@ def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None
 
 
 def _deeper(answer: Answer, radius: float, deadline: Deadline) -> Iterator[Point]:
-    """Points nearer to the data that are nearly as bad: they need not be the best of their kind, so that few digits will do."""
+    """Points nearer to the data that are nearly as bad: they need not be the best of their kind, so
+    that few digits will do.
+    """
     problem, saddle, found, term = (
         answer.problem,
         answer.saddle,
@@ -254,7 +271,9 @@ def _deeper(answer: Answer, radius: float, deadline: Deadline) -> Iterator[Point
 
 
 def _first_root(start: float, middle: float, end: float, goal: float) -> float:
-    """The smaller t with q(t) = goal, for the parabola q through (0, start), (½, middle), (1, end), where start > goal > end."""
+    """The smaller t with q(t) = goal, for the parabola q through (0, start), (½, middle), (1, end),
+    where start > goal > end.
+    """
     curvature, slope = 2.0 * (start + end) - 4.0 * middle, 4.0 * middle - 3.0 * start - end
     excess = start - goal
     root = -slope + math.sqrt(max(slope * slope - 4.0 * curvature * excess, 0.0))

@@ -1,4 +1,6 @@
-"""ksos.robust_minimize: the parameter with the least worst-case risk in an MMD ball, with the density that it is the answer to."""
+"""ksos.robust_minimize: the parameter with the least worst-case risk in an MMD ball, with the
+density that it is the answer to.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ _NODES_AGREE, _SMALL_RISK = (
     0.1,
     1e-3,
 )  # of the digits asked for, for an error counts twice; of the spread of a loss
-_FLAT = "nothing bounds the risk from below in some direction of theta, so that nothing is certified; pass alpha > 0"
+_FLAT = (
+    "nothing bounds the risk from below in some direction of theta, so that nothing is certified;"
+    " pass alpha > 0"
+)
 
 
 @dataclass(frozen=True)
@@ -67,19 +72,26 @@ class RobustSolution(Certified):
 
     theta: np.ndarray
     value: float | None
-    """Certified: the risk of ``theta``, ridge included, over the densities of the space in the projected ball is at most this."""
+    """Certified: the risk of ``theta``, ridge included, over the densities of the space in the
+    projected ball is at most this.
+    """
     gap: float | None
-    """value − a certified lower bound of what any parameter can reach, ``integration_error`` counted on both sides. None if nothing is
-    certified."""
+    """value − a certified lower bound of what any parameter can reach, ``integration_error``
+    counted on both sides. None if nothing is certified.
+    """
     status: str
     """One of :data:`~ksos.robust.worst_case.ROBUST_STATUSES`."""
     worst_case: WorstCase | None
     """The worst density for ``theta``; None at radius 0."""
     radius: float
     least_radius: float | None = None
-    """Of an infeasible problem: the certified radius below which the ball holds no density of the space."""
+    """Of an infeasible problem: the certified radius below which the ball holds no density of the
+    space.
+    """
     integration_error: float = 0.0
-    """How far ``value`` may be off because the loss was integrated by quadrature, estimated; 0 for closed forms."""
+    """How far ``value`` may be off because the loss was integrated by quadrature, estimated; 0 for
+    closed forms.
+    """
     n_iter: int = 0
     time: float = 0.0
     """Seconds of the whole call."""
@@ -105,30 +117,53 @@ class RobustSolution(Certified):
 
 
 def robust_minimize(
-    loss: Callable[..., Any], theta0: Any, data: Any, radius: Any, *, alpha: Any = 0.0, hessian: Callable[..., Any] | None = None,
-    weights: Any = None, kernel: str | Kernel = "gaussian", bandwidth: Any = None, embedding_bandwidth: Any = None,
-    measure: Measure | None = None, space: SoSSpace | None = None, n_support: int | None = None, confidence: float = 0.95,
-    n_resamples: int = 1000, rng: Any = None, tol: float | None = None, rtol: float = 1e-6, time_limit: float | None = None,
-) -> RobustSolution:  # fmt: skip
-    r"""min over θ of the worst case of E_p[loss(θ, x)] + Σ_j α_j θ_j², p a density of the space with MMD to the data at most the radius.
+    loss: Callable[..., Any],
+    theta0: Any,
+    data: Any,
+    radius: Any,
+    *,
+    alpha: Any = 0.0,
+    hessian: Callable[..., Any] | None = None,
+    weights: Any = None,
+    kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None,
+    embedding_bandwidth: Any = None,
+    measure: Measure | None = None,
+    space: SoSSpace | None = None,
+    n_support: int | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+    rng: Any = None,
+    tol: float | None = None,
+    rtol: float = 1e-6,
+    time_limit: float | None = None,
+) -> RobustSolution:
+    r"""min over θ of the worst case of E_p[loss(θ, x)] + Σ_j α_j θ_j², p a density of the space
+    with MMD to the data at most the radius.
 
     Parameters
     ----------
     loss : callable
-        ``loss(theta, X) -> (values, gradients)``: n numbers convex in θ, and their gradients in θ, shape (n, p). Convexity is checked at
-        every pair of parameters that follow each other, and :class:`~ksos.exceptions.ConvexityError` raised with the proof where it fails.
-        It may have kinks, as an absolute value or a hinge: the gradients are then any of the subgradients, and a small ridge helps.
+        ``loss(theta, X) -> (values, gradients)``: n numbers convex in θ, and their gradients in θ,
+        shape (n, p). Convexity is checked at every pair of parameters that follow each other, and
+        :class:`~ksos.exceptions.ConvexityError` raised with the proof where it fails. It may have
+        kinks, as an absolute value or a hinge: the gradients are then any of the subgradients, and
+        a small ridge helps.
     theta0 : float or array of p floats
         Where to start; it fixes p.
-    data, radius, weights, kernel, bandwidth, embedding_bandwidth, measure, space, n_support, confidence, n_resamples, rng
-        As in :func:`ksos.worst_case`. Radius 0 is the regularised empirical solution, by definition: it has no worst case.
+    data, radius, weights, kernel, bandwidth, embedding_bandwidth, measure, space, n_support,
+    confidence, n_resamples, rng
+        As in :func:`ksos.worst_case`. Radius 0 is the regularised empirical solution, by
+        definition: it has no worst case.
     alpha : float or array of p floats
         The ridge, not negative.
     hessian : callable, optional
-        ``hessian(theta, X, weights) -> (p, p)``, second derivative of Σ_n weights_n·loss(θ, x_n). Default: differences of gradients.
+        ``hessian(theta, X, weights) -> (p, p)``, second derivative of Σ_n weights_n·loss(θ, x_n).
+        Default: differences of gradients.
     tol, rtol : float
-        The problem counts as solved when the gap is at most max(tol, rtol·risk): ``tol`` is in the units of the loss (default: none). For
-        risks below a thousandth of the spread of the loss, that much of the spread replaces the risk.
+        The problem counts as solved when the gap is at most max(tol, rtol·risk): ``tol`` is in the
+        units of the loss (default: none). For risks below a thousandth of the spread of the loss,
+        that much of the spread replaces the risk.
     time_limit : float, optional
         Seconds for all of the call, which ends at most one step of a solver later.
 
@@ -138,7 +173,8 @@ def robust_minimize(
 
     Examples
     --------
-    The mean squared distance to θ: robustly, θ moves from the mean of the data to the middle of the box.
+    The mean squared distance to θ: robustly, θ moves from the mean of the data to the middle of the
+    box.
 
     >>> from ksos.measures import Box
     >>> X = np.array([[-0.5], [-0.4], [-0.3], [0.0]])
@@ -150,18 +186,46 @@ def robust_minimize(
     ('solved', True, True)
     """
     return robust_path(
-        loss, theta0, data, [radius], alpha=alpha, hessian=hessian, weights=weights, kernel=kernel, bandwidth=bandwidth,
-        embedding_bandwidth=embedding_bandwidth, measure=measure, space=space, n_support=n_support, confidence=confidence,
-        n_resamples=n_resamples, rng=rng, tol=tol, rtol=rtol, time_limit=time_limit,
-    )[0]  # fmt: skip
+        loss,
+        theta0,
+        data,
+        [radius],
+        alpha=alpha,
+        hessian=hessian,
+        weights=weights,
+        kernel=kernel,
+        bandwidth=bandwidth,
+        embedding_bandwidth=embedding_bandwidth,
+        measure=measure,
+        space=space,
+        n_support=n_support,
+        confidence=confidence,
+        n_resamples=n_resamples,
+        rng=rng,
+        tol=tol,
+        rtol=rtol,
+        time_limit=time_limit,
+    )[0]
 
 
 def robust_path(
-    loss: Callable[..., Any], theta0: Any, data: Any, radii: Sequence[Any], *, alpha: Any = 0.0,
-    hessian: Callable[..., Any] | None = None, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None,
-    tol: float | None = None, rtol: float = 1e-6, time_limit: float | None = None, **where: Any,
-) -> list[RobustSolution]:  # fmt: skip
-    """:func:`robust_minimize` for several radii, in the order given; each starts from the solution before.
+    loss: Callable[..., Any],
+    theta0: Any,
+    data: Any,
+    radii: Sequence[Any],
+    *,
+    alpha: Any = 0.0,
+    hessian: Callable[..., Any] | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+    rng: Any = None,
+    tol: float | None = None,
+    rtol: float = 1e-6,
+    time_limit: float | None = None,
+    **where: Any,
+) -> list[RobustSolution]:
+    """:func:`robust_minimize` for several radii, in the order given; each starts from the solution
+    before.
 
     The arguments are those of :func:`robust_minimize`; ``time_limit`` is for all radii together.
 
@@ -234,14 +298,18 @@ class ParametricFamily(Family):
 
     @abstractmethod
     def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
-        """The loss at the samples, in ever closer smooth versions, each with how far it may lie above the loss itself."""
+        """The loss at the samples, in ever closer smooth versions, each with how far it may lie
+        above the loss itself.
+        """
 
     @abstractmethod
     def empirical(self) -> tuple[np.ndarray, float]:
         """(θ, risk) of the regularised empirical problem: radius 0."""
 
     def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
-        """A certified lower bound of the empirical risk, whose minimum is about ``value`` at ``theta``: itself for closed forms."""
+        """A certified lower bound of the empirical risk, whose minimum is about ``value`` at
+        ``theta``: itself for closed forms.
+        """
         at, excess = self.data_losses()[-1]
         return proven_expected(at, self.masses, self.alpha, theta, tol) - excess
 
@@ -306,9 +374,19 @@ def solved_robustly(
     ):
         status = "solved_inaccurate"
     return RobustSolution(
-        saddle.theta, value, gap, status, worst, radius, saddle.least_radius, error, saddle.n_iter,
-        deadline.elapsed, note, saddle,
-    )  # fmt: skip
+        saddle.theta,
+        value,
+        gap,
+        status,
+        worst,
+        radius,
+        saddle.least_radius,
+        error,
+        saddle.n_iter,
+        deadline.elapsed,
+        note,
+        saddle,
+    )
 
 
 def _data_alone(family: ParametricFamily, goal: Goal, deadline: Deadline) -> RobustSolution:

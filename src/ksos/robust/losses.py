@@ -1,7 +1,9 @@
-"""The losses of the robust estimators, as objects with a name as shorthand: "square", "huber", "absolute", "logistic".
+"""The losses of the robust estimators, as objects with a name as shorthand: "square", "huber",
+"absolute", "logistic".
 
-Models are linear in θ: residuals y − ⟨u(x), θ⟩, or scores ⟨u(x), θ_c⟩ of the labels. "square" is in closed form; the others are
-integrated at nodes. A regression loss of your own is a subclass of :class:`ResidualLoss`.
+Models are linear in θ: residuals y − ⟨u(x), θ⟩, or scores ⟨u(x), θ_c⟩ of the labels. "square" is in
+closed form; the others are integrated at nodes. A regression loss of your own is a subclass of
+:class:`ResidualLoss`.
 """
 
 from __future__ import annotations
@@ -54,15 +56,18 @@ class Residuals(ParametricLoss):
 
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
         weights = masses * self.phi.derivatives(self.residuals(theta))[2]
-        # a loss may have no curvature at any residual: a trace of that of the square keeps steps finite
+        # a loss may have no curvature at any residual: a trace of that of the square keeps steps
+        # finite
         return np.asarray(self.U.T @ ((weights + 1e-9 * masses)[:, None] * self.U))
 
 
 class AbsoluteRisk(NodeRisk):
-    """The risk of |r|, solved as that of the smooth loss above it; both bounds are those of |r| itself.
+    """The risk of |r|, solved as that of the smooth loss above it; both bounds are those of |r|
+    itself.
 
-    For any slopes s_n ∈ [−1, 1], Σ m_n|r_n(θ)| + Σ α_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ α_jθ_j², least at θ̂ where Σ m_n s_n u_n = 2αθ̂. Such
-    slopes are the signs of the residuals, but for those near 0, of which a small linear programme takes the best.
+    For any slopes s_n ∈ [−1, 1], Σ m_n|r_n(θ)| + Σ α_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ α_jθ_j², least at
+    θ̂ where Σ m_n s_n u_n = 2αθ̂. Such slopes are the signs of the residuals, but for those near 0,
+    of which a small linear programme takes the best.
     """
 
     differentiable = False
@@ -98,7 +103,8 @@ class AbsoluteRisk(NodeRisk):
 class LogisticScores(ParametricLoss):
     """The logistic loss of scores ⟨u(x), θ_c⟩ for the labels c ≥ 1, and 0 for the first.
 
-    ``U``: (N, P); the nodes repeat for every label, in the order of the labels. θ holds θ_1, …, θ_{L−1}, one after the other.
+    ``U``: (N, P); the nodes repeat for every label, in the order of the labels. θ holds θ_1, …,
+    θ_{L−1}, one after the other.
     """
 
     def __init__(self, U: np.ndarray, labels: int) -> None:
@@ -135,7 +141,9 @@ class LogisticScores(ParametricLoss):
 
 
 class LogisticOfOwn(ParametricLoss):
-    """The logistic loss of samples that have a label each: of the nodes of :class:`LogisticScores`, those of the own label."""
+    """The logistic loss of samples that have a label each: of the nodes of :class:`LogisticScores`,
+    those of the own label.
+    """
 
     def __init__(self, U: np.ndarray, labels: int, codes: np.ndarray) -> None:
         self.scores = LogisticScores(U, labels)
@@ -173,7 +181,9 @@ class _Loss:
         return self
 
     def ladder(self) -> Sequence[Any]:
-        """Smooth functions ever closer to the loss, each solved from where the one before has ended."""
+        """Smooth functions ever closer to the loss, each solved from where the one before has
+        ended.
+        """
         return [self]
 
 
@@ -187,14 +197,18 @@ class ClassificationLoss(_Loss):
 
 @dataclass(frozen=True)
 class SquareLoss(RegressionLoss, ClassificationLoss):
-    """r²; of scores (score ∓ 1)² for two labels, and the squared distance to the label's unit vector for more."""
+    """r²; of scores (score ∓ 1)² for two labels, and the squared distance to the label's unit
+    vector for more.
+    """
 
     name = "square"
     closed_form = True
 
 
 class ResidualLoss(RegressionLoss, ABC):
-    """φ(r) of a residual r, convex. Say what φ is, and the derivatives of φ or of a smooth function a little above it."""
+    """φ(r) of a residual r, convex. Say what φ is, and the derivatives of φ or of a smooth function
+    a little above it.
+    """
 
     @abstractmethod
     def __call__(self, r: np.ndarray) -> np.ndarray:
@@ -207,7 +221,9 @@ class ResidualLoss(RegressionLoss, ABC):
 
 @dataclass(frozen=True)
 class HuberLoss(ResidualLoss):
-    """r²/2 for |r| ≤ δ and δ(|r| − δ/2) beyond; δ is in standard deviations of the outcome [Huber1964]."""
+    """r²/2 for |r| ≤ δ and δ(|r| − δ/2) beyond; δ is in standard deviations of the outcome
+    [Huber1964].
+    """
 
     delta: float = 1.35
     name = "huber"
@@ -228,7 +244,9 @@ class HuberLoss(ResidualLoss):
 
 @dataclass(frozen=True)
 class AbsoluteLoss(HuberLoss):
-    """|r|, solved as φ/δ + δ/2 with Huber's φ, which is above it by at most δ/2; the gap counts that."""
+    """|r|, solved as φ/δ + δ/2 with Huber's φ, which is above it by at most δ/2; the gap counts
+    that.
+    """
 
     delta: float = 0.01
     name, degree, risk = "absolute", 1, AbsoluteRisk

@@ -1,8 +1,10 @@
-"""ksos.robust_mode: the mode that an adversary in an MMD ball can harm least (the note's section 2.1).
+"""ksos.robust_mode: the mode that an adversary in an MMD ball can harm least (the note's section
+2.1).
 
-A player picks θ to maximise the return (K ∗ μ)(θ) = E_μ k(x, θ), an adversary picks μ within ε of the data. With a sum-of-squares density
-as adversary the inner problem is a worst case for the loss −k(·, θ); its value as a function of θ is smooth almost everywhere, with
-gradient E_p ∇_θ k(x, θ) at the adversary's answer p.
+A player picks θ to maximise the return (K ∗ μ)(θ) = E_μ k(x, θ), an adversary picks μ within ε of
+the data. With a sum-of-squares density as adversary the inner problem is a worst case for the loss
+−k(·, θ); its value as a function of θ is smooth almost everywhere, with gradient E_p ∇_θ k(x, θ) at
+the adversary's answer p.
 """
 
 from __future__ import annotations
@@ -70,8 +72,10 @@ class RobustMode:
     value: float | None
     """The worst return at θ*: what the player gets at least."""
     worst_case: WorstCase | WorstAtoms | MeanEmbedding | None
-    """The adversary at θ*: with densities the worst case of the loss −k(·, θ*), whose ``value`` is minus this one; with atoms their
-    weights; relaxed, the element w − εφ(θ*) of the RKHS. None at radius 0."""
+    """The adversary at θ*: with densities the worst case of the loss −k(·, θ*), whose ``value`` is
+    minus this one; with atoms their weights; relaxed, the element w − εφ(θ*) of the RKHS. None at
+    radius 0.
+    """
     path: ModePath = field(repr=False)
     status: str = "solved"
     radius: float = 0.0
@@ -87,29 +91,53 @@ class RobustMode:
         return (
             sentence
             if least is None
-            else f"{sentence}; the least radius that holds a density of this space is {least:.6g} (certified)"
+            else (
+                f"{sentence}; the least radius that holds a density of this space is {least:.6g}"
+                " (certified)"
+            )
         )
 
 
 def robust_mode(
-    data: Any, radius: Any, *, measure: Measure | None = None, weights: Any = None, kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None, embedding_bandwidth: Any = None, space: SoSSpace | None = None, n_support: int | None = None,
-    relaxation: bool = False, adversary: str = "sos", n_grid: int | None = None, n_atoms: int | None = None, confidence: float = 0.95,
-    n_resamples: int = 1000, rng: Any = None, tol: float | None = None, rtol: float = 1e-8, time_limit: float | None = None,
-) -> RobustMode:  # fmt: skip
-    r"""max_θ min_μ E_μ k(x, θ) over the distributions μ whose MMD to the data is at most the radius, k being the kernel that measures MMD.
+    data: Any,
+    radius: Any,
+    *,
+    measure: Measure | None = None,
+    weights: Any = None,
+    kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None,
+    embedding_bandwidth: Any = None,
+    space: SoSSpace | None = None,
+    n_support: int | None = None,
+    relaxation: bool = False,
+    adversary: str = "sos",
+    n_grid: int | None = None,
+    n_atoms: int | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+    rng: Any = None,
+    tol: float | None = None,
+    rtol: float = 1e-8,
+    time_limit: float | None = None,
+) -> RobustMode:
+    r"""max_θ min_μ E_μ k(x, θ) over the distributions μ whose MMD to the data is at most the
+    radius, k being the kernel that measures MMD.
 
     Parameters
     ----------
-    data, radius, measure, weights, kernel, bandwidth, embedding_bandwidth, space, n_support, confidence, n_resamples, rng
-        As in :func:`ksos.worst_case`; θ ranges over the box that the measure lives on, or around the data.
+    data, radius, measure, weights, kernel, bandwidth, embedding_bandwidth, space, n_support,
+    confidence, n_resamples, rng
+        As in :func:`ksos.worst_case`; θ ranges over the box that the measure lives on, or around
+        the data.
     relaxation : bool
-        The note's relaxed problem: the adversary may be any element of the RKHS in the ball. Its answer does not depend on the radius.
+        The note's relaxed problem: the adversary may be any element of the RKHS in the ball. Its
+        answer does not depend on the radius.
     adversary : {"sos", "atoms"}
-        Sum-of-squares densities, or the discretised reference: distributions on a grid of the box and the data (one or two features).
+        Sum-of-squares densities, or the discretised reference: distributions on a grid of the box
+        and the data (one or two features).
     n_grid : int, optional
-        θ per feature with which the search begins (one or two features); default 41, or 9 each. In more features: 16 points and as many
-        of the data.
+        θ per feature with which the search begins (one or two features); default 41, or 9 each. In
+        more features: 16 points and as many of the data.
     n_atoms : int, optional
         Atoms per feature; default 401, or 25 each.
     tol, rtol : float
@@ -130,9 +158,15 @@ def robust_mode(
     if relaxation and adversary != "sos":
         raise ValueError('relaxation=True has its adversary in the RKHS: leave adversary="sos" out')
     setting = as_setting(
-        data, weights=weights, kernel=kernel, bandwidth=bandwidth, embedding_bandwidth=embedding_bandwidth, measure=measure, space=space,
+        data,
+        weights=weights,
+        kernel=kernel,
+        bandwidth=bandwidth,
+        embedding_bandwidth=embedding_bandwidth,
+        measure=measure,
+        space=space,
         n_support=n_support,
-    )  # fmt: skip
+    )
     epsilon = as_radius(radius, setting, confidence, n_resamples, rng)
     search = _Search(
         setting, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2), deadline
@@ -268,7 +302,8 @@ def _atomic(setting: Setting, epsilon: float, n_atoms: int | None) -> MMDBall:
         )
     else:
         raise ValueError(
-            f'adversary="atoms" needs a grid, in one or two features, or a Discrete measure; got {d} features'
+            'adversary="atoms" needs a grid, in one or two features, or a Discrete measure; got'
+            f" {d} features"
         )
     atoms = np.unique(np.concatenate([points, reference.points]), axis=0)
     places = {tuple(row): i for i, row in enumerate(atoms.tolist())}
@@ -337,7 +372,9 @@ class Player:
         self.last: Answer | None = None
 
     def settle(self, theta: np.ndarray, goal: Goal) -> Answer:
-        """Solve at θ, with the directions added in which exact and projected MMD of the answer differ."""
+        """Solve at θ, with the directions added in which exact and projected MMD of the answer
+        differ.
+        """
         start = None if self.last is None else self.last.saddle
         self.last = settled(
             _loss_at(self.setting, theta).problem, self.epsilon, goal, self.deadline, start

@@ -19,7 +19,9 @@ _ROUNDING, _CANCELLED = 1e-8, 1e-14  # of a loss, where its convexity is checked
 
 
 class ParametricLoss(ABC):
-    """ℓ(θ, x_n) at fixed points x_n: values, gradients in θ, and the weighted sum of second derivatives."""
+    """ℓ(θ, x_n) at fixed points x_n: values, gradients in θ, and the weighted sum of second
+    derivatives.
+    """
 
     n_parameters: int
 
@@ -41,7 +43,9 @@ class ParametricLoss(ABC):
 
 
 class UserLoss(ParametricLoss):
-    """loss(θ, X) → (values, gradients), with every answer checked, and convexity between any two parameters that follow each other."""
+    """loss(θ, X) → (values, gradients), with every answer checked, and convexity between any two
+    parameters that follow each other.
+    """
 
     def __init__(
         self,
@@ -77,7 +81,10 @@ class UserLoss(ParametricLoss):
 
     def _call(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n, p = self.X.shape[0], self.n_parameters
-        wanted = f"(values of shape ({n},), gradients of shape ({n}, {p})) for theta of shape ({p},) and X of shape {self.X.shape}"
+        wanted = (
+            f"(values of shape ({n},), gradients of shape ({n}, {p})) for theta of shape ({p},) and"
+            f" X of shape {self.X.shape}"
+        )
         try:
             answer = self.loss(theta.copy(), self.X.copy())
         except Exception as error:
@@ -129,7 +136,10 @@ class UserLoss(ParametricLoss):
             size = np.abs(here) + np.abs(there) + np.abs(rise)
             at = int(np.argmax(missing - _ROUNDING * size))
             if missing[at] > _ROUNDING * size[at] + least + 1e-300:
-                where = f"at x = {self.X[at].tolist()}, between theta = {old.tolist()} and {theta.tolist()}"
+                where = (
+                    f"at x = {self.X[at].tolist()}, between theta = {old.tolist()} and"
+                    f" {theta.tolist()}"
+                )
                 lower = f"{where}, it lies below its tangent by {missing[at]:.3g}"
                 raise ConvexityError(
                     f"the loss is not convex in theta, or its gradient wrong: {lower}"
@@ -183,7 +193,9 @@ def least_expected(
     theta: np.ndarray,
     eigen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Minimum:
-    """min over θ of Σ_n m_n ℓ(θ, x_n) + Σ α_j θ_j²; ``eigen`` is the eigendecomposition of the second derivative of a neighbour."""
+    """min over θ of Σ_n m_n ℓ(θ, x_n) + Σ α_j θ_j²; ``eigen`` is the eigendecomposition of the
+    second derivative of a neighbour.
+    """
     return newton(
         _expected(loss, masses, alpha),
         lambda at: loss.curvature(at, masses) + 2.0 * np.diag(alpha),
@@ -195,7 +207,9 @@ def least_expected(
 def proven_expected(
     loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray, theta: np.ndarray, tol: float
 ) -> float:
-    """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``theta`` is about the minimiser."""
+    """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``theta`` is
+    about the minimiser.
+    """
     return proven_minimum(
         _expected(loss, masses, alpha), least_expected(loss, masses, alpha, theta), alpha, tol
     )

@@ -1,10 +1,13 @@
-"""A robust problem in a projected MMD ball: one convex problem in θ and the dual function, with the worst density as its primal variable.
+"""A robust problem in a projected MMD ball: one convex problem in θ and the dual function, with the
+worst density as its primal variable.
 
-    min_θ max_C ⟨M_θ, C⟩ + reg(θ)  =  max_C h(C),  C ⪰ 0, tr C = 1, ‖A(C) − z‖ ≤ ε,        h(C) = min_θ ⟨M_θ, C⟩ + reg(θ) concave.
+    min_θ max_C ⟨M_θ, C⟩ + reg(θ)  =  max_C h(C),  C ⪰ 0, tr C = 1, ‖A(C) − z‖ ≤ ε,        h(C) =
+    min_θ ⟨M_θ, C⟩ + reg(θ) concave.
 
-A worst case is the problem without θ. Any C in the ball bounds the optimum from below by h(C); any (θ, y) bounds it from above by
-λ_max(M_θ − A*(y)) + ⟨y, z⟩ + ε‖y‖ + reg(θ). The multiplier u of the ball is searched for (see search.py): at the maximiser of
-h(C) − (u/2)‖A(C) − z‖², y = u(A(C) − z) and θ = θ(C). Values are counted as middle + unit·value.
+A worst case is the problem without θ. Any C in the ball bounds the optimum from below by h(C); any
+(θ, y) bounds it from above by λ_max(M_θ − A*(y)) + ⟨y, z⟩ + ε‖y‖ + reg(θ). The multiplier u of the
+ball is searched for (see search.py): at the maximiser of h(C) − (u/2)‖A(C) − z‖², y = u(A(C) − z)
+and θ = θ(C). Values are counted as middle + unit·value.
 """
 
 from __future__ import annotations
@@ -58,7 +61,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Point:
-    """A density of the space: C, its embedding a = A(C), the least risk h(C) with the θ that attains it, the distance ‖a − z‖."""
+    """A density of the space: C, its embedding a = A(C), the least risk h(C) with the θ that
+    attains it, the distance ‖a − z‖.
+    """
 
     C: Array
     a: Array
@@ -69,7 +74,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Nearest:
-    """About the nearest density to the data, and what is proven: no density of the space is closer than ``least``."""
+    """About the nearest density to the data, and what is proven: no density of the space is closer
+    than ``least``.
+    """
 
     C: Array
     distance: float
@@ -79,7 +86,9 @@ class Nearest:
 
 @dataclass(frozen=True)
 class Saddle:
-    """Both sides of the saddle, and what they prove, in the problem's units; also where a similar problem may start."""
+    """Both sides of the saddle, and what they prove, in the problem's units; also where a similar
+    problem may start.
+    """
 
     space: SoSSpace
     theta: np.ndarray
@@ -89,7 +98,9 @@ class Saddle:
     lower: float
     """Certified: no θ has a smaller worst-case risk. −∞ if the loss is flat in θ."""
     upper: float
-    """Certified: the worst-case risk of ``theta`` over the densities of the space in the projected ball is not above it."""
+    """Certified: the worst-case risk of ``theta`` over the densities of the space in the projected
+    ball is not above it.
+    """
     y: Array
     multiplier: float
     """u."""
@@ -100,7 +111,9 @@ class Saddle:
     n_iter: int
     n_solves: int = 0
     least_radius: float | None = None
-    """Of an infeasible problem: the certified radius below which the ball holds no density of the space."""
+    """Of an infeasible problem: the certified radius below which the ball holds no density of the
+    space.
+    """
     keyboard_interrupt: bool = False
     nearest: Nearest | None = None
     midway: tuple[Iterate, float] | None = None
@@ -126,7 +139,9 @@ class Saddle:
 
 @dataclass(frozen=True)
 class Problem:
-    """One risk on one space around one target, for any number of radii and multipliers. A value: solving it does not change it."""
+    """One risk on one space around one target, for any number of radii and multipliers. A value:
+    solving it does not change it.
+    """
 
     space: SoSSpace
     risk: Risk
@@ -138,7 +153,8 @@ class Problem:
     agreement: float = 1e-6
     """Directions are added until the exact and the projected MMD of the answer agree to this."""
     near: Nearest | None = None
-    """What is known of the nearest density, here or with what a space with fewer directions sees."""
+    """What is known of the nearest density, here or with what a space with fewer directions sees.
+    """
 
     @property
     def fixed(self) -> bool:
@@ -160,7 +176,9 @@ class Problem:
         return self.units[0] + self.units[1] * value
 
     def target(self, goal: Goal, risk: float) -> float:
-        """The gap of a goal: relative to the spread of a fixed loss, else to the risk, and for risks near zero to the spread."""
+        """The gap of a goal: relative to the spread of a fixed loss, else to the risk, and for
+        risks near zero to the spread.
+        """
         scale = 1.0 if self.fixed else max(abs(risk), 1e-3)
         return max(goal.tol / self.units[1], goal.rtol * scale)
 
@@ -188,10 +206,13 @@ class Problem:
     def on_the_sphere(
         self, outside: Point, inside: Point, radius: float, term: BoundTerm | None = None
     ) -> Point:
-        """The mixture of the two whose distance is the radius: h is concave, so it is at least as good as its parts promise."""
+        """The mixture of the two whose distance is the radius: h is concave, so it is at least as
+        good as its parts promise.
+        """
         b, d, goal = outside.a - self.z, inside.a - outside.a, radius * (1.0 - 1e-15)
         square, half, rest = inner(d, d), inner(b, d), inner(b, b) - goal**2
-        # the smaller root of square·t² + 2·half·t + rest, in the form that does not cancel: half < 0 < rest
+        # the smaller root of square·t² + 2·half·t + rest, in the form that does not cancel: half <
+        # 0 < rest
         t = rest / (-half + math.sqrt(max(half * half - square * rest, 0.0))) if half < 0.0 else 1.0
         for _ in range(8):
             distance = norm(b + min(t, 1.0) * d)
@@ -212,12 +233,15 @@ class Problem:
     def upper(
         self, theta: np.ndarray, y: Array, radius: float, M: Array | None = None
     ) -> tuple[float, float]:
-        """(the dual value at (θ, y), its λ_max): the former bounds the worst case of θ in the projected ball."""
+        """(the dual value at (θ, y), its λ_max): the former bounds the worst case of θ in the
+        projected ball.
+        """
         M = self.matrix(theta) if M is None else M
         top = -lowest_bound(self.space.compressed_map.adjoint(y) - M, 1e-12)
-        return top + inner(y, self.z) + radius * norm(y) + self.risk.penalty(theta) / self.units[
-            1
-        ], top
+        return (
+            top + inner(y, self.z) + radius * norm(y) + self.risk.penalty(theta) / self.units[1],
+            top,
+        )
 
     def lower(self, point: Point, tol: float) -> float:
         """A certified lower bound of h at a point."""
@@ -235,14 +259,18 @@ class Problem:
     # --- the least radius ---
 
     def distance_bound(self, a: Array) -> float:
-        """λ_min(A*(v)) − ⟨v, z⟩ for the unit vector v along a − z: no density of the space is closer to the target than this."""
+        """λ_min(A*(v)) − ⟨v, z⟩ for the unit vector v along a − z: no density of the space is
+        closer to the target than this.
+        """
         v = (a - self.z) / max(norm(a - self.z), 1e-300)
         return lowest_bound(self.space.compressed_map.adjoint(v), 1e-14) - inner(v, self.z)
 
     def nearest(
         self, deadline: Deadline, near: Nearest | None = None, start: Array | None = None
     ) -> Nearest:
-        """About the nearest density to the data: what is empty, and where to start. ``near`` is that of a space that sees less."""
+        """About the nearest density to the data: what is empty, and where to start. ``near`` is
+        that of a space that sees less.
+        """
         near = self.near if near is None else near
         if near is not None and near.space is self.space:
             return near
@@ -292,7 +320,9 @@ class Problem:
         term: BoundTerm,
         solver: str | Solver,
     ) -> tuple[Point, Solution, str | Solver]:
-        """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``; the solver for the next multiplier comes back."""
+        """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``; the solver for the next multiplier comes
+        back.
+        """
         scale = 1.0 / (1.0 + u)
         functional, tol = (
             scale * Bound(term) + 0.5 * u * scale * Bound(BoundSquaredMMD(self.z)),
@@ -315,7 +345,9 @@ class Problem:
 
     @property
     def first_solver(self) -> str | Solver:
-        """Of the penalised problems: for a fixed loss, which makes them quadratic, a dozen steps of the interior point if cheap."""
+        """Of the penalised problems: for a fixed loss, which makes them quadratic, a dozen steps of
+        the interior point if cheap.
+        """
         return (
             _NEWTON
             if not self.fixed
@@ -331,14 +363,18 @@ class Problem:
 
     @cached_property
     def barrier(self) -> JointBarrier | None:
-        """The barrier method for (θ, y) at once, if its steps are cheap and the smooth loss is the loss itself."""
+        """The barrier method for (θ, y) at once, if its steps are cheap and the smooth loss is the
+        loss itself.
+        """
         if not (isinstance(self.risk, ParametricRisk) and self.risk.differentiable):
             return None
         barrier = JointBarrier(self.space, self.risk, self.z, self.units[1])
         return barrier if barrier.cost() <= _CHEAP_JOINT_STEP else None
 
     def has_interior(self, start: Saddle | None) -> bool:
-        """Whether :meth:`interior` is to be tried first: with a fixed loss, only without a start, since its path takes none."""
+        """Whether :meth:`interior` is to be tried first: with a fixed loss, only without a start,
+        since its path takes none.
+        """
         return (
             self.barrier is not None
             if not self.fixed
@@ -348,7 +384,9 @@ class Problem:
     def interior(
         self, radius: float, tol: float, deadline: Deadline, start: Saddle | None
     ) -> tuple[BarrierPoint, str] | None:
-        """(point, status) at the end of the central path of the problem with its ball, which needs no search for the multiplier."""
+        """(point, status) at the end of the central path of the problem with its ball, which needs
+        no search for the multiplier.
+        """
         if self.barrier is not None:
             theta, midway = (self.theta, None) if start is None else (start.theta, start.midway)
             joint = self.barrier.solve(radius, tol, theta, deadline, midway)
@@ -365,14 +403,19 @@ class Problem:
             if found is not None and found.keyboard:
                 raise KeyboardInterrupt("interrupted before a density in the ball was found")
             return None
-        return BarrierPoint(
-            self.theta, found.multipliers.vectors[0], found.G @ found.G.T, found.n_iter, None
-        ), found.status
+        return (
+            BarrierPoint(
+                self.theta, found.multipliers.vectors[0], found.G @ found.G.T, found.n_iter, None
+            ),
+            found.status,
+        )
 
     def solve_penalised(
         self, gamma: float, goal: Goal, deadline: Deadline, start: Saddle | None = None
     ) -> Saddle:
-        """max ⟨M, C⟩ − γ‖A(C) − z‖² for a fixed loss, with its dual min_y λ_max(M − A*(y)) + ⟨y, z⟩ + ‖y‖²/(4γ)."""
+        """max ⟨M, C⟩ − γ‖A(C) − z‖² for a fixed loss, with its dual min_y λ_max(M − A*(y)) + ⟨y, z⟩
+        + ‖y‖²/(4γ).
+        """
         u, tol, term = 2.0 * gamma / self.units[1], self.target(goal, 0.0), self.term()
         C = centre(self.space.rank, self.z[:, None]) if start is None else start.point.C
         point, found, solver = self.penalised(
@@ -389,12 +432,28 @@ class Problem:
             if found.status == "solved" and upper - lower > tol * max(1.0, u)
             else found.status
         )
-        return Saddle(self.space, self.theta, point, lower, upper, y, u, constant, math.inf, status, found.n_iter, 1,
-                      keyboard_interrupt=found.keyboard_interrupt, solver=solver)  # fmt: skip
+        return Saddle(
+            self.space,
+            self.theta,
+            point,
+            lower,
+            upper,
+            y,
+            u,
+            constant,
+            math.inf,
+            status,
+            found.n_iter,
+            1,
+            keyboard_interrupt=found.keyboard_interrupt,
+            solver=solver,
+        )
 
 
 class _WholeDistance(BoundSquaredMMD):
-    """‖a − z‖² on all directions at once: those of a space with labels are not in the order of their mass."""
+    """‖a − z‖² on all directions at once: those of a space with labels are not in the order of
+    their mass.
+    """
 
     def restrict(self, columns: slice) -> Any:
         return None

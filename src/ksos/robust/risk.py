@@ -1,9 +1,11 @@
-"""The risk of a parameter θ under a density, ⟨M_θ, C⟩ + Σ_j α_j θ_j², and its minimum over θ as a concave function of C.
+"""The risk of a parameter θ under a density, ⟨M_θ, C⟩ + Σ_j α_j θ_j², and its minimum over θ as a
+concave function of C.
 
-:class:`FixedRisk` has no parameter: the loss of a worst case. :class:`SquareRisk` is in closed form, from the second moments of some
-functions u(x):
+:class:`FixedRisk` has no parameter: the loss of a worst case. :class:`SquareRisk` is in closed
+form, from the second moments of some functions u(x):
 
-    ℓ(θ, (x, label)) = Σ_c ⟨t_c, u(x)⟩²,   t_c = E_c θ + s_{label,c},        E_p ℓ = Σ_labels Σ_c t_cᵀ Q t_c,   Q_ab = ∫ u_a u_b dp.
+    ℓ(θ, (x, label)) = Σ_c ⟨t_c, u(x)⟩²,   t_c = E_c θ + s_{label,c},        E_p ℓ = Σ_labels Σ_c
+    t_cᵀ Q t_c,   Q_ab = ∫ u_a u_b dp.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Risk(ABC):
         return float(self.alpha @ theta**2)
 
     def units(self, theta: np.ndarray) -> tuple[float, float]:
-        """(middle, unit): values are counted as middle + unit·value. The unit is the spread of the loss of a typical θ."""
+        """(middle, unit): values are counted as middle + unit·value. The unit is the spread of the
+        loss of a typical θ.
+        """
         ends = np.linalg.eigvalsh(self.matrix(theta))
         size = max(abs(float(ends[0])), abs(float(ends[-1])))
         return 0.0, max(float(ends[-1] - ends[0]), 1e-6 * size, 1e-300)
@@ -86,7 +90,9 @@ class FixedRisk(Risk):
         self.M = M
 
     def units(self, theta: np.ndarray) -> tuple[float, float]:
-        """The eigenvalues of (M − middle·I)/unit lie between −½ and ½; those of a constant loss are 0."""
+        """The eigenvalues of (M − middle·I)/unit lie between −½ and ½; those of a constant loss are
+        0.
+        """
         return self.middle, self.spread if self.spread > 0.0 else 1.0
 
     def term(self, middle: float, unit: float) -> BoundTerm:
@@ -108,7 +114,9 @@ class ParametricRisk(Risk):
 
     @abstractmethod
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
-        """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``near`` is about the minimiser."""
+        """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``near``
+        is about the minimiser.
+        """
 
     @abstractmethod
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
@@ -128,10 +136,11 @@ class ParametricRisk(Risk):
 
 
 class LeastRisk(BoundTerm):
-    """−h(C)/unit with h(C) = min_θ ⟨M_θ, C⟩ + Σ α_j θ_j²: convex, with gradient −M_θ/unit at the minimiser θ(C).
+    """−h(C)/unit with h(C) = min_θ ⟨M_θ, C⟩ + Σ α_j θ_j²: convex, with gradient −M_θ/unit at the
+    minimiser θ(C).
 
-    Its second derivative is dC ↦ Σ_jk (∂_jM)(H⁻¹)_jk⟨∂_kM, dC⟩, H being that of the risk in θ. One object serves one solve: it keeps the
-    last minimiser, from which the next one starts.
+    Its second derivative is dC ↦ Σ_jk (∂_jM)(H⁻¹)_jk⟨∂_kM, dC⟩, H being that of the risk in θ. One
+    object serves one solve: it keeps the last minimiser, from which the next one starts.
     """
 
     twice_differentiable = True
@@ -186,7 +195,8 @@ def _inverse_root(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class SquareRisk(ParametricRisk):
     """The risk from the matrices V_ab = ∫ u_a u_b ψψᵀ dρ.
 
-    ``V``: (P, P, r, r); ``E``: (outputs, P, p); ``s``: (labels, outputs, P). With several labels C has one block of r directions each.
+    ``V``: (P, P, r, r); ``E``: (outputs, P, p); ``s``: (labels, outputs, P). With several labels C
+    has one block of r directions each.
     """
 
     def __init__(self, V: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> None:
@@ -210,7 +220,8 @@ class SquareRisk(ParametricRisk):
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         found = self.least(C)
-        # a quadratic: at θ̂ its minimum is ¼gᵀH⁺g·2 below, and there is one because Q ⪰ 0; g is rounding
+        # a quadratic: at θ̂ its minimum is ¼gᵀH⁺g·2 below, and there is one because Q ⪰ 0; g is
+        # rounding
         R, values = _inverse_root(found.curvature)
         if values[0] < -1e-9 * max(float(values[-1]), 1e-300):
             return -math.inf  # moments that no distribution has: rounding has taken over
@@ -293,9 +304,11 @@ def affine_moments(space: SoSSpace, centre: np.ndarray, scale: np.ndarray) -> np
 def kernel_moments(
     space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centre: float | None
 ) -> np.ndarray:
-    """V for u = (1, k(·, c_1), …, k(·, c_n)) of x and, with ``centre``, a last function y − centre, y being the last feature of the space.
+    """V for u = (1, k(·, c_1), …, k(·, c_n)) of x and, with ``centre``, a last function y − centre,
+    y being the last feature of the space.
 
-    k(x, c)k(x, c') is a Gaussian about (c + c')/2 of bandwidth σ/√2: integrals of order 3 in x, times moments in y.
+    k(x, c)k(x, c') is a Gaussian about (c + c')/2 of bandwidth σ/√2: integrals of order 3 in x,
+    times moments in y.
     """
     X, d, n = to_numpy(space.support_points), space.n_features, centres.shape[0]
     dx = d - (centre is not None)

@@ -1,8 +1,11 @@
-"""The search for the multiplier of an MMD ball: one number, for a worst case and for robust learning alike.
+"""The search for the multiplier of an MMD ball: one number, for a worst case and for robust
+learning alike.
 
-The penalised optimum C_u of h(C) − (u/2)‖A(C) − z‖² is at a distance d(u) from the data that falls as u grows. 1/d is nearly linear in u,
-as in trust-region methods [ConnGouldToint2000], so that the root d(u) = ε is found in a few solves, each started from the last. Where its
-steps are cheap an interior point that knows the ball comes first, and the search only has to close what rounding has left.
+The penalised optimum C_u of h(C) − (u/2)‖A(C) − z‖² is at a distance d(u) from the data that falls
+as u grows. 1/d is nearly linear in u, as in trust-region methods [ConnGouldToint2000], so that the
+root d(u) = ε is found in a few solves, each started from the last. Where its steps are cheap an
+interior point that knows the ball comes first, and the search only has to close what rounding has
+left.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ _CLOSED, _REOPENED = (
     1.01,
 )  # that of one in which nothing is left to few digits, and the first step out of it
 _SAFE = 1e-6  # the next multiplier keeps at least this fraction of the bracket away from its ends
-_INWARD = 0.05  # of the last point's distance to the ball: aiming a little inside brackets the multiplier from both sides
+# of the last point's distance to the ball: aiming a little inside brackets the multiplier from both
+# sides
+_INWARD = 0.05
 _DIGITS, _FEW_DIGITS, _OF_THE_GAP, _ROUGH = 0.02, 0.1, 0.1, 1e-2
 _INTERIOR_DIGITS = 0.5
 _MOST_STUCK = 5
@@ -123,7 +128,9 @@ class _Search:
         )
 
     def _open(self, start: Saddle | None) -> Saddle | tuple[Array, float]:
-        """What needs no search: a ball that does not bind, or is empty, or the interior point; else where the search starts."""
+        """What needs no search: a ball that does not bind, or is empty, or the interior point; else
+        where the search starts.
+        """
         problem, radius = self.problem, self.radius
         if problem.fixed:
             top = problem.top()
@@ -201,7 +208,9 @@ class _Search:
             )
 
     def _take(self, u: float, point: Point) -> None:
-        """Try the dual point of a penalised optimum, and sort it in; the best feasible point is on the sphere, between its neighbours."""
+        """Try the dual point of a penalised optimum, and sort it in; the best feasible point is on
+        the sphere, between its neighbours.
+        """
         self._try(u, u * (point.a - self.problem.z), point.theta)
         self.recent = [*self.recent[-1:], (u, point.distance)]
         if point.distance <= self.radius:
@@ -242,7 +251,9 @@ class _Search:
         return (self.inside[0] - self.outside[0]) / self.inside[0]
 
     def _reopen(self, latest: Point) -> None:
-        """Forget the end of a bracket that has closed without closing the gap: it was found with few digits, on the wrong side."""
+        """Forget the end of a bracket that has closed without closing the gap: it was found with
+        few digits, on the wrong side.
+        """
         if self._width > _CLOSED:
             return
         if latest.distance <= self.radius:
@@ -253,8 +264,10 @@ class _Search:
         self.growth = _REOPENED
 
     def _next(self) -> float:
-        """Where the secant of 1/distance through the last two points meets 1/radius, or that through the ends of the bracket; the middle
-        of the bracket if three steps have not halved it. Without a bracket the secant leads out of the last point, or else a factor."""
+        """Where the secant of 1/distance through the last two points meets 1/radius, or that
+        through the ends of the bracket; the middle of the bracket if three steps have not halved
+        it. Without a bracket the secant leads out of the last point, or else a factor.
+        """
         growth, self.growth = self.growth, max(2.0 * self.growth, _GROWTH)
         if self.inside is None:
             assert self.outside is not None
@@ -311,9 +324,24 @@ class _Search:
             point = nearest[1]
         lower = -math.inf if self.best is None else problem.lower(point, _PROVEN * self._target)
         found = Saddle(
-            problem.space, self.theta, point, lower, self.upper, self.y, self.multiplier, self.constant, self.radius, status,
-            self.n_iter, self.n_solves, least_radius, keyboard, self.nearest, self.midway, self.solver,
-        )  # fmt: skip
+            problem.space,
+            self.theta,
+            point,
+            lower,
+            self.upper,
+            self.y,
+            self.multiplier,
+            self.constant,
+            self.radius,
+            status,
+            self.n_iter,
+            self.n_solves,
+            least_radius,
+            keyboard,
+            self.nearest,
+            self.midway,
+            self.solver,
+        )
         if status == "solved" and (found.gap is None or found.gap > self._target):
             return replace(found, status="solved_inaccurate")
         return found

@@ -1,4 +1,6 @@
-"""The setting of a robust problem: the data at the centre of the ball, the domain, kernels, and the space of densities that covers it."""
+"""The setting of a robust problem: the data at the centre of the ball, the domain, kernels, and the
+space of densities that covers it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ class Reference:
     points: np.ndarray
     weights: np.ndarray
     n_samples: int
-    """How many samples it stands for: 1/Σa² of the weights as they were given, n if they are equal."""
+    """How many samples it stands for: 1/Σa² of the weights as they were given, n if they are equal.
+    """
     kernel: Kernel | None = None
     """The RKHS that it was given in, if any."""
 
@@ -66,7 +69,9 @@ class Reference:
 
 
 def as_reference(data: Any, weights: Any = None) -> Reference:
-    """Samples (n, d), with weights or without, or a :class:`~ksos.MeanEmbedding`, as distinct points with weights."""
+    """Samples (n, d), with weights or without, or a :class:`~ksos.MeanEmbedding`, as distinct
+    points with weights.
+    """
     if isinstance(data, Reference):
         return data
     if isinstance(data, MeanEmbedding):
@@ -76,7 +81,8 @@ def as_reference(data: Any, weights: Any = None) -> Reference:
         return Reference(to_numpy(data.points), own, _effective(own), data.kernel)
     if isinstance(data, SoSDensity):
         raise TypeError(
-            f"data must be samples (n, d) or a MeanEmbedding; got {data!r}; draw samples from it with rvs"
+            f"data must be samples (n, d) or a MeanEmbedding; got {data!r}; draw samples from it"
+            " with rvs"
         )
     points = to_numpy(as_points(data, "data"))
     given = as_weights(weights, points.shape[0], "weights")
@@ -92,10 +98,11 @@ def _effective(weights: np.ndarray) -> int:
 def bootstrap_radius(
     data: Any, kernel: Kernel, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None
 ) -> float:
-    r"""The ``confidence``-quantile of MMD(μ̂*, μ̂) over resamples μ̂* of μ̂, of as many points as μ̂ was made of.
+    r"""The ``confidence``-quantile of MMD(μ̂*, μ̂) over resamples μ̂* of μ̂, of as many points as
+    μ̂ was made of.
 
-    MMD(μ̂, μ) of a sample to its population has the same limit law, so the ball of this radius holds the population with about this
-    probability. ``radius="bootstrap"`` calls it.
+    MMD(μ̂, μ) of a sample to its population has the same limit law, so the ball of this radius
+    holds the population with about this probability. ``radius="bootstrap"`` calls it.
 
     Parameters
     ----------
@@ -124,11 +131,13 @@ def bootstrap_radius(
     n_resamples = as_count(n_resamples, "n_resamples", minimum=10)
     if not reference.is_distribution:
         raise ValueError(
-            'radius="bootstrap" resamples the data, whose weights must not be negative and must sum to 1; pass a number'
+            'radius="bootstrap" resamples the data, whose weights must not be negative and must sum'
+            " to 1; pass a number"
         )
     if reference.points.shape[0] < 2:
         raise ValueError(
-            'radius="bootstrap" needs at least two distinct samples: resamples of one do not differ; pass a number'
+            'radius="bootstrap" needs at least two distinct samples: resamples of one do not'
+            " differ; pass a number"
         )
     X, a, n = reference.points, reference.weights, reference.n_samples
     generator = np.random.default_rng(rng)
@@ -186,17 +195,28 @@ class Setting:
 
 @np.errstate(under="ignore")
 def as_setting(
-    data: Any, *, weights: Any = None, kernel: str | Kernel = "gaussian", bandwidth: Any = None, embedding_bandwidth: Any = None,
-    measure: Measure | None = None, space: SoSSpace | None = None, n_support: int | None = None, rng: Any = None,
-) -> Setting:  # fmt: skip
-    """Check what the user said and choose the rest: kernels, support points over the domain and its boundary, landmarks."""
+    data: Any,
+    *,
+    weights: Any = None,
+    kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None,
+    embedding_bandwidth: Any = None,
+    measure: Measure | None = None,
+    space: SoSSpace | None = None,
+    n_support: int | None = None,
+    rng: Any = None,
+) -> Setting:
+    """Check what the user said and choose the rest: kernels, support points over the domain and its
+    boundary, landmarks.
+    """
     reference = as_reference(data, weights)
     d = reference.n_features
     if space is not None:
         return _given(reference, space, kernel, bandwidth, embedding_bandwidth, measure, n_support)
     if measure is not None and not isinstance(measure, Measure):
         raise TypeError(
-            f"measure must be a measure such as ksos.measures.Box(low, high), or None; got {measure!r}"
+            "measure must be a measure such as ksos.measures.Box(low, high), or None; got"
+            f" {measure!r}"
         )
     measure = Lebesgue() if measure is None else measure
     measure.check_features(d)
@@ -247,7 +267,8 @@ def _given(
     )
     if named:
         raise ValueError(
-            f"the space has its own kernels, measure and support points: pass either space or {', '.join(named)}"
+            "the space has its own kernels, measure and support points: pass either space or"
+            f" {', '.join(named)}"
         )
     d = reference.n_features
     if space.n_features != d:
@@ -255,7 +276,8 @@ def _given(
     if reference.kernel is not None and reference.kernel != space.embedding_kernel:
         own, other = reference.kernel, space.embedding_kernel
         raise ValueError(
-            f"data is an embedding in the RKHS of {own!r}, but the space measures distances in that of {other!r}"
+            f"data is an embedding in the RKHS of {own!r}, but the space measures distances in that"
+            f" of {other!r}"
         )
     require_exact_mmd(space.kernel, space.embedding_kernel, space.measure, d)
     cloud = np.concatenate([reference.points, to_numpy(space.support_points)])
@@ -272,15 +294,17 @@ def _choose_kernels(
 ) -> tuple[Kernel | None, Kernel]:
     """The model kernel (None: to be chosen as fine as the domain allows) and the embedding kernel.
 
-    The distance is measured in the RKHS of a MeanEmbedding, with ``embedding_bandwidth``, with the model's own bandwidth as in the note,
-    or, where none is given, with the median distance between the samples.
+    The distance is measured in the RKHS of a MeanEmbedding, with ``embedding_bandwidth``, with the
+    model's own bandwidth as in the note, or, where none is given, with the median distance between
+    the samples.
     """
     d, family = reference.n_features, kernel_form(kernel)
     model: Kernel | None = None
     if isinstance(kernel, Kernel):
         if bandwidth is not None:
             raise ValueError(
-                f"the kernel object {kernel!r} has its own bandwidth; pass bandwidth=None, or kernel={kernel.name!r}"
+                f"the kernel object {kernel!r} has its own bandwidth; pass bandwidth=None, or"
+                f" kernel={kernel.name!r}"
             )
         model = kernel
         kernel.sigma_vector(d)
@@ -289,7 +313,8 @@ def _choose_kernels(
     if reference.kernel is not None:
         if embedding_bandwidth is not None:
             raise ValueError(
-                f"data is an embedding in the RKHS of {reference.kernel!r}: embedding_bandwidth must be None"
+                f"data is an embedding in the RKHS of {reference.kernel!r}: embedding_bandwidth"
+                " must be None"
             )
         return model, reference.kernel
     if embedding_bandwidth is not None:

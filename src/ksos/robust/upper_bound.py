@@ -1,7 +1,9 @@
-"""What no distribution at all can exceed: sup_x(ℓ − g) + ⟨g, w_μ̂⟩ + ε‖g‖ for a function g of the RKHS, whatever g is.
+"""What no distribution at all can exceed: sup_x(ℓ − g) + ⟨g, w_μ̂⟩ + ε‖g‖ for a function g of the
+RKHS, whatever g is.
 
-For μ with MMD(μ, μ̂) ≤ ε: E_μ ℓ = E_μ(ℓ − g) + ⟨g, w_μ − w_μ̂⟩ + ⟨g, w_μ̂⟩ ≤ sup(ℓ − g) + ε‖g‖ + ⟨g, w_μ̂⟩. The dual function of the worst
-case over a space of densities is a good g. With labels there is one g for each, and the supremum is over the labels too.
+For μ with MMD(μ, μ̂) ≤ ε: E_μ ℓ = E_μ(ℓ − g) + ⟨g, w_μ − w_μ̂⟩ + ⟨g, w_μ̂⟩ ≤ sup(ℓ − g) + ε‖g‖ +
+⟨g, w_μ̂⟩. The dual function of the worst case over a space of densities is a good g. With labels
+there is one g for each, and the supremum is over the labels too.
 """
 
 from __future__ import annotations
@@ -42,22 +44,38 @@ class UpperBound:
 
     value: float
     kind: str
-    """"rigorous": proven; "estimate": the supremum was searched for, not enclosed; "infinite": the loss has no bound on the domain."""
+    """"rigorous": proven; "estimate": the supremum was searched for, not enclosed; "infinite": the
+    loss has no bound on the domain.
+    """
     at: np.ndarray | None
     """Where ℓ − g is largest: a place that the worst of all distributions is likely to use."""
     slack: float = 0.0
-    """By how much the proven supremum exceeds what ℓ − g attains there: large where there were too few cells for so many features."""
+    """By how much the proven supremum exceeds what ℓ − g attains there: large where there were too
+    few cells for so many features.
+    """
 
 
 def upper_bound(
-    losses: Sequence[Observable], gs: Sequence[KernelFunction], size: float, data: MeanEmbedding | LabelledEmbedding, setting: Setting,
-    deadline: Deadline, *, spread: float, radius: float | None, gamma: float | None = None, lipschitz: float | None = None,
-    space: SoSSpace | None = None, target: float = math.inf,
-) -> UpperBound:  # fmt: skip
-    """The bound that g, of norm ``size``, gives: one loss and one g per label; the box of the setting is searched if nothing can be proven.
+    losses: Sequence[Observable],
+    gs: Sequence[KernelFunction],
+    size: float,
+    data: MeanEmbedding | LabelledEmbedding,
+    setting: Setting,
+    deadline: Deadline,
+    *,
+    spread: float,
+    radius: float | None,
+    gamma: float | None = None,
+    lipschitz: float | None = None,
+    space: SoSSpace | None = None,
+    target: float = math.inf,
+) -> UpperBound:
+    """The bound that g, of norm ``size``, gives: one loss and one g per label; the box of the
+    setting is searched if nothing can be proven.
 
-    With a ``space``, other functions on its landmarks are tried as well while the bound is farther from ``target`` than a thousandth of the
-    spread: those that are best against atoms, among them the places where the last one was worst.
+    With a ``space``, other functions on its landmarks are tried as well while the bound is farther
+    from ``target`` than a thousandth of the spread: those that are best against atoms, among them
+    the places where the last one was worst.
     """
     parts = data.parts if isinstance(data, LabelledEmbedding) else (data,)
     points = np.concatenate([to_numpy(part.points) for part in parts if part is not None])
@@ -160,7 +178,9 @@ class _Atoms:
             )
 
     def answer(self) -> tuple[KernelFunction, float, float]:
-        """(g, its norm, the atoms' value): how badly the atoms do in the ball, and the function that proves it."""
+        """(g, its norm, the atoms' value): how badly the atoms do in the ball, and the function
+        that proves it.
+        """
         Phi = self.S @ self.kernel(self.Z, self.atoms)
         Phi = np.hstack([Phi, np.zeros((Phi.shape[0], len(self.far)))])
         found = worst_atoms(
@@ -175,9 +195,15 @@ class _Atoms:
 
 
 def supremum_on(
-    loss: Observable, g: KernelFunction, measure: Measure, box: Box, candidates: np.ndarray, tol: float, lipschitz: float | None,
+    loss: Observable,
+    g: KernelFunction,
+    measure: Measure,
+    box: Box,
+    candidates: np.ndarray,
+    tol: float,
+    lipschitz: float | None,
     deadline: Deadline | None = None,
-) -> Supremum | None:  # fmt: skip
+) -> Supremum | None:
     """sup(ℓ − g) on the support of a measure; None if ℓ is unbounded on it."""
     deadline = Deadline() if deadline is None else deadline
     difference = loss - g
@@ -212,7 +238,9 @@ def supremum_on(
 
 
 def _grows(loss: Observable, measure: Measure, box: Box, tol: float) -> bool:
-    """Whether a loss of which nothing is known has ever larger values in ever larger boxes: then no search in one of them bounds it."""
+    """Whether a loss of which nothing is known has ever larger values in ever larger boxes: then no
+    search in one of them bounds it.
+    """
     middle = 0.5 * (box.low + box.high)
     ends, inside = measure.boundaries(middle.shape[0]), scattered(box, _SEARCHED // 8)
     highest = [
@@ -226,7 +254,9 @@ def _grows(loss: Observable, measure: Measure, box: Box, tol: float) -> bool:
 
 
 def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, float] | None:
-    """A box outside of which every part is nearly constant, and the bound of the sum there; None if a part is unknown."""
+    """A box outside of which every part is nearly constant, and the bound of the sum there; None if
+    a part is unknown.
+    """
     low, high, bound = box.low.copy(), box.high.copy(), 0.0
     for scale, part in difference.parts():
         if isinstance(part, KernelFunction):

@@ -1,4 +1,6 @@
-"""ksos.worst_case: the worst distribution for a loss within an MMD ball around the data; and how any answer becomes a WorstCase."""
+"""ksos.worst_case: the worst distribution for a loss within an MMD ball around the data; and how
+any answer becomes a WorstCase.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +50,25 @@ __all__ = [
 ]
 
 AGREEMENT = 1e-6
-"""Directions are added to what the landmarks see until exact and projected MMD of the answer agree to this."""
-DATA_ALONE = "radius 0 leaves only the data, but their weights are not those of a distribution; pass a positive radius"
+"""Directions are added to what the landmarks see until exact and projected MMD of the answer agree
+to this.
+"""
+DATA_ALONE = (
+    "radius 0 leaves only the data, but their weights are not those of a distribution; pass a"
+    " positive radius"
+)
 _ROUNDING = 1e-7  # of a loss, what dividing a density by its mass may move its value by
 
 ROBUST_STATUSES = {
     **STATUSES,
-    "infeasible": "the ball holds no density of the space, which is proven; take a larger radius, or a smaller bandwidth",
-    "undecided": "no density of the space was found in the ball, nor a proof that there is none; take a slightly larger radius",
+    "infeasible": (
+        "the ball holds no density of the space, which is proven; take a larger radius, or a"
+        " smaller bandwidth"
+    ),
+    "undecided": (
+        "no density of the space was found in the ball, nor a proof that there is none; take a"
+        " slightly larger radius"
+    ),
 }
 
 
@@ -79,9 +92,11 @@ class Certified:
 class WorstCase(Certified):
     """The result of :func:`ksos.worst_case`. Three numbers bound the worst case from three sides:
 
-    * ``value`` belongs to a density whose exact MMD to the data is at most the radius: a *lower* bound of the worst case over all
+    * ``value`` belongs to a density whose exact MMD to the data is at most the radius: a *lower*
+      bound of the worst case over all
       distributions, and what the density can be asked for;
-    * ``dual_value`` is at least the optimum over the densities of the space in the projected ball; ``gap`` = ``dual_value`` − ``value``;
+    * ``dual_value`` is at least the optimum over the densities of the space in the projected ball;
+      ``gap`` = ``dual_value`` − ``value``;
     * ``upper_bound`` bounds the worst case over all distributions of the domain.
 
     >>> import ksos
@@ -95,12 +110,18 @@ class WorstCase(Certified):
     value: float | None
     """E_p[loss] of :attr:`distribution`; None if the ball holds no density."""
     upper_bound: float | None
-    """sup(loss − g) + ⟨g, data⟩ + radius·‖g‖ for the dual function g: no distribution in the ball does worse."""
+    """sup(loss − g) + ⟨g, data⟩ + radius·‖g‖ for the dual function g: no distribution in the ball
+    does worse.
+    """
     upper_bound_kind: str
-    """"rigorous", "estimate" (the supremum was searched for, not proven) or "infinite"; "none" if the ball holds no density."""
+    """"rigorous", "estimate" (the supremum was searched for, not proven) or "infinite"; "none" if
+    the ball holds no density.
+    """
     distribution: Any
-    """The worst density, an :class:`~ksos.SoSDensity` or with labels a :class:`~ksos.space.labelled.LabelledDensity`; of an infeasible problem
-    the one that is nearest to the data; None at radius 0, which leaves the data alone."""
+    """The worst density, an :class:`~ksos.SoSDensity` or with labels a
+    :class:`~ksos.space.labelled.LabelledDensity`; of an infeasible problem the one that is nearest
+    to the data; None at radius 0, which leaves the data alone.
+    """
     mmd: float
     """The exact MMD between :attr:`distribution` and the data."""
     projected_mmd: float
@@ -109,8 +130,9 @@ class WorstCase(Certified):
     """dual_value − value (for the penalised problem: − objective)."""
     dual_value: float | None
     dual_function: Any = field(repr=False)
-    """g, an observable of the RKHS, or with labels a list of one per label: dual_constant + g majorises the loss in the order of sums of
-    squares of the space."""
+    """g, an observable of the RKHS, or with labels a list of one per label: dual_constant + g
+    majorises the loss in the order of sums of squares of the space.
+    """
     dual_constant: float | None
     status: str
     """One of :data:`ROBUST_STATUSES`."""
@@ -118,11 +140,17 @@ class WorstCase(Certified):
     penalty: float | None
     """γ, if value − γ·MMD² was maximised instead."""
     least_radius: float | None
-    """Of an infeasible problem: the certified radius below which the ball holds no density of the space."""
+    """Of an infeasible problem: the certified radius below which the ball holds no density of the
+    space.
+    """
     empirical_value: float | None
-    """The expectation of the loss under the data themselves; None if they do not all lie in the domain."""
+    """The expectation of the loss under the data themselves; None if they do not all lie in the
+    domain.
+    """
     integration_error: float
-    """How far ``value`` may be off because the loss was integrated by quadrature, estimated; 0 for closed forms."""
+    """How far ``value`` may be off because the loss was integrated by quadrature, estimated; 0 for
+    closed forms.
+    """
     loss: Observable = field(repr=False)
     embedding_kernel: Kernel = field(repr=False)
     space: SoSSpace | None = field(repr=False)
@@ -160,33 +188,54 @@ class WorstCase(Certified):
 
 
 def worst_case(
-    loss: Any, data: Any, radius: Any = None, *, penalty: float | None = None, weights: Any = None, kernel: str | Kernel = "gaussian",
-    bandwidth: Any = None, embedding_bandwidth: Any = None, measure: Measure | None = None, space: SoSSpace | None = None,
-    n_support: int | None = None, confidence: float = 0.95, n_resamples: int = 1000, rng: Any = None, lipschitz: float | None = None,
-    tol: float | None = None, rtol: float = 1e-8, time_limit: float | None = None,
-) -> WorstCase:  # fmt: skip
-    r"""max E_p[loss] over the sum-of-squares densities p whose MMD to the data is at most the radius.
+    loss: Any,
+    data: Any,
+    radius: Any = None,
+    *,
+    penalty: float | None = None,
+    weights: Any = None,
+    kernel: str | Kernel = "gaussian",
+    bandwidth: Any = None,
+    embedding_bandwidth: Any = None,
+    measure: Measure | None = None,
+    space: SoSSpace | None = None,
+    n_support: int | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+    rng: Any = None,
+    lipschitz: float | None = None,
+    tol: float | None = None,
+    rtol: float = 1e-8,
+    time_limit: float | None = None,
+) -> WorstCase:
+    r"""max E_p[loss] over the sum-of-squares densities p whose MMD to the data is at most the
+    radius.
 
     Parameters
     ----------
     loss : callable, Polynomial, KernelFunction, BoxIndicator or any other observable
-        A function of an array (n, d) that returns n numbers; expectations of those named are closed forms, others are integrated by
-        quadrature, with an estimate of the error.
+        A function of an array (n, d) that returns n numbers; expectations of those named are closed
+        forms, others are integrated by quadrature, with an estimate of the error.
     data : array (n, d) or MeanEmbedding
         The centre of the ball. Weights of a MeanEmbedding may be signed.
     radius : float or "bootstrap"
-        Of the ball, in MMD (not squared). "bootstrap": that of :func:`ksos.bootstrap_radius`, with ``confidence``, ``n_resamples`` and
-        ``rng``. 0 leaves only the data themselves: the value is their mean loss, and there is no density.
+        Of the ball, in MMD (not squared). "bootstrap": that of :func:`ksos.bootstrap_radius`, with
+        ``confidence``, ``n_resamples`` and ``rng``. 0 leaves only the data themselves: the value is
+        their mean loss, and there is no density.
     penalty : float, optional
-        γ, a multiplier of MMD²: maximise E_p[loss] − γ·MMD(p, data)² over all densities of the space instead. Give this or the radius.
+        γ, a multiplier of MMD²: maximise E_p[loss] − γ·MMD(p, data)² over all densities of the
+        space instead. Give this or the radius.
     weights : array of n floats, optional
         Of the samples.
     kernel : {"gaussian", "laplace", "matern"} or Kernel
-        Of the densities and, with its own bandwidth, of the MMD. Kernels that are not Gaussian need a discrete measure.
+        Of the densities and, with its own bandwidth, of the MMD. Kernels that are not Gaussian need
+        a discrete measure.
     bandwidth : float or array, optional
-        Of the densities. Default: a third of the embedding's, or as fine as the support points can carry across the domain.
+        Of the densities. Default: a third of the embedding's, or as fine as the support points can
+        carry across the domain.
     embedding_bandwidth : float or array, optional
-        Of the kernel that measures MMD. Default: that of a MeanEmbedding; else ``bandwidth``; else the median distance of the samples.
+        Of the kernel that measures MMD. Default: that of a MeanEmbedding; else ``bandwidth``; else
+        the median distance of the samples.
     measure : Measure, optional
         The domain: a Box, a Discrete measure, …; default all of R^d.
     space : SoSSpace, optional
@@ -198,8 +247,9 @@ def worst_case(
     lipschitz : float, optional
         A Lipschitz constant of a loss that is code: with it the upper bound is rigorous on a box.
     tol, rtol : float
-        The problem counts as solved when the gap is at most max(tol, rtol·spread): ``tol`` is in the units of the loss (default: none), the
-        spread is that of the loss over the densities of the space.
+        The problem counts as solved when the gap is at most max(tol, rtol·spread): ``tol`` is in
+        the units of the loss (default: none), the spread is that of the loss over the densities of
+        the space.
     time_limit : float, optional
         Seconds for all of the call, which ends at most one step of a solver later.
 
@@ -210,8 +260,9 @@ def worst_case(
     Warns
     -----
     UserWarning
-        If the loss is not known to be bounded on an unbounded domain: the worst case over all distributions may then be infinite, and
-        the value depends on the box that the support points cover, which the warning names.
+        If the loss is not known to be bounded on an unbounded domain: the worst case over all
+        distributions may then be infinite, and the value depends on the box that the support points
+        cover, which the warning names.
     ConvergenceWarning
         If the gap is not what was asked for: the reason, and the remedy.
 
@@ -235,9 +286,15 @@ def worst_case(
     if radius is not None:
         check_radius(radius)
     setting = as_setting(
-        data, weights=weights, kernel=kernel, bandwidth=bandwidth, embedding_bandwidth=embedding_bandwidth, measure=measure, space=space,
+        data,
+        weights=weights,
+        kernel=kernel,
+        bandwidth=bandwidth,
+        embedding_bandwidth=embedding_bandwidth,
+        measure=measure,
+        space=space,
         n_support=n_support,
-    )  # fmt: skip
+    )
     if radius is not None:
         radius = as_radius(radius, setting, confidence, n_resamples, rng)
     loss.check_features(setting.reference.n_features)
@@ -348,10 +405,18 @@ class FixedLoss(Family):
 @one_blas_thread(0)
 @shown("worst case", "setting up")
 def attack(
-    family: Family, radius: float | None, goal: Goal, deadline: Deadline, start: Saddle | None = None, *, gamma: float | None = None,
+    family: Family,
+    radius: float | None,
+    goal: Goal,
+    deadline: Deadline,
+    start: Saddle | None = None,
+    *,
+    gamma: float | None = None,
     problem: Problem | None = None,
-) -> tuple[Answer, WorstCase]:  # fmt: skip
-    """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's, with directions added to it."""
+) -> tuple[Answer, WorstCase]:
+    """The answer in the exact ball, and the worst case that it is; ``problem`` is the family's,
+    with directions added to it.
+    """
     answer = in_the_exact_ball(
         family.problem if problem is None else problem, radius, goal, deadline, start, gamma
     )
@@ -389,13 +454,26 @@ def attack(
         g = functions if problem.space.labels is not None else functions[0]
         space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
         top = upper_bound(  # any function of the RKHS proves a bound: here, those on the landmarks
-            family.losses_at(theta), near, size, family.data, family.setting, deadline, spread=spread, radius=radius, gamma=gamma,
-            lipschitz=family.lipschitz, space=space, target=target,
-        )  # fmt: skip
+            family.losses_at(theta),
+            near,
+            size,
+            family.data,
+            family.setting,
+            deadline,
+            spread=spread,
+            radius=radius,
+            gamma=gamma,
+            lipschitz=family.lipschitz,
+            space=space,
+            target=target,
+        )
     elif status in ("solved", "solved_inaccurate"):
         status = "time_limit" if deadline.passed else "undecided"
     if saddle.least_radius is not None:
-        note = f"the least radius that holds a density of this space is {saddle.least_radius:.6g} (certified)"
+        note = (
+            f"the least radius that holds a density of this space is {saddle.least_radius:.6g}"
+            " (certified)"
+        )
     bound = (
         None
         if top is None or objective is None
@@ -404,23 +482,43 @@ def attack(
     gap = None if dual is None or objective is None else max(dual - objective, 0.0)
     constant = None if gap is None else problem.in_units_of_the_loss(saddle.dual_constant)
     return answer, WorstCase(
-        value=value, upper_bound=bound, upper_bound_kind="none" if top is None else top.kind, distribution=exact.density, mmd=exact.mmd,
-        projected_mmd=exact.point.distance, gap=gap, dual_value=dual, dual_function=g, dual_constant=constant, status=status, radius=radius,
-        penalty=gamma, least_radius=saddle.least_radius, empirical_value=family.empirical_value(theta),
-        integration_error=error, loss=family.loss_at(theta), embedding_kernel=problem.space.embedding_kernel,
-        space=problem.space, upper_bound_at=None if top is None else top.at, n_iter=saddle.n_iter, time=deadline.elapsed, note=note,
-    )  # fmt: skip
+        value=value,
+        upper_bound=bound,
+        upper_bound_kind="none" if top is None else top.kind,
+        distribution=exact.density,
+        mmd=exact.mmd,
+        projected_mmd=exact.point.distance,
+        gap=gap,
+        dual_value=dual,
+        dual_function=g,
+        dual_constant=constant,
+        status=status,
+        radius=radius,
+        penalty=gamma,
+        least_radius=saddle.least_radius,
+        empirical_value=family.empirical_value(theta),
+        integration_error=error,
+        loss=family.loss_at(theta),
+        embedding_kernel=problem.space.embedding_kernel,
+        space=problem.space,
+        upper_bound_at=None if top is None else top.at,
+        n_iter=saddle.n_iter,
+        time=deadline.elapsed,
+        note=note,
+    )
 
 
 def _not_below(
     bound: float, value: float, spread: float, unknown: float = 0.0, proven: bool = True
 ) -> float:
-    """An upper bound of what a density has reached; if only rounding, or what is not known of its integrals, puts it below the density's
-    value, or if it was not proven, that value."""
+    """An upper bound of what a density has reached; if only rounding, or what is not known of its
+    integrals, puts it below the density's value, or if it was not proven, that value.
+    """
     if proven and value - bound > _ROUNDING * max(abs(value), spread) + 2.0 * unknown:
         raise InternalError(
-            f"the bound {bound:.9g} of the worst case lies below {value:.9g}, which a density has reached: this is a mistake of ksos, "
-            "please report it; other units of the features or another bandwidth may avoid it"
+            f"the bound {bound:.9g} of the worst case lies below {value:.9g}, which a density has"
+            " reached: this is a mistake of ksos, please report it; other units of the features or"
+            " another bandwidth may avoid it"
         )
     return max(bound, value)
 
@@ -431,14 +529,34 @@ def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> Worst
         raise ValueError(DATA_ALONE)
     value = float(setting.reference.weights @ loss(setting.reference.points))
     return WorstCase(
-        value, value, "rigorous", None, 0.0, 0.0, 0.0, value, None, None, "solved", 0.0, None, None, value, 0.0, loss,
-        setting.embedding.kernel, None, time=deadline.elapsed,
+        value,
+        value,
+        "rigorous",
+        None,
+        0.0,
+        0.0,
+        0.0,
+        value,
+        None,
+        None,
+        "solved",
+        0.0,
+        None,
+        None,
+        value,
+        0.0,
+        loss,
+        setting.embedding.kernel,
+        None,
+        time=deadline.elapsed,
         note="radius 0 leaves the data themselves: the value is their mean loss",
-    )  # fmt: skip
+    )
 
 
 def warn_if_inaccurate(found: WorstCase, stacklevel: int = 3) -> None:
-    """Say so if there is a density in the ball whose gap is above what was asked for, and name the remedy."""
+    """Say so if there is a density in the ball whose gap is above what was asked for, and name the
+    remedy.
+    """
     if (
         found.status not in ("solved_inaccurate", "max_iter", "time_limit", "numerical_error")
         or found.gap is None
@@ -446,20 +564,34 @@ def warn_if_inaccurate(found: WorstCase, stacklevel: int = 3) -> None:
         return
     message = f"worst_case: {found.message}"
     if found.integration_error > 0.25 * found.gap:
-        remedy = "a loss with closed forms, such as ksos.observables.BoxIndicator for a comparison, or data with fewer columns"
-        message += f"; most of the gap is what quadrature does not know of the loss: give {remedy}, or raise rtol"
+        remedy = (
+            "a loss with closed forms, such as ksos.observables.BoxIndicator for a comparison, or"
+            " data with fewer columns"
+        )
+        message += (
+            f"; most of the gap is what quadrature does not know of the loss: give {remedy}, or"
+            " raise rtol"
+        )
     warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
 
 
 def warn_if_unbounded(setting: Setting, loss: Observable, stacklevel: int = 3) -> None:
-    """Say so if the worst case over all distributions may be infinite, and name the box the value depends on."""
+    """Say so if the worst case over all distributions may be infinite, and name the box the value
+    depends on.
+    """
     measure = setting.measure
     if measure.bounded or loss.bounded is True:
         return
     what = "is unbounded" if loss.bounded is False else "is not known to be bounded"
     low, high = (np.round(side, 6).tolist() for side in (setting.box.low, setting.box.high))
-    where = f"in the box from {low} to {high}; pass measure=Box(low, high) to say where distributions may go"
-    message = f"the loss {loss!r} {what} on {measure!r}, so that its worst case over all distributions may be infinite"
+    where = (
+        f"in the box from {low} to {high}; pass measure=Box(low, high) to say where distributions"
+        " may go"
+    )
+    message = (
+        f"the loss {loss!r} {what} on {measure!r}, so that its worst case over all distributions"
+        " may be infinite"
+    )
     warnings.warn(
         f"{message}; the value is that of densities with support points {where}",
         UserWarning,

@@ -1,6 +1,8 @@
-"""Constrained problems: the augmented Lagrangian [Hestenes1969, Powell1969] around the solvers of the spectraplex, certified by its gap.
+"""Constrained problems: the augmented Lagrangian [Hestenes1969, Powell1969] around the solvers of
+the spectraplex, certified by its gap.
 
-The bound of the gap from below is :meth:`ConstrainedProblem.lower_bound`: the unconstrained certificate, applied to the Lagrangian.
+The bound of the gap from below is :meth:`ConstrainedProblem.lower_bound`: the unconstrained
+certificate, applied to the Lagrangian.
 """
 
 from __future__ import annotations
@@ -29,13 +31,20 @@ __all__ = ["ConstrainedOutcome", "Rounds", "follow_central_path", "solve_constra
 
 _MOST_ROUNDS = 60
 _FIRST_PENALTY, _LATER_PENALTY, _PENALTY_GROWTH, _LARGEST_PENALTY = 10.0, 100.0, 10.0, 1e10
-_ENOUGH = 0.1  # a round that brings the violation below this fraction of the last one needs no larger penalty
+# a round that brings the violation below this fraction of the last one needs no larger penalty
+_ENOUGH = 0.1
 _PATIENCE = 4  # rounds in a row without a smaller gap after which rounding has the last word
-_LOOK = 1e3  # the interior point's iterates are certified from a mean product of this many times the tolerance on
-_AFTERWARDS = 500  # steps that the rounds may take after the interior point has found a feasible point: what it leaves is rounding
+# the interior point's iterates are certified from a mean product of this many times the tolerance
+# on
+_LOOK = 1e3
+# steps that the rounds may take after the interior point has found a feasible point: what it leaves
+# is rounding
+_AFTERWARDS = 500
 _NEAR_THE_BOUNDARY = 1e-4  # in units of a constraint's size
 _VANISHING, _RUNAWAY = 1e-7, 1e12
-_DOUBTFUL = 1e3  # a penalty, or a multiplier, from which on a violation that stays raises the question whether anything is feasible
+# a penalty, or a multiplier, from which on a violation that stays raises the question whether
+# anything is feasible
+_DOUBTFUL = 1e3
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,9 @@ class Rounds:
     def inner(
         self, objective: Objective, C: Array, tol: float, *, to_the_end: bool
     ) -> tuple[Outcome, Point, np.ndarray]:
-        """One unconstrained problem, by the current solver (the next one if its steps run out): outcome, point and its multipliers."""
+        """One unconstrained problem, by the current solver (the next one if its steps run out):
+        outcome, point and its multipliers.
+        """
         assert isinstance(objective.term, Augmented)
         while True:
             stepper, most = self.steppers[self.stage]
@@ -116,7 +127,9 @@ class Rounds:
         return outcome, point, objective.term.updated(point.a, point.C)
 
     def finished(self, C: Array) -> ConstrainedOutcome | None:
-        """Show the latest progress to the callback; the end, if it wants to stop or the problem is solved."""
+        """Show the latest progress to the callback; the end, if it wants to stop or the problem is
+        solved.
+        """
         if self.watch is not None and self.watch(
             replace(self.history[-1], parameter=C, space=self.problem.space)
         ):
@@ -124,7 +137,9 @@ class Rounds:
         return self.ended("solved") if self.solved else None
 
     def resumed(self) -> tuple[Array, np.ndarray]:
-        """Where the rounds go on after the interior point: its best point, without what will vanish with μ, and the multipliers."""
+        """Where the rounds go on after the interior point: its best point, without what will vanish
+        with μ, and the multipliers.
+        """
         assert self.best is not None
         G = self.best.G
         weights = to_numpy(
@@ -132,9 +147,9 @@ class Rounds:
         )  # the columns of a factor are orthogonal: its eigenvalues
         kept = [j for j, weight in enumerate(weights.tolist()) if weight > _VANISHING]
         G = G[:, kept[0] :] if kept else G  # they ascend
-        return G @ G.T / inner(
-            G, G
-        ), self.best.multipliers.weights if self.best.feasible else 0.0 * self.problem.sizes
+        return G @ G.T / inner(G, G), (
+            self.best.multipliers.weights if self.best.feasible else 0.0 * self.problem.sizes
+        )
 
     @property
     def solved(self) -> bool:
@@ -179,7 +194,9 @@ class Rounds:
     def _at_the_boundary(
         self, G: Array, at: Point, multipliers: Multipliers
     ) -> tuple[Array, Point]:
-        """The point, or the one on the boundary of the active constraints if f is lower there: rounding keeps the path inside."""
+        """The point, or the one on the boundary of the active constraints if f is lower there:
+        rounding keeps the path inside.
+        """
         bounds, values = self.problem.constraints, self.problem.excesses(at)
         active = [
             i
@@ -202,10 +219,12 @@ class Rounds:
 
 
 def solve_constrained(rounds: Rounds, C: Array, *, path_first: bool = False) -> ConstrainedOutcome:
-    """Rounds of minimising the augmented Lagrangian, then moving the multipliers to those of the minimiser.
+    """Rounds of minimising the augmented Lagrangian, then moving the multipliers to those of the
+    minimiser.
 
-    A stepper that needs more steps than it may take is replaced for good: by the interior point, if it has a program, and by the next
-    stepper if that does not close the gap. With ``path_first`` the interior point comes before the first round.
+    A stepper that needs more steps than it may take is replaced for good: by the interior point, if
+    it has a program, and by the next stepper if that does not close the gap. With ``path_first``
+    the interior point comes before the first round.
     """
     try:
         return _play(rounds, C, path_first)
@@ -219,7 +238,9 @@ def solve_constrained(rounds: Rounds, C: Array, *, path_first: bool = False) -> 
 def follow_central_path(
     problem: ConstrainedProblem, program: ConicProgram, tol: float, max_iter: int
 ) -> ConstrainedOutcome | None:
-    """The interior point alone: its best point, whether or not that closes the gap; None if it finds nothing that is feasible."""
+    """The interior point alone: its best point, whether or not that closes the gap; None if it
+    finds nothing that is feasible.
+    """
     rounds = Rounds(problem, [], tol, max_iter, program=program)
     try:
         found = _along_the_path(rounds)
@@ -336,7 +357,9 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
 
 
 def _proof_of_emptiness(rounds: Rounds, C: Array) -> ConstrainedOutcome | None:
-    """The point of least violation, if the multipliers there prove that no point meets the constraints."""
+    """The point of least violation, if the multipliers there prove that no point meets the
+    constraints.
+    """
     found = _least_violation(rounds, C)
     return (
         found
@@ -348,7 +371,9 @@ def _proof_of_emptiness(rounds: Rounds, C: Array) -> ConstrainedOutcome | None:
 def _least_violation(
     rounds: Rounds, C: Array, proof: Multipliers | None = None
 ) -> ConstrainedOutcome:
-    """Minimise the violation: roughly, if a proof that nothing is feasible is there, else far enough for the multipliers to be one."""
+    """Minimise the violation: roughly, if a proof that nothing is feasible is there, else far
+    enough for the multipliers to be one.
+    """
     objective, precision = rounds.problem.infeasibility(), 1e-6 if proof is None else 1e-2
     _, point, w = rounds.inner(
         objective, C, precision * objective.value(objective.point(C)), to_the_end=True

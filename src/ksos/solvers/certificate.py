@@ -1,4 +1,6 @@
-"""The certificate of optimality: gap(C) = ⟨∇f(C), C⟩ − λ_min(∇f(C)) ≥ f(C) − f*, valid for any feasible C and any convex f."""
+"""The certificate of optimality: gap(C) = ⟨∇f(C), C⟩ − λ_min(∇f(C)) ≥ f(C) − f*, valid for any
+feasible C and any convex f.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ class Certificate(NamedTuple):
     objective: float
     gap: float
     unknown: float = 0.0
-    """What quadrature and rounding in the integrals may change the objective by, which the gap counts twice."""
+    """What quadrature and rounding in the integrals may change the objective by, which the gap
+    counts twice.
+    """
 
 
 def certify(objective: Objective, point: Point, slack: float = 1e-10) -> Certificate:
-    """Objective and gap at a feasible point: one gradient, one extreme eigenvalue (bounded to ``slack`` when r is large)."""
+    """Objective and gap at a feasible point: one gradient, one extreme eigenvalue (bounded to
+    ``slack`` when r is large).
+    """
     G = objective.gradient(point)
     gap = inner(G, point.C) - (lowest_bound(G, slack) if point.lowest is None else point.lowest)
     return Certificate(
@@ -35,10 +41,12 @@ def certify(objective: Objective, point: Point, slack: float = 1e-10) -> Certifi
 def certify_integrals(objective: Objective, point: Point, tol: float) -> Certificate:
     """The same for the functional itself, not for what quadrature and rounding have made of it.
 
-    If f̃ is off by δ on the spectraplex, f(C) − f* ≤ (f̃(C) + δ) − (f̃* − δ) ≤ gap + 2δ. And the gap is a difference of eigenvalues, each
-    known to a rounding unit of the largest. A strong penalty makes that one huge in directions in which C has no mass; where the gap would
-    then be above ``tol``, the bound whose rounding is relative to each direction is asked for too, and the smaller of both gaps counts.
-    Likewise for rounding in the integrals: if ∇f is off by at most ±E, f(C) − f* ≤ ⟨∇f + E, C⟩ − λ_min(∇f − E).
+    If f̃ is off by δ on the spectraplex, f(C) − f* ≤ (f̃(C) + δ) − (f̃* − δ) ≤ gap + 2δ. And the
+    gap is a difference of eigenvalues, each known to a rounding unit of the largest. A strong
+    penalty makes that one huge in directions in which C has no mass; where the gap would then be
+    above ``tol``, the bound whose rounding is relative to each direction is asked for too, and the
+    smaller of both gaps counts. Likewise for rounding in the integrals: if ∇f is off by at most ±E,
+    f(C) − f* ≤ ⟨∇f + E, C⟩ − λ_min(∇f − E).
     """
     known = replace(point, G=objective.gradient(point))
     found = certify(objective, known)
@@ -59,7 +67,9 @@ def certify_integrals(objective: Objective, point: Point, tol: float) -> Certifi
 
 
 def _graded_gap(point: Point, widest: float) -> float:
-    """The gap with rounding relative to the entries in each direction: of ⟨∇f, C⟩ it is a unit of Σ|∇f_ij||C_ij|."""
+    """The gap with rounding relative to the entries in each direction: of ⟨∇f, C⟩ it is a unit of
+    Σ|∇f_ij||C_ij|.
+    """
     xp, G = namespace(point.C), point.G
     assert G is not None
     along = inner(G, point.C)

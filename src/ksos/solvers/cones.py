@@ -1,6 +1,8 @@
-"""The cones of the interior point: primal-dual pairs of positive definite matrices and of second-order cones in their common scaling.
+"""The cones of the interior point: primal-dual pairs of positive definite matrices and of
+second-order cones in their common scaling.
 
-The scaling is that of Nesterov and Todd [Nesterov1997]; for the second-order cone {(x₀, x₁) : ‖x₁‖ ≤ x₀} see [Alizadeh2003].
+The scaling is that of Nesterov and Todd [Nesterov1997]; for the second-order cone {(x₀, x₁) : ‖x₁‖
+≤ x₀} see [Alizadeh2003].
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ScaledPair:
-    """C = RΛRᵀ and M = R⁻ᵀΛR⁻¹ with one diagonal Λ: two positive definite matrices that are formed only to be looked at.
+    """C = RΛRᵀ and M = R⁻ᵀΛR⁻¹ with one diagonal Λ: two positive definite matrices that are formed
+    only to be looked at.
 
-    Near the optimum both are close to singular, C on the range of M and M on the range of C. In the scaled coordinates
-    C̃ = R⁻¹CR⁻ᵀ and M̃ = RᵀMR they are the same well-conditioned Λ, so steps are taken there, and R absorbs them as products:
-    small eigenvalues keep all their digits.
+    Near the optimum both are close to singular, C on the range of M and M on the range of C. In the
+    scaled coordinates C̃ = R⁻¹CR⁻ᵀ and M̃ = RᵀMR they are the same well-conditioned Λ, so steps are
+    taken there, and R absorbs them as products: small eigenvalues keep all their digits.
     """
 
     R: Array
@@ -56,7 +59,9 @@ class ScaledPair:
         return F @ F.T
 
     def moved(self, step: float, dC: Array, dM: Array) -> ScaledPair:
-        """The pair after (C̃, M̃) ← (Λ, Λ) + step·(dC, dM), both of which must stay positive definite."""
+        """The pair after (C̃, M̃) ← (Λ, Λ) + step·(dC, dM), both of which must stay positive
+        definite.
+        """
         xp, Lambda = namespace(dC), diagonal(self.values)
         lower_C, lower_M = (
             xp.linalg.cholesky(Lambda + step * dC),
@@ -114,7 +119,9 @@ def cone_step(x: np.ndarray, direction: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class ConePair:
-    """x and w inside the cone, with the symmetric W for which W⁻¹x = Ww = λ: W² = η²(2ṽṽᵀ − J), J = diag(1, −1, …, −1)."""
+    """x and w inside the cone, with the symmetric W for which W⁻¹x = Ww = λ: W² = η²(2ṽṽᵀ − J), J =
+    diag(1, −1, …, −1).
+    """
 
     x: np.ndarray
     w: np.ndarray
@@ -147,7 +154,9 @@ class ConePair:
 
     @property
     def curvature(self) -> tuple[float, np.ndarray]:
-        """(c, u) with c·I + uuᵀ the lower right block of W⁻²: what dw₁ falls by per dx₁ where x₀ is fixed."""
+        """(c, u) with c·I + uuᵀ the lower right block of W⁻²: what dw₁ falls by per dx₁ where x₀ is
+        fixed.
+        """
         eta, v = self._scaling
         return eta**-2.0, math.sqrt(2.0) / eta * v[1:]
 

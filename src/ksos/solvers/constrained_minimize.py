@@ -1,4 +1,6 @@
-"""ksos.minimize with constraints: is anything feasible, the rounds, the solution with its Lagrangian gap."""
+"""ksos.minimize with constraints: is anything feasible, the rounds, the solution with its
+Lagrangian gap.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,9 @@ def as_constraints(constraints: Any) -> tuple[Constraint, ...]:
     for constraint in listed:
         if not isinstance(constraint, Constraint):
             raise TypeError(
-                "constraints are written within(MMD(target), radius), Expectation(f) == c, F <= c or Expectation(f) >= c "
-                f"(for a combination of functions: Expectation(f + 2 * g) == c); got {constraint!r}"
+                "constraints are written within(MMD(target), radius), Expectation(f) == c, F <= c"
+                " or Expectation(f) >= c (for a combination of functions: Expectation(f + 2 * g)"
+                f" == c); got {constraint!r}"
             )
     return listed
 
@@ -66,7 +69,9 @@ def minimize_constrained(
     goal: Goal,
     shown: str,
 ) -> Solution:
-    """min F over the densities of the space that meet the constraints; ``shown`` is what messages call F."""
+    """min F over the densities of the space that meet the constraints; ``shown`` is what messages
+    call F.
+    """
     steppers, space, tol, warm = (
         list(solver.inner_solvers(objective)),
         objective.space,
@@ -94,8 +99,9 @@ def minimize_constrained(
         if isinstance(solver, InteriorPoint):
             if program is None:
                 raise ValueError(
-                    f"solver={name!r} cannot take {shown} with these constraints: it takes squared MMDs, Frobenius penalties and "
-                    "linear terms, MMD balls and expectations; use solver='low_rank' or 'fista'"
+                    f"solver={name!r} cannot take {shown} with these constraints: it takes squared"
+                    " MMDs, Frobenius penalties and linear terms, MMD balls and expectations; use"
+                    " solver='low_rank' or 'fista'"
                 )
             steppers = [_ROUND]
         elif reason := steppers[0].refusal(
@@ -158,7 +164,9 @@ class Goal(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """The density of the space that is nearest to the centre of a ball, and what is proven of its distance."""
+    """The density of the space that is nearest to the centre of a ball, and what is proven of its
+    distance.
+    """
 
     outcome: Outcome
     lower: float  # no density of the space is closer than this
@@ -188,7 +196,10 @@ def _only_density(problem: ConstrainedProblem, name: str, tol: float) -> Solutio
 
 def _too_small(ball: Constraint, radius: float) -> Why:
     return (
-        f"the least radius of {ball!r} that holds a density of this space is {radius:.6g} (certified)",
+        (
+            f"the least radius of {ball!r} that holds a density of this space is {radius:.6g}"
+            " (certified)"
+        ),
         radius,
     )
 
@@ -200,7 +211,9 @@ def _balls(constraints: Sequence[Constraint]) -> list[Constraint]:
 def nearest(
     ball: Constraint, space: SoSSpace, C: Array, max_iter: int, deadline: Deadline | None = None
 ) -> Nearest:
-    """Minimise the distance to the centre, to as many digits as it takes to tell whether it is below the radius."""
+    """Minimise the distance to the centre, to as many digits as it takes to tell whether it is
+    below the radius.
+    """
     objective = _squared_distance(ball, space, deadline)
     square, tol = ball.bound**2, _DIGITS[0] * ball.bound**2
     for digits in _DIGITS:
@@ -225,7 +238,9 @@ def _squared_distance(ball: Constraint, space: SoSSpace, deadline: Deadline | No
 
 
 def _unattainable(problem: ConstrainedProblem) -> str | None:
-    """In words, the first constraint on an expectation that no density of the space meets by itself; None if each one can be met."""
+    """In words, the first constraint on an expectation that no density of the space meets by
+    itself; None if each one can be met.
+    """
     for i, constraint in enumerate(problem.given):
         if not problem.constraints[i].term.linear:
             continue
@@ -233,14 +248,19 @@ def _unattainable(problem: ConstrainedProblem) -> str | None:
         if low > slack or (constraint.equality and high < -slack):
             sign = -1.0 if constraint.sense == ">=" else 1.0
             ends = sorted((constraint.bound + sign * low, constraint.bound + sign * high))
-            return f"{constraint!r} cannot be met: over the densities of this space it takes values from {ends[0]:.6g} to {ends[1]:.6g}"
+            return (
+                f"{constraint!r} cannot be met: over the densities of this space it takes values"
+                f" from {ends[0]:.6g} to {ends[1]:.6g}"
+            )
     return None
 
 
 def _why(
     problem: ConstrainedProblem, outcome: ConstrainedOutcome, tol: float, max_iter: int
 ) -> Why:
-    """What to say of constraints that can be met one by one but not together, and the least radius of a ball among them."""
+    """What to say of constraints that can be met one by one but not together, and the least radius
+    of a ball among them.
+    """
     if len(balls := _balls(problem.given)) == 1 and len(problem.given) > 1:
         distance = _squared_distance(balls[0], problem.space, problem.base.deadline)
         others = ConstrainedProblem(
@@ -252,11 +272,17 @@ def _why(
         if least.status != "infeasible":
             radius = math.sqrt(max(least.bound, 0.0))
             return (
-                f"given the other constraints, the least radius of {balls[0]!r} that holds a density is {radius:.6g} (certified)",
+                (
+                    f"given the other constraints, the least radius of {balls[0]!r} that holds a"
+                    f" density is {radius:.6g} (certified)"
+                ),
                 radius,
             )
     return (
-        f"they can be met one by one, but not together: at best one is violated by {outcome.violation:.3g} of its range",
+        (
+            "they can be met one by one, but not together: at best one is violated by"
+            f" {outcome.violation:.3g} of its range"
+        ),
         None,
     )
 

@@ -1,5 +1,5 @@
-"""min f(C) subject to g_i(C) ≤ 0 or = 0 over the spectraplex: the bound that any multipliers give, the augmented Lagrangian, and the way
-back to the constraints from a point that nearly meets them.
+"""min f(C) subject to g_i(C) ≤ 0 or = 0 over the spectraplex: the bound that any multipliers give,
+the augmented Lagrangian, and the way back to the constraints from a point that nearly meets them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ __all__ = [
 FEASIBLE = 1e-11  # a violation, in units of a constraint's size, that is rounding
 _CONSTANT = 1e-12  # variation beside the value that is rounding
 _RESTORATION_STEPS, _LONGEST = 25, 0.5
-_NEGLIGIBLE = 1e-15  # eigenvalues of the constraints' Gram matrix below it belong to constraints that repeat each other
-_INSIDE = 1e-13  # inequalities are aimed at a little inside, so that rounding does not carry the point out again
-_BALL_INSIDE = 1e-15  # the same for MMD balls, in units of distances, which are known to rounding: multipliers of small balls are large
+# eigenvalues of the constraints' Gram matrix below it belong to constraints that repeat each other
+_NEGLIGIBLE = 1e-15
+# inequalities are aimed at a little inside, so that rounding does not carry the point out again
+_INSIDE = 1e-13
+# the same for MMD balls, in units of distances, which are known to rounding: multipliers of small
+# balls are large
+_BALL_INSIDE = 1e-15
 _KNOWN, _BALL_KNOWN = (
     1e-15,
     2e-13,
@@ -50,10 +54,12 @@ _MET, _BALL_MET = 1e-12, 1e-14  # violations that count as none, in the same uni
 
 @dataclass(frozen=True)
 class Multipliers:
-    """What bounds the optimum from below: a multiplier per constraint and, if there is one, the vector that it has for an MMD ball.
+    """What bounds the optimum from below: a multiplier per constraint and, if there is one, the
+    vector that it has for an MMD ball.
 
-    On the ball ‖a − z‖ ≤ ε, ⟨v, a − z⟩ − ε‖v‖ ≤ 0 for any v of R^q. At the optimum v = w(a − z)/ε; near the boundary of a small ball the
-    point knows its direction to far fewer digits than a solver that carries v itself.
+    On the ball ‖a − z‖ ≤ ε, ⟨v, a − z⟩ − ε‖v‖ ≤ 0 for any v of R^q. At the optimum v = w(a − z)/ε;
+    near the boundary of a small ball the point knows its direction to far fewer digits than a
+    solver that carries v itself.
     """
 
     weights: np.ndarray  # w_i, not negative for inequalities
@@ -76,14 +82,18 @@ class BoundConstraint:
 
     @property
     def margins(self) -> tuple[float, float]:
-        """How far inside to aim, and what violation counts as none, in units of the constraint's size."""
+        """How far inside to aim, and what violation counts as none, in units of the constraint's
+        size.
+        """
         if isinstance(self.term, BoundBall):
             return min(_INSIDE, _BALL_INSIDE / self.size), min(_MET, _BALL_MET / self.size)
         return 0.0 if self.equality else _INSIDE, _MET
 
 
 class ConstrainedProblem:
-    """An objective with constraints, each with its size: by how much it varies over the spectraplex, judged by the slope at the centre."""
+    """An objective with constraints, each with its size: by how much it varies over the
+    spectraplex, judged by the slope at the centre.
+    """
 
     def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
         self.base, self.space, self.given = objective, objective.space, constraints
@@ -91,7 +101,9 @@ class ConstrainedProblem:
         self.frame = objective.with_term(
             ScaledSum([(1.0, Bound(term)) for term in terms]).bind(self.space)
         )
-        """Their sum: it says whether anything looks at the embedding, and whether everything is convex."""
+        """Their sum: it says whether anything looks at the embedding, and whether everything is
+        convex.
+        """
         self.middle = self.frame.point(centre(self.space.rank, self.space.T))
         values = [abs(term.value(self.middle.a, self.middle.C)) for term in terms]
         sizes = [
@@ -104,7 +116,8 @@ class ConstrainedProblem:
             value + abs(constraint.bound)
             for value, constraint in zip(values[1:], constraints, strict=True)
         ]
-        # what only rounding varies, as everything does where there is only one density, is as large as its values
+        # what only rounding varies, as everything does where there is only one density, is as large
+        # as its values
         sizes = [
             size if size > _CONSTANT * value else max(value, 1e-200)
             for size, value in zip(sizes[1:], known, strict=True)
@@ -157,7 +170,8 @@ class ConstrainedProblem:
         )
 
     def lower_bound(self, multipliers: Multipliers, point: Point) -> float:
-        """L(C) − ⟨∇L(C), C⟩ + λ_min(∇L(C)) with L = f + Σ w_i g_i: at most the optimum, for any C and any multipliers of the right sign.
+        """L(C) − ⟨∇L(C), C⟩ + λ_min(∇L(C)) with L = f + Σ w_i g_i: at most the optimum, for any C
+        and any multipliers of the right sign.
 
         A ball that has a vector v counts as the linear constraint ⟨v, A(C) − z⟩ ≤ ε‖v‖.
         """
@@ -165,7 +179,9 @@ class ConstrainedProblem:
         return self._bound(self.value(point), slope, multipliers, point, 1e-10)
 
     def certified_violation(self, multipliers: Multipliers, point: Point) -> float:
-        """The same for f = 0: if it is positive, no point meets the constraints (a proof by Farkas' lemma)."""
+        """The same for f = 0: if it is positive, no point meets the constraints (a proof by Farkas'
+        lemma).
+        """
         return self._bound(0.0, 0.0 * point.C, multipliers, point, 1e-14)
 
     def proven_empty(self, multipliers: Multipliers, point: Point) -> bool:
@@ -189,7 +205,9 @@ class ConstrainedProblem:
         return float(total - inner(G, point.C) + lowest_bound(G, slack))
 
     def uncertainty(self, multipliers: Multipliers, point: Point) -> float:
-        """How far L = f + Σ w_i g_i may be off because of quadrature and of rounding in the integrals, estimated."""
+        """How far L = f + Σ w_i g_i may be off because of quadrature and of rounding in the
+        integrals, estimated.
+        """
         total = self.base.uncertainty(point)
         for i, (weight, constraint) in enumerate(
             zip(np.abs(multipliers.weights).tolist(), self.constraints, strict=True)
@@ -201,7 +219,9 @@ class ConstrainedProblem:
         return total
 
     def rounding(self, multipliers: Multipliers) -> float:
-        """What rounding in the constraints may change the Lagrangian by: no gap below it means anything."""
+        """What rounding in the constraints may change the Lagrangian by: no gap below it means
+        anything.
+        """
         known = [
             _BALL_KNOWN if isinstance(constraint.term, BoundBall) else _KNOWN * constraint.size
             for constraint in self.constraints
@@ -211,9 +231,11 @@ class ConstrainedProblem:
     def best_multipliers(
         self, known: Sequence[Multipliers], point: Point, G: Array
     ) -> tuple[Multipliers, float]:
-        """Of the known multipliers and those that make ∇L·G = λG hold best at C = GGᵀ, those with the highest bound, and the bound.
+        """Of the known multipliers and those that make ∇L·G = λG hold best at C = GGᵀ, those with
+        the highest bound, and the bound.
 
-        Near the optimum the latter are off by the square of what the point is off by, whatever the former have lost to rounding.
+        Near the optimum the latter are off by the square of what the point is off by, whatever the
+        former have lost to rounding.
         """
         fitted = self._fitted_multipliers(known[0].weights, point, G)
         candidates = [*known, *([] if fitted is None else [Multipliers(fitted)])]
@@ -258,10 +280,11 @@ def _range(M: Array) -> tuple[float, float]:
 
 
 class Augmented(BoundTerm):
-    r"""f + Σ_i ψ_i(g_i), ψ(g) = νg + βg²/2 for an equality and (max(0, ν + βg)² − ν²)/(2β) for an inequality.
+    r"""f + Σ_i ψ_i(g_i), ψ(g) = νg + βg²/2 for an equality and (max(0, ν + βg)² − ν²)/(2β) for an
+    inequality.
 
-    Convex wherever f and the g_i are. Its gradient at C is that of the Lagrangian f + Σ w_i g_i with the multipliers w = ψ'(g(C)): what
-    certifies the one certifies the other.
+    Convex wherever f and the g_i are. Its gradient at C is that of the Lagrangian f + Σ w_i g_i
+    with the multipliers w = ψ'(g(C)): what certifies the one certifies the other.
     """
 
     def __init__(
@@ -308,7 +331,9 @@ class Augmented(BoundTerm):
         )
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
-        """Σ w_i g_i'' + f'' and, along one direction, the rank-one parts βg'g'ᵀ; for several they are in :meth:`factor_hessian`."""
+        """Σ w_i g_i'' + f'' and, along one direction, the rank-one parts βg'g'ᵀ; for several they
+        are in :meth:`factor_hessian`.
+        """
         w = self.updated(a, C)
         total = self.term.hessian(a, C, da, dC)
         for weight, penalty, constraint in zip(
@@ -345,11 +370,13 @@ def _gram(rows: Sequence[Array]) -> np.ndarray:
 
 
 def restored(problem: ConstrainedProblem, F: Array, active: Collection[int] = ()) -> Array | None:
-    """A factor near F with tr FFᵀ = 1 that meets the constraints to 1e-12 of their sizes; None if Newton's method finds none.
+    """A factor near F with tr FFᵀ = 1 that meets the constraints to 1e-12 of their sizes; None if
+    Newton's method finds none.
 
-    C = FFᵀ stays positive semi-definite whatever the step. Each step is the shortest E with ⟨2∇g_i F, E⟩ = −g_i for the constraints that
-    are, or have been, violated, and ⟨F, E⟩ = 0. Inequalities that are ``active`` are brought to their boundary from inside too: near an
-    optimum that gains what they cost, since ∇f·F and −Σ w_i ∇g_i·F are then the same but for a multiple of F.
+    C = FFᵀ stays positive semi-definite whatever the step. Each step is the shortest E with ⟨2∇g_i
+    F, E⟩ = −g_i for the constraints that are, or have been, violated, and ⟨F, E⟩ = 0. Inequalities
+    that are ``active`` are brought to their boundary from inside too: near an optimum that gains
+    what they cost, since ∇f·F and −Σ w_i ∇g_i·F are then the same but for a multiple of F.
     """
     constraints = problem.constraints
     held: set[int] = {i for i, constraint in enumerate(constraints) if constraint.equality} | set(

@@ -1,4 +1,6 @@
-"""The lowest eigenvalue of a symmetric matrix: with its vector, for directions; and as a proven lower bound, for certificates."""
+"""The lowest eigenvalue of a symmetric matrix: with its vector, for directions; and as a proven
+lower bound, for certificates.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _KRYLOV_BLOCKS, _LEAST_RESTARTS, _ROWS_PER_RESTART = 12, 40, 25
 
 
 def lowest_eigenpairs(G: Array, n: int, dense: int = DENSE) -> tuple[np.ndarray, Array]:
-    """The ``n`` lowest eigenvalues, ascending, and their vectors as columns: by Lanczos iterations if there are more than ``dense``."""
+    """The ``n`` lowest eigenvalues, ascending, and their vectors as columns: by Lanczos iterations
+    if there are more than ``dense``.
+    """
     if G.shape[0] > dense:
         found = _by_arpack(G, n) if is_numpy(G) else _by_block_lanczos(G, n)
         if found is not None:
@@ -31,7 +35,9 @@ def lowest_eigenpairs(G: Array, n: int, dense: int = DENSE) -> tuple[np.ndarray,
 
 
 def _by_arpack(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """None if eigenvalues are so clustered that the dense route is quicker: it always works, and costs about r products with G."""
+    """None if eigenvalues are so clustered that the dense route is quicker: it always works, and
+    costs about r products with G.
+    """
     r = G.shape[0]
     start, vectors_kept = np.random.default_rng(0).standard_normal(r), min(r, 4 * n + 40)
     restarts = max(4, r // (vectors_kept - n))
@@ -46,7 +52,8 @@ def _by_arpack(G: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _by_block_lanczos(G: Array, n: int) -> tuple[np.ndarray, Array] | None:
-    """Rayleigh–Ritz on span{V, GV, …}, fully orthogonalised and restarted from its best vectors: few large products, as a GPU likes them.
+    """Rayleigh–Ritz on span{V, GV, …}, fully orthogonalised and restarted from its best vectors:
+    few large products, as a GPU likes them.
 
     None if it has not converged after so many restarts that the dense route is quicker.
     """
@@ -89,9 +96,10 @@ def lowest_bound(
 ) -> float:
     """A lower bound of λ_min(G), proven in floating point.
 
-    Small matrices: the dense eigenvalue, whose rounding is of order ε‖G‖. Large ones: a Lanczos value θ only bounds λ_min from above; but
-    if G − (θ − δ)I has a Cholesky factor then λ_min ≥ θ − δ up to the rounding of that factor, r·ε·‖G‖, which is subtracted too. δ starts
-    at ``slack`` and grows until the factor exists. ``estimate``: θ, if it is known.
+    Small matrices: the dense eigenvalue, whose rounding is of order ε‖G‖. Large ones: a Lanczos
+    value θ only bounds λ_min from above; but if G − (θ − δ)I has a Cholesky factor then λ_min ≥ θ −
+    δ up to the rounding of that factor, r·ε·‖G‖, which is subtracted too. δ starts at ``slack`` and
+    grows until the factor exists. ``estimate``: θ, if it is known.
     """
     xp, r = namespace(G), G.shape[0]
     if r <= dense:
@@ -110,11 +118,14 @@ def lowest_bound(
 
 
 def graded_bound(G: Array, estimate: float, widest: float) -> float:
-    """A lower bound of λ_min(G) whose rounding is relative to the entries in each direction, not to the largest of them; or −∞.
+    """A lower bound of λ_min(G) whose rounding is relative to the entries in each direction, not to
+    the largest of them; or −∞.
 
-    Let t < G_ii and D² = diag(G) − tI. If D⁻¹(G − tI)D⁻¹ − ηI has a Cholesky factor, with η of a few r·ε, then G + E ⪰ tI for every E with
-    |E_ij| ≤ ε·D_i D_j: scaling by a diagonal changes nothing in what rounding does to a factor [Higham2002]. The ε|t| that G_ii − t itself
-    may be off by is subtracted. t starts next to ``estimate`` ≥ λ_min and falls, at most by ``widest``, until the factor exists.
+    Let t < G_ii and D² = diag(G) − tI. If D⁻¹(G − tI)D⁻¹ − ηI has a Cholesky factor, with η of a
+    few r·ε, then G + E ⪰ tI for every E with
+    |E_ij| ≤ ε·D_i D_j: scaling by a diagonal changes nothing in what rounding does to a factor
+    [Higham2002]. The ε|t| that G_ii − t itself may be off by is subtracted. t starts next to
+    ``estimate`` ≥ λ_min and falls, at most by ``widest``, until the factor exists.
     """
     xp, r = namespace(G), G.shape[0]
     diagonal, identity = xp.linalg.diagonal(G), eye(r, G)

@@ -1,4 +1,6 @@
-"""First-order methods on the spectraplex: projected gradient, FISTA and Frank–Wolfe. They need gradients only."""
+"""First-order methods on the spectraplex: projected gradient, FISTA and Frank–Wolfe. They need
+gradients only.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class _State:
 class ProjectedGradient(Stepper):
     """C ← proj(C − ∇f(C)/L) (the note's projected gradient descent).
 
-    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``check_every``: how many from one certificate to the next.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``check_every``: how
+    many from one certificate to the next.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -52,7 +55,9 @@ class ProjectedGradient(Stepper):
         return _State(start, start, 1.0, lipschitz(objective, start))
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """One projected gradient step from the extrapolated point, backtracking on L, then the momentum."""
+        """One projected gradient step from the extrapolated point, backtracking on L, then the
+        momentum.
+        """
         Y, L = state.extrapolated, state.L
         G = objective.gradient(Y)
         for _ in range(_MOST_BACKTRACKS):
@@ -86,9 +91,11 @@ class ProjectedGradient(Stepper):
 
 @dataclass(frozen=True, kw_only=True)
 class Fista(ProjectedGradient):
-    """Projected gradient with Nesterov's momentum [Beck2009], restarted when it points uphill [ODonoghue2015].
+    """Projected gradient with Nesterov's momentum [Beck2009], restarted when it points uphill
+    [ODonoghue2015].
 
-    Its options are those of :class:`ProjectedGradient` and ``restart``: whether to restart the momentum.
+    Its options are those of :class:`ProjectedGradient` and ``restart``: whether to restart the
+    momentum.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -111,11 +118,14 @@ class Fista(ProjectedGradient):
 
 @dataclass(frozen=True, kw_only=True)
 class FrankWolfe(ProjectedGradient):
-    """C ← (1−t)C + t·vvᵀ, v the lowest eigenvector of ∇f(C): where the linear model of f is least [Frank1956, Jaggi2013].
+    """C ← (1−t)C + t·vvᵀ, v the lowest eigenvector of ∇f(C): where the linear model of f is least
+    [Frank1956, Jaggi2013].
 
-    It keeps a few r × r matrices and needs no projections. Its gap falls like 1/n only: from about 1e-4 on, which it usually reaches, the
-    20 000 steps of its limit bring next to nothing, and a smaller ``tol`` ends with status "max_iter" and the gap that there is. It is a
-    cross-check of other solvers, and a way out if nothing else fits in memory. Its options are those of :class:`ProjectedGradient`.
+    It keeps a few r × r matrices and needs no projections. Its gap falls like 1/n only: from about
+    1e-4 on, which it usually reaches, the 20 000 steps of its limit bring next to nothing, and a
+    smaller ``tol`` ends with status "max_iter" and the gap that there is. It is a cross-check of
+    other solvers, and a way out if nothing else fits in memory. Its options are those of
+    :class:`ProjectedGradient`.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -129,11 +139,15 @@ class FrankWolfe(ProjectedGradient):
     max_iter: int = 20_000
 
     def init(self, objective: Objective, start: Point) -> _State:
-        """L is the curvature along the last move, the first guess for the next one: unused if f is quadratic."""
+        """L is the curvature along the last move, the first guess for the next one: unused if f is
+        quadratic.
+        """
         return _State(start, start, 1.0, 1e-6)
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """The exact minimum along the segment if f is quadratic; else that of a parabola, steep enough to lie above f there."""
+        """The exact minimum along the segment if f is quadratic; else that of a parabola, steep
+        enough to lie above f there.
+        """
         C = state.point
         G = objective.gradient(C)
         values, vectors = lowest_eigenpairs(G, 1)
@@ -159,7 +173,9 @@ class FrankWolfe(ProjectedGradient):
 
 
 def lipschitz(objective: Objective, point: Point) -> float:
-    """A bound on the curvature of f: the largest eigenvalue of ∇²f by power iteration, or a first guess for backtracking."""
+    """A bound on the curvature of f: the largest eigenvalue of ∇²f by power iteration, or a first
+    guess for backtracking.
+    """
     random = np.random.default_rng(0).standard_normal(
         (objective.size, objective.size)
     )  # a fit must not depend on a global generator

@@ -1,14 +1,17 @@
 """One primal-dual interior point, with any number of constraints, none included.
 
-    min s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN)  over  a = A(C), C ⪰ 0, tr C = 1, ⟨M_i, C⟩ + u_i = c_i, ‖a − z_j‖ ≤ ε_j
+    min s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN)  over  a = A(C), C ⪰ 0, tr C = 1, ⟨M_i, C⟩ + u_i = c_i,
+    ‖a − z_j‖ ≤ ε_j
 
 with u_i ≥ 0, or 0 for an equality. At the optimum there are multipliers with
 
-    M = D + 2NCN + A*(y) + Σ ν_i M_i − tI ⪰ 0,   2s·a − 2b − y − Σ_j w_j = 0,   CM = 0,   u_i ν_i = 0,   (ε_j, a − z_j) ∘ (w_j⁰, w_j) = 0.
+    M = D + 2NCN + A*(y) + Σ ν_i M_i − tI ⪰ 0,   2s·a − 2b − y − Σ_j w_j = 0,   CM = 0,   u_i ν_i =
+    0,   (ε_j, a − z_j) ∘ (w_j⁰, w_j) = 0.
 
-Mehrotra's predictor-corrector [Mehrotra1992] follows the central path, on which these products are μ, in the Nesterov–Todd scaling. A step
-eliminates all but (y, ν, t): one Schur system. In the coordinates in which RᵀNR = diag(δ), the quadratic form multiplies the entries of dC
-by 2δ_iδ_j: it only damps the rows of that system. Matrices stay on their device; vectors are on the host.
+Mehrotra's predictor-corrector [Mehrotra1992] follows the central path, on which these products are
+μ, in the Nesterov–Todd scaling. A step eliminates all but (y, ν, t): one Schur system. In the
+coordinates in which RᵀNR = diag(δ), the quadratic form multiplies the entries of dC by 2δ_iδ_j: it
+only damps the rows of that system. Matrices stay on their device; vectors are on the host.
 """
 
 from __future__ import annotations
@@ -102,9 +105,11 @@ class ConicProgram:
 
     @classmethod
     def of(cls, problem: ConstrainedProblem) -> ConicProgram | None:
-        """A constrained problem in this form; None if f or a constraint has another one or none, or the tensor is large.
+        """A constrained problem in this form; None if f or a constraint has another one or none, or
+        the tensor is large.
 
-        For a distance that is not squared it is the problem of the squared one, which has the same solutions (and other multipliers).
+        For a distance that is not squared it is the problem of the squared one, which has the same
+        solutions (and other multipliers).
         """
         f, space, r, T = problem.base.term, problem.space, problem.space.rank, problem.space.T
         form, terms = f.with_same_minima(), [constraint.term for constraint in problem.constraints]
@@ -240,10 +245,12 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True)
 class InteriorPoint(Stepper):
-    """For squared MMDs plus linear terms: the gap falls by a factor of about ten per step, whatever the conditioning.
+    """For squared MMDs plus linear terms: the gap falls by a factor of about ten per step, whatever
+    the conditioning.
 
-    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``step_fraction``: how much of the way to the boundary of the
-    cones a step goes, below 1. ``face_columns``: on faces of at most so many dimensions (0: never) the exact minimum is tried.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``step_fraction``: how
+    much of the way to the boundary of the cones a step goes, below 1. ``face_columns``: on faces of
+    at most so many dimensions (0: never) the exact minimum is tried.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -262,7 +269,8 @@ class InteriorPoint(Stepper):
         super().__post_init__()
         if not 0.0 < self.step_fraction < 1.0:
             raise ValueError(
-                f"step_fraction of InteriorPoint must lie between 0 and 1; got {self.step_fraction!r}"
+                "step_fraction of InteriorPoint must lie between 0 and 1; got"
+                f" {self.step_fraction!r}"
             )
 
     def refusal(self, term: BoundTerm) -> str | None:
@@ -299,7 +307,9 @@ class InteriorPoint(Stepper):
         return replace(state, point=self._feasible(objective, state.program, moved), iterate=moved)
 
     def _feasible(self, objective: Objective, program: ConicProgram, iterate: _Iterate) -> Point:
-        """C/tr C; or, if it has the smaller gap, the minimum of f on the face of the eigenvalues that will not vanish with μ."""
+        """C/tr C; or, if it has the smaller gap, the minimum of f on the face of the eigenvalues
+        that will not vanish with μ.
+        """
         C, xp = iterate.pair.C, namespace(iterate.pair.R)
         point, gap = _with_gap(objective, C / float(xp.linalg.trace(C)))
         values, Q = xp.linalg.eigh(C)
@@ -307,7 +317,8 @@ class InteriorPoint(Stepper):
             to_numpy(values),
             program.scale if program.scale > 0.0 else float(xp.max(xp.abs(program.D))),
         )
-        # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger ones of their two.
+        # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger
+        # ones of their two.
         columns = int(np.count_nonzero((host > 0.0) & (unit * host**2 > iterate.mu(program))))
         few = 0 < columns <= self.face_columns
         F = (
@@ -322,7 +333,8 @@ class InteriorPoint(Stepper):
 
 
 def _near(program: ConicProgram, C: Array, a: np.ndarray, G: Array) -> tuple[_Iterate, float]:
-    """y from C, t as far below λ_min(∇f) as the gap is wide, and then the pair on the central path: C ∝ M⁻¹; and the size of G = ∇f.
+    """y from C, t as far below λ_min(∇f) as the gap is wide, and then the pair on the central path:
+    C ∝ M⁻¹; and the size of G = ∇f.
 
     So a good start gives a small μ, and its y, which is all that M needs, is kept.
     """
@@ -338,9 +350,11 @@ def _near(program: ConicProgram, C: Array, a: np.ndarray, G: Array) -> tuple[_It
 
 
 def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Array | None:
-    """X of the minimiser VXVᵀ of f over X ⪰ 0, tr X = 1, to a gap of about ``tol`` there, begun near VᵀCV; None if it does not come.
+    """X of the minimiser VXVᵀ of f over X ⪰ 0, tr X = 1, to a gap of about ``tol`` there, begun
+    near VᵀCV; None if it does not come.
 
-    V has few orthonormal columns: those of a factor and the lowest eigenvectors of ∇f, the bundle of [Helmberg2000].
+    V has few orthonormal columns: those of a factor and the lowest eigenvectors of ∇f, the bundle
+    of [Helmberg2000].
     """
     quadratic, xp = objective.term.as_quadratic(), namespace(V)
     if quadratic is None or quadratic.b is None:
@@ -374,10 +388,12 @@ def _with_gap(objective: Objective, C: Array) -> tuple[Point, float]:
 
 
 def minimum_on_face(program: ConicProgram, F: Array) -> Array | None:
-    """The factor of the minimiser of s‖A(C)‖² − 2⟨b, A(C)⟩ + ⟨D, C⟩ over C = VXVᵀ with tr X = 1, V spanning the columns of ``F``.
+    """The factor of the minimiser of s‖A(C)‖² − 2⟨b, A(C)⟩ + ⟨D, C⟩ over C = VXVᵀ with tr X = 1, V
+    spanning the columns of ``F``.
 
-    X ⪰ 0 is not imposed: None if the minimiser does not have it. If it has, the point is optimal as soon as the span is that of the
-    optimum: an interior iterate whose eigenvectors are off by ε is thereby corrected to a gap of order ε². One small system, on the host.
+    X ⪰ 0 is not imposed: None if the minimiser does not have it. If it has, the point is optimal as
+    soon as the span is that of the optimum: an interior iterate whose eigenvectors are off by ε is
+    thereby corrected to a gap of order ε². One small system, on the host.
     """
     xp = namespace(F)
     V, _ = xp.linalg.qr(F)
@@ -409,7 +425,9 @@ def minimum_on_face(program: ConicProgram, F: Array) -> Array | None:
 def central_path(
     program: ConicProgram, fraction: float = InteriorPoint.step_fraction
 ) -> Iterator[tuple[Array, Multipliers, float]]:
-    """(C/tr C, multipliers, μ) along the central path of a constrained problem, until rounding leads the way."""
+    """(C/tr C, multipliers, μ) along the central path of a constrained problem, until rounding
+    leads the way.
+    """
     iterate = _start(program)
     for _ in range(_MOST_STEPS):
         try:
@@ -425,7 +443,9 @@ def central_path(
 
 
 def _start(program: ConicProgram) -> _Iterate:
-    """Everything well inside its cone: C = I/r, M about as large as f varies, slacks and multipliers of one unit."""
+    """Everything well inside its cone: C = I/r, M about as large as f varies, slacks and
+    multipliers of one unit.
+    """
     r, q = program.D.shape[0], program.q
     one = np.where(program.slack, 1.0, 0.0)
     values, Q = namespace(program.D).linalg.eigh(
@@ -441,7 +461,9 @@ def _start(program: ConicProgram) -> _Iterate:
 
 
 def _advanced(program: ConicProgram, state: _Iterate, fraction: float) -> tuple[_Iterate, float]:
-    """Predictor (towards μ = 0), corrector (towards the μ the predictor could reach, with its second-order terms), step."""
+    """Predictor (towards μ = 0), corrector (towards the μ the predictor could reach, with its
+    second-order terms), step.
+    """
     system = _System(program, state)
     predictor = system.direction(
         -diagonal(state.pair.values),
@@ -463,9 +485,12 @@ def _advanced(program: ConicProgram, state: _Iterate, fraction: float) -> tuple[
         ConePair(pair.x + step * dx, pair.w + step * dw)
         for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)
     ]
-    return _Iterate(
-        state.pair.moved(step, move.dC, move.dM), a, y, state.t + step * move.dt, nu, u, cones
-    ), step
+    return (
+        _Iterate(
+            state.pair.moved(step, move.dC, move.dM), a, y, state.t + step * move.dt, nu, u, cones
+        ),
+        step,
+    )
 
 
 class _System:
@@ -525,7 +550,9 @@ class _System:
         ]
 
     def direction(self, K: Array, k: np.ndarray, cones: list[np.ndarray]) -> _Direction:
-        """The step with dC + dM = K, du + dν = k and dx + dw = (each of ``cones``) in scaled coordinates, and all residuals gone."""
+        """The step with dC + dM = K, du + dν = k and dx + dw = (each of ``cones``) in scaled
+        coordinates, and all residuals gone.
+        """
         state, q, axes = self.state, self.program.q, self.axes
         known = np.zeros(q)  # Q·da = dy + known
         for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):

@@ -1,6 +1,8 @@
-"""L-BFGS on a factor with few columns, in coordinates where the linear part of f is well conditioned: many cheap steps.
+"""L-BFGS on a factor with few columns, in coordinates where the linear part of f is well
+conditioned: many cheap steps.
 
-A step costs a few products with the factor, O(nrk) for the likelihood of n samples, where Newton's method solves a system of rk unknowns.
+A step costs a few products with the factor, O(nrk) for the likelihood of n samples, where Newton's
+method solves a system of rk unknowns.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _PAIRS, _LOOK_BACK = 10, 4
 _SUFFICIENT, _MOST_BACKTRACKS = 1e-4, 25
 _NEW_COLUMNS, _MOST_NEW, _STATIONARY = 1e-3, 4, 0.05
 _SMALL, _DENSE = 50, 3000
-_NEGLIGIBLE = 1e-16  # of the mass: a sample of little weight far from all others lives on a column of as little
+# of the mass: a sample of little weight far from all others lives on a column of as little
+_NEGLIGIBLE = 1e-16
 _DESCENT = 300  # steps
 
 Valued = tuple[float, Array]
@@ -48,10 +51,12 @@ Change = tuple[Array, Array]  # QS and its inverse: F = QSY
 
 
 class Secants:
-    """The last few pairs (step s, change of the gradient y) and the inverse Hessian H that they imply, in the compact form of [Byrd1994].
+    """The last few pairs (step s, change of the gradient y) and the inverse Hessian H that they
+    imply, in the compact form of [Byrd1994].
 
-    With R the upper triangle of SᵀY, D its diagonal, u = R⁻¹Sᵀg and v = R⁻ᵀ(Du + γ(YᵀYu − Yᵀg)): Hg = γg + Sv − γYu. These are two
-    products with all pairs at once, where the two loops of [Nocedal1980] take one after the other.
+    With R the upper triangle of SᵀY, D its diagonal, u = R⁻¹Sᵀg and v = R⁻ᵀ(Du + γ(YᵀYu − Yᵀg)): Hg
+    = γg + Sv − γYu. These are two products with all pairs at once, where the two loops of
+    [Nocedal1980] take one after the other.
     """
 
     def __init__(self, memory: int = _PAIRS) -> None:
@@ -96,7 +101,9 @@ class Secants:
 def descend(
     function: ValueAndGradient, Y: Array, value: float, gradient: Array, secants: Secants
 ) -> Iterate | None:
-    """One step with backtracking: the new point, its value and gradient; None if rounding leaves nothing to gain."""
+    """One step with backtracking: the new point, its value and gradient; None if rounding leaves
+    nothing to gain.
+    """
     direction = secants.direction(gradient)
     if not (slope := inner(direction, gradient)) < 0.0:
         secants.pairs.clear()
@@ -116,7 +123,9 @@ def descend(
 
 
 def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) -> Array:
-    """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four steps, or for ``steps`` of them."""
+    """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four
+    steps, or for ``steps`` of them.
+    """
     return _descend_until(function, (Y, *function(Y)), Secants(), steps, tol, Deadline())
 
 
@@ -154,13 +163,17 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True)
 class LBFGS(Stepper):
-    """L-BFGS on C = FFᵀ/‖F‖², F = QSY, where QΛQᵀ is the linear part of f and S = (Λ + c)^{−1/2}; new columns when the gap wants them.
+    """L-BFGS on C = FFᵀ/‖F‖², F = QSY, where QΛQᵀ is the linear part of f and S = (Λ + c)^{−1/2};
+    new columns when the gap wants them.
 
-    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``columns``: how many columns a start has. ``max_columns``: as
-    for :class:`LowRank`. ``memory``: how many pairs (step, change of the gradient) are kept. ``check_every``: how many steps to take from
-    one certificate to the next; default 10, and 25 or 50 for large r, since a certificate costs r³. ``stall``: if positive, steps come in
-    descents, which end when f has changed by less than this over four of them, and only then is there a certificate: ``max_iter`` counts
-    descents, columns of less mass than this go, and a start that is a factor is taken as it is. For long paths that need few digits.
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``columns``: how many
+    columns a start has. ``max_columns``: as for :class:`LowRank`. ``memory``: how many pairs (step,
+    change of the gradient) are kept. ``check_every``: how many steps to take from one certificate
+    to the next; default 10, and 25 or 50 for large r, since a certificate costs r³. ``stall``: if
+    positive, steps come in descents, which end when f has changed by less than this over four of
+    them, and only then is there a certificate: ``max_iter`` counts descents, columns of less mass
+    than this go, and a start that is a factor is taken as it is. For long paths that need few
+    digits.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -183,7 +196,9 @@ class LBFGS(Stepper):
 
     @property
     def certifies_ends(self) -> bool:
-        """A descent from a good start is over sooner than the eigenvalues of another certificate are there."""
+        """A descent from a good start is over sooner than the eigenvalues of another certificate
+        are there.
+        """
         return self.stall == 0.0
 
     def interval(self, objective: Objective) -> int:
@@ -195,7 +210,9 @@ class LBFGS(Stepper):
         )
 
     def init(self, objective: Objective, start: Point) -> _State:
-        """The leading columns of C and, with little mass, the lowest eigenvectors of ∇f there; at the centre these alone."""
+        """The leading columns of C and, with little mass, the lowest eigenvectors of ∇f there; at
+        the centre these alone.
+        """
         if self.stall and start.F is not None:
             F = pruned(start.F, 0.0, self.max_columns)
             known = objective.factor_gradient(F)
@@ -234,7 +251,9 @@ class LBFGS(Stepper):
         return _State(change, change[1] @ F, value, gradient, Secants(self.memory), point, steps)
 
     def step(self, objective: Objective, state: _State) -> _State:
-        """A step or a descent; where a certificate is due, columns that have died go, and new ones come if nothing else is to gain."""
+        """A step or a descent; where a certificate is due, columns that have died go, and new ones
+        come if nothing else is to gain.
+        """
         if state.wider is not None:
             state = self._at(
                 objective,
@@ -278,9 +297,11 @@ class LBFGS(Stepper):
 
 
 def lowest(G: Array, n: int) -> tuple[np.ndarray, Array]:
-    """The ``n`` lowest eigenvalues, less the error that rounding may have made in them, and their vectors.
+    """The ``n`` lowest eigenvalues, less the error that rounding may have made in them, and their
+    vectors.
 
-    Near an optimum the lowest eigenvalues lie close together, where Lanczos iterations take long: up to a size, dense ones.
+    Near an optimum the lowest eigenvalues lie close together, where Lanczos iterations take long:
+    up to a size, dense ones.
     """
     if not is_numpy(G) or G.shape[0] > _DENSE:
         values, V = lowest_eigenpairs(G, n)
@@ -308,7 +329,9 @@ def _pulled_back(
 
 
 def _preconditioner(objective: Objective, C: Array, G: Array) -> tuple[Array, Array]:
-    """QS and its inverse, the constant c = |⟨∇f − D, C⟩| being the size of what is not linear in f; from C and ∇f, or from F and ∇f·F."""
+    """QS and its inverse, the constant c = |⟨∇f − D, C⟩| being the size of what is not linear in f;
+    from C and ∇f, or from F and ∇f·F.
+    """
     D, spectrum = objective.term.linear_part(), objective.term.linear_spectrum()
     if D is None or spectrum is None:
         identity = eye(objective.size, C)

@@ -1,13 +1,16 @@
-r"""The likelihood of more samples than memory holds: fits to some of them, corrected by passes over all of them.
+r"""The likelihood of more samples than memory holds: fits to some of them, corrected by passes over
+all of them.
 
-The likelihood has no sums that do not depend on the density. But at a point C₀ one pass gives f(C₀) and ∇f(C₀) over all samples, and with
-them the certificate. The fit to a part of the samples, f̂, corrected to have the same slope there,
+The likelihood has no sums that do not depend on the density. But at a point C₀ one pass gives f(C₀)
+and ∇f(C₀) over all samples, and with them the certificate. The fit to a part of the samples, f̂,
+corrected to have the same slope there,
 
     f̂(C) + ⟨∇f(C₀) − ∇f̂(C₀), C⟩,
 
-has its minimum where f has it, up to what the curvature of f̂ differs from that of f [Jordan2019]: every pass makes the gap several times
-smaller. A straight line is a poor stand-in for −log where the density is far too low: samples with the largest a_i‖ψ_i‖²/p(x_i) join the
-part with their own weights.
+has its minimum where f has it, up to what the curvature of f̂ differs from that of f [Jordan2019]:
+every pass makes the gap several times smaller. A straight line is a poor stand-in for −log where
+the density is far too low: samples with the largest a_i‖ψ_i‖²/p(x_i) join the part with their own
+weights.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ _SOLVED = ("solved", "solved_inaccurate")
 
 
 class _Kept(NamedTuple):
-    """Samples that stand for all: some with their own masses, the others scaled to the rest of the mass."""
+    """Samples that stand for all: some with their own masses, the others scaled to the rest of the
+    mass.
+    """
 
     points: np.ndarray
     masses: np.ndarray
@@ -75,7 +80,8 @@ def fit_to_all(
     start: Array | None,
     tol: float,
 ) -> Solution:
-    """The minimum of −Σ a_i log p(x_i) plus ``penalty`` over all samples, which ``passes`` sum over and of which ``part`` is known.
+    """The minimum of −Σ a_i log p(x_i) plus ``penalty`` over all samples, which ``passes`` sum over
+    and of which ``part`` is known.
 
     ``solve`` minimises a functional. The solution has objective and gap of all samples.
     """

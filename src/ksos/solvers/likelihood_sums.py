@@ -1,4 +1,6 @@
-"""What a likelihood fit asks of all samples at one density: value and gradient, summed over chunks, and the samples that matter most."""
+"""What a likelihood fit asks of all samples at one density: value and gradient, summed over chunks,
+and the samples that matter most.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _LOUDEST = 1024  # samples that are kept
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodSums:
-    """−Σ_i a_i log p(x_i) and its gradient −Σ_i a_i ψ_iψ_iᵀ/p(x_i), with those samples whose share in the gradient is largest."""
+    """−Σ_i a_i log p(x_i) and its gradient −Σ_i a_i ψ_iψ_iᵀ/p(x_i), with those samples whose share
+    in the gradient is largest.
+    """
 
     checks: Checks
     basis: Basis
@@ -86,7 +90,9 @@ class LikelihoodSums:
         return out
 
     def merge(self, other: LikelihoodSums) -> LikelihoodSums:
-        """The sums over both sets of samples. Only samples that are no longer kept enter the gradient, which is then free of huge terms."""
+        """The sums over both sets of samples. Only samples that are no longer kept enter the
+        gradient, which is then free of huge terms.
+        """
         names = ("points", "masses", "psi", "slopes")
         points, masses, psi, slopes = (
             np.concatenate([vars(self)[name], vars(other)[name]]) for name in names
@@ -95,9 +101,16 @@ class LikelihoodSums:
         loud, rest = order[:_LOUDEST], order[_LOUDEST:]
         gradient = self.gradient + other.gradient + from_values(psi[rest], slopes[rest])
         return replace(
-            self, checks=self.checks.merge(other.checks), value=self.value + other.value, gradient=gradient, points=points[loud],
-            masses=masses[loud], psi=psi[loud], slopes=slopes[loud], tally=self.tally.merge(other.tally),
-        )  # fmt: skip
+            self,
+            checks=self.checks.merge(other.checks),
+            value=self.value + other.value,
+            gradient=gradient,
+            points=points[loud],
+            masses=masses[loud],
+            psi=psi[loud],
+            slopes=slopes[loud],
+            tally=self.tally.merge(other.tally),
+        )
 
     @property
     def whole_gradient(self) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""The loop, written once: a solver is an immutable object with options that only says how to start and how to step."""
+"""The loop, written once: a solver is an immutable object with options that only says how to start
+and how to step.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ _EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to no
 class Solver(ABC):
     """How to minimize. Solvers are frozen dataclasses: those with the same options are equal.
 
-    ``callback`` is called with a :class:`~ksos.solvers.Progress` at every certificate. A true return
-    value stops the run. ``minimize`` prefers its own ``callback`` and ``max_iter``, if they are given.
+    ``callback`` is called with a :class:`~ksos.solvers.Progress` at every certificate. A true
+    return value stops the run. ``minimize`` prefers its own ``callback`` and ``max_iter``, if they
+    are given.
 
     >>> from ksos.solvers import LowRank
     >>> how: Solver = LowRank(max_columns=40)
@@ -83,7 +86,9 @@ class Stepper(Solver):
 
     max_iter: int  # how many steps it takes where the user does not say
     extra_steps: int = 0
-    """How many more steps to take, once the gap is at most tol, for four more digits: worth it where each one brings some."""
+    """How many more steps to take, once the gap is at most tol, for four more digits: worth it
+    where each one brings some.
+    """
     max_columns: int | None = None  # of a factor: with such a limit the gap may stay open
     check_every: int | None = None
     advice: ClassVar[str] = ""  # what to say where its steps were not enough
@@ -95,7 +100,9 @@ class Stepper(Solver):
 
     @property
     def patience(self) -> int:
-        """After how many certificates in a row without a better gap or objective no more can be gained."""
+        """After how many certificates in a row without a better gap or objective no more can be
+        gained.
+        """
         return 400 if self.max_columns is None else 20
 
     def plan(self, objective: Objective) -> Sequence[Stage]:
@@ -103,7 +110,9 @@ class Stepper(Solver):
         return [Stage(self, None, "asked for")]
 
     def refusal(self, term: BoundTerm) -> str | None:
-        """What the functional lacks and which solver to take instead; None if this one can take it: for most, a gradient is enough."""
+        """What the functional lacks and which solver to take instead; None if this one can take it:
+        for most, a gradient is enough.
+        """
         return None
 
     def prepared(self, objective: Objective) -> Objective:
@@ -161,10 +170,12 @@ def run(
     watch: Watch | None = None,
     others: bool = False,
 ) -> Outcome:
-    """Iterate until the certified gap is at most ``tol`` or ``rtol``·|f|, or a limit comes first; always return the point of least gap.
+    """Iterate until the certified gap is at most ``tol`` or ``rtol``·|f|, or a limit comes first;
+    always return the point of least gap.
 
-    The time limit is the objective's deadline; a step that would end long after it is not begun. A true answer of ``watch`` stops the
-    run, as Ctrl-C does: both give status "interrupted". Where there are ``others`` to go on, a solver that is stuck ends with "max_iter".
+    The time limit is the objective's deadline; a step that would end long after it is not begun. A
+    true answer of ``watch`` stops the run, as Ctrl-C does: both give status "interrupted". Where
+    there are ``others`` to go on, a solver that is stuck ends with "max_iter".
     """
     limit, every, deadline = (
         solver.max_iter if max_iter is None else max_iter,
@@ -183,7 +194,9 @@ def run(
     half, since_half, when_half = np.inf, 0, 0.0
 
     def stalled() -> bool:
-        """Whether no more can be gained, or so slowly that it is not worth while; a run of so many steps has an end in any case."""
+        """Whether no more can be gained, or so slowly that it is not worth while; a run of so many
+        steps has an end in any case.
+        """
         patient = _HALVINGS * when_half + _SECONDS
         slow = (
             max_iter is None

@@ -1,7 +1,8 @@
 """Newton's method on a factor with few columns: C = FFᵀ, ‖F‖ = 1, for optima of tiny rank.
 
-On the factor the problem is not convex, but the certificate is blind to where a point comes from, and it says what to do when the columns
-are not enough: the lowest eigenvector of ∇f is the direction that adds a column. A stationary factor whose gap is zero is the optimum.
+On the factor the problem is not convex, but the certificate is blind to where a point comes from,
+and it says what to do when the columns are not enough: the lowest eigenvector of ∇f is the
+direction that adds a column. A stationary factor whose gap is zero is the optimum.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 0.1, 15
 _LEADING, _FEW_LEADING, _LEADING_GAP, _ROOT_RIDGE, _AS_GOOD = 24, 8, 1e-6, 1e-8, 10.0
 _DENSE_UNKNOWNS, _DENSE_UNKNOWNS_ON_DEVICE = 1200, 6000
 _MANY_DIRECTIONS = 1000
-_STATIONARY = 0.05  # a gradient this much smaller than the gap: the columns there are have given what they can
+# a gradient this much smaller than the gap: the columns there are have given what they can
+_STATIONARY = 0.05
 _MOST_NEW_COLUMNS, _WORTH_A_COLUMN = 16, 0.3
 _FAINT = 1e-10  # columns of a start with less of the mass do not count
 _DROPPED = 1e-14  # columns with less of the mass than this are rounding
@@ -51,7 +53,9 @@ _FACE_COLUMNS, _LARGEST_FACE, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE, _WORTH_A_ST
     0.01,
     0.2,
 )
-_PATIENCE = 3  # steps without half the gap: columns that vanish at the optimum make the Hessian singular there, and Newton's method slow
+# steps without half the gap: columns that vanish at the optimum make the Hessian singular there,
+# and Newton's method slow
+_PATIENCE = 3
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ class _State:
     F: Array
     point: Point
     value: float
-    damping: float  # in units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖, wherever the point is
+    # in units of ‖gradient‖: spare columns give the Hessian eigenvalues down to about −‖gradient‖,
+    # wherever the point is
+    damping: float
     level: float  # ⟨∇f, C⟩: at the optimum, the lowest eigenvalue of ∇f
     values: np.ndarray
     vectors: Array  # the lowest eigenvalues of ∇f and their vectors
@@ -76,13 +82,15 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True)
 class LowRank(Stepper):
-    """Damped Newton steps on the sphere ‖F‖ = 1, and a new column whenever they have run dry before the gap has closed [Burer2003].
+    """Damped Newton steps on the sphere ‖F‖ = 1, and a new column whenever they have run dry before
+    the gap has closed [Burer2003].
 
-    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``first_columns``: how many columns a cold start has.
-    ``max_columns``: the most columns of the factor, and so the most squares of the density; below the rank of the optimum the gap stays
-    open. ``extra_steps``: the most steps for four more digits once the tolerance is reached; 0 for problems that are one round of many.
-    ``dense_unknowns``: the most unknowns (r times columns) for which the Hessian is formed; beyond, conjugate gradients (default: 1200, on
-    a GPU 6000).
+    ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``first_columns``: how
+    many columns a cold start has. ``max_columns``: the most columns of the factor, and so the most
+    squares of the density; below the rank of the optimum the gap stays open. ``extra_steps``: the
+    most steps for four more digits once the tolerance is reached; 0 for problems that are one round
+    of many. ``dense_unknowns``: the most unknowns (r times columns) for which the Hessian is
+    formed; beyond, conjugate gradients (default: 1200, on a GPU 6000).
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -103,11 +111,15 @@ class LowRank(Stepper):
         return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"
 
     def prepared(self, objective: Objective) -> Objective:
-        """On the stored tensor if that is small and rounds better: Newton steps feel rounding that changes from point to point."""
+        """On the stored tensor if that is small and rounds better: Newton steps feel rounding that
+        changes from point to point.
+        """
         return objective.rounded_well()
 
     def init(self, objective: Objective, start: Point) -> _State:
-        """A warm start keeps its own columns; the centre, which has all of them, is replaced by the solution of a small problem."""
+        """A warm start keeps its own columns; the centre, which has all of them, is replaced by the
+        solution of a small problem.
+        """
         F = factor(start.C, _FAINT) if start.F is None else pruned(start.F, _FAINT)
         largest = float(namespace(F).max(namespace(F).sum(F * F, axis=0)))
         if (
@@ -120,10 +132,11 @@ class LowRank(Stepper):
         )
 
     def _from_leading_directions(self, objective: Objective) -> _State:
-        """Solve on few directions of most mass (eigenvalues ascend, so they come last), where most of f is decided.
+        """Solve on few directions of most mass (eigenvalues ascend, so they come last), where most
+        of f is decided.
 
-        p = ‖Fᵀψ‖² on few directions often has many squares where on all of them one is enough, that of √p: Newton's steps on one column
-        are quick, and a face says which others it needs.
+        p = ‖Fᵀψ‖² on few directions often has many squares where on all of them one is enough, that
+        of √p: Newton's steps on one column are quick, and a face says which others it needs.
         """
         state = self._on_leading_face(objective)
         if state is None:
@@ -148,7 +161,9 @@ class LowRank(Stepper):
         return None if X is None else self.at(objective, pruned(V @ factor(X), _FACE_FAINT))
 
     def _on_leading_blocks(self, objective: Objective) -> _State:
-        """Roughly, on 8 of them, then 16; on many points, where a direction takes as long as a square in a Newton step, on 8."""
+        """Roughly, on 8 of them, then 16; on many points, where a direction takes as long as a
+        square in a Newton step, on 8.
+        """
         F = None
         for k in _LEVELS[:1] if objective.size > _MANY_DIRECTIONS else _LEVELS:
             block = objective.restricted(slice(-k, None)) if 2 * k <= objective.size else None
@@ -200,7 +215,8 @@ class LowRank(Stepper):
             # and so on, as long as that helps and Newton's steps are dear
             failed = 0 if helped or quick else state.failed + 1
             since = _PATIENCE if helped and not quick else 0
-            # Newton's steps on the columns of a face that did not help often do: two such faces in a row are a reason to hand over
+            # Newton's steps on the columns of a face that did not help often do: two such faces in
+            # a row are a reason to hand over
             return replace(new, least=new.gap, since=since, failed=failed, stuck=failed > 1)
         stuck = slow and state.F.shape[0] > 2 * _FACE_COLUMNS and not self._forms_hessian(state)
         new = self._newton_step(objective, state)
@@ -255,12 +271,16 @@ class LowRank(Stepper):
         return self._with_new_columns(objective, state)
 
     def _with_new_columns(self, objective: Objective, state: _State) -> _State:
-        """The best point with these columns and new ones where that is cheap to find, else a step towards the new ones."""
+        """The best point with these columns and new ones where that is cheap to find, else a step
+        towards the new ones.
+        """
         best = self._over_a_face(objective, state)
         return self._toward_new_columns(objective, state) if best is None else best
 
     def _over_a_face(self, objective: Objective, state: _State) -> _State | None:
-        """The optimum over the columns and the lowest eigenvectors of ∇f, where Newton's steps are dear; None if it is not better."""
+        """The optimum over the columns and the lowest eigenvectors of ∇f, where Newton's steps are
+        dear; None if it is not better.
+        """
         F, xp = state.F, namespace(state.F)
         r, k = F.shape
         columns = max(_FACE_COLUMNS, min(3 * k, int(_LARGEST_FACE * r)))
@@ -275,7 +295,9 @@ class LowRank(Stepper):
         return found if found.value < state.value else None
 
     def _toward_new_columns(self, objective: Objective, state: _State) -> _State:
-        """C ← (1−t)C + t·VVᵀ with the best t, the columns of V being the eigenvectors of ∇f below the level: f cannot increase."""
+        """C ← (1−t)C + t·VVᵀ with the best t, the columns of V being the eigenvectors of ∇f below
+        the level: f cannot increase.
+        """
         below = np.maximum(state.level - state.values, 0.0)
         useful = below > _WORTH_A_COLUMN * below[0]
         share = below[useful] / below[useful].sum() if below[0] > 0.0 else np.ones(1)
@@ -295,7 +317,9 @@ class LowRank(Stepper):
 
 
 def _root_of_density(objective: Objective, F: Array) -> Array | None:
-    """The factor g, one column, of the function nearest to √p at the support points, p being the density of F; None with labels."""
+    """The factor g, one column, of the function nearest to √p at the support points, p being the
+    density of F; None with labels.
+    """
     space, xp = objective.space, namespace(F)
     if objective.columns is not None or space.labels is not None:
         return None
@@ -326,7 +350,9 @@ def _dense_limit(F: Array, given: int | None) -> int:
 
 
 class FactorHessian:
-    """The Riemannian Hessian of F ↦ f(FFᵀ) on the sphere: E ↦ P(Jᵀφ''(JE) + 2·∂²f(FEᵀ+EFᵀ)F + 2GE) − multiplier·E."""
+    """The Riemannian Hessian of F ↦ f(FFᵀ) on the sphere: E ↦ P(Jᵀφ''(JE) + 2·∂²f(FEᵀ+EFᵀ)F + 2GE)
+    − multiplier·E.
+    """
 
     def __init__(
         self,
@@ -400,7 +426,8 @@ class FactorHessian:
                 return None
             E = namespace(right).reshape(solve(flat(right)), right.shape)
             return E - inner(E, self.F) * self.F
-        # truncated conjugate gradients, preconditioned with 2(G − λ_min) + damping, the part of the Hessian that is cheap to factorise
+        # truncated conjugate gradients, preconditioned with 2(G − λ_min) + damping, the part of the
+        # Hessian that is cheap to factorise
         shift = damping + 1e-3 * norm(right) + 1e-12
         solve = cholesky_solver(
             2.0 * self.G + (shift - 2.0 * self.lowest) * eye(self.G.shape[0], self.G)

@@ -51,7 +51,9 @@ SOLVERS: Mapping[str, Stepper] = MappingProxyType(
         )
     }
 )
-"""Every solver by name, with its default options. To add one: a class with ``init``, ``step`` and ``point`` (see loop.py), listed here."""
+"""Every solver by name, with its default options. To add one: a class with ``init``, ``step`` and
+``point`` (see loop.py), listed here.
+"""
 
 
 _SECONDS_BETWEEN = 2.0  # lines of progress
@@ -60,12 +62,15 @@ _LEAST_TOL = 1e-8  # the default gap of a functional whose units say nothing
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(Solver):
-    """Choose the solvers by the functional and the space, and hand over from one to the next when the first does not get there.
+    """Choose the solvers by the functional and the space, and hand over from one to the next when
+    the first does not get there.
 
-    Newton on a factor comes first. When its steps become many, columns come and go: there is no low rank, and the interior point does not
-    need one. A Frobenius penalty on an untruncated space spreads the optimum over all directions; FISTA soon tells how well conditioned
-    that is. ``max_iter``: the most steps of the first solver, without another one after it. ``newton_steps``: how many steps "low_rank"
-    takes before "interior_point" takes over. ``gradient_steps``: how many "lbfgs" or "fista" take before "low_rank" takes over.
+    Newton on a factor comes first. When its steps become many, columns come and go: there is no low
+    rank, and the interior point does not need one. A Frobenius penalty on an untruncated space
+    spreads the optimum over all directions; FISTA soon tells how well conditioned that is.
+    ``max_iter``: the most steps of the first solver, without another one after it.
+    ``newton_steps``: how many steps "low_rank" takes before "interior_point" takes over.
+    ``gradient_steps``: how many "lbfgs" or "fista" take before "low_rank" takes over.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -91,8 +96,14 @@ class Auto(Solver):
             return [Stage(fista, None, "the functional has no second derivatives")]
         if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
             entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
-            first = f"the functional is quadratic and its tensor of {entries} entries fits, so Newton steps on few columns are cheap"
-            then = f"steps on few columns, {self.newton_steps} at most, did not close the gap, and it does not need a low rank"
+            first = (
+                f"the functional is quadratic and its tensor of {entries} entries fits, so Newton"
+                " steps on few columns are cheap"
+            )
+            then = (
+                f"steps on few columns, {self.newton_steps} at most, did not close the gap, and it"
+                " does not need a low rank"
+            )
             return [
                 Stage(low_rank, self.newton_steps, first),
                 Stage(SOLVERS["interior_point"], None, then),
@@ -108,10 +119,16 @@ class Auto(Solver):
             space.rank == space.support_points.shape[0]
             and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None
         ):
-            first = "a Frobenius penalty on an untruncated space spreads the optimum over all directions"
+            first = (
+                "a Frobenius penalty on an untruncated space spreads the optimum over all"
+                " directions"
+            )
             then = f"{self.gradient_steps} gradient steps did not close the gap"
             return [Stage(fista, self.gradient_steps, first), Stage(low_rank, None, then)]
-        large = f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored tensor"
+        large = (
+            f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored"
+            " tensor"
+        )
         other = "the functional has second derivatives and is not quadratic in the embedding"
         return [Stage(low_rank, None, other if term.as_quadratic() is None else large)]
 
@@ -167,7 +184,8 @@ def minimize(
     verbose: int = 0,
     start: Array | None = None,
 ) -> Solution:
-    r"""Minimise a convex functional over the densities of a space: min F(p_C) over {C ⪰ 0, tr C = 1}.
+    r"""Minimise a convex functional over the densities of a space: min F(p_C) over {C ⪰ 0, tr C =
+    1}.
 
     Parameters
     ----------
@@ -175,40 +193,50 @@ def minimize(
         Such as ``SquaredMMD(X) + 1e-3 * Trace()``.
     space : SoSSpace
     constraints : Constraint or sequence of them, optional
-        ``within(MMD(target), radius)``, ``Expectation(f) == c``, ``F <= c``, ``Expectation(f) >= c``. The solution then has multipliers,
-        and its gap is that of the Lagrangian.
-    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient", "frank_wolfe"} or a solver object
-        "low_rank": Newton's method on a factor of C with few columns, for functionals with second derivatives. "interior_point": for
-        squared MMDs plus linear terms, a dozen steps of O(qr³ + q²r²) on any of them (r = space.rank, q = space.embedding_rank); with
-        constraints, which may then be MMD balls and expectations, also with Frobenius penalties. "lbfgs": on a factor, by gradients alone.
-        "fista" and "projected_gradient": the note's. "frank_wolfe": needs the least memory, and so many steps that it reaches a gap of
-        1e-4, not of 1e-8. "auto" begins with "low_rank" and hands over to "interior_point" if a low rank does not come (with constraints,
-        "interior_point" comes first if its steps are cheap); it takes FISTA if neither fits. A name is short for an object of
-        :mod:`ksos.solvers` with default options: ``solver=LowRank(max_columns=40)``.
+        ``within(MMD(target), radius)``, ``Expectation(f) == c``, ``F <= c``, ``Expectation(f) >=
+        c``. The solution then has multipliers, and its gap is that of the Lagrangian.
+    solver : {"auto", "low_rank", "interior_point", "lbfgs", "fista", "projected_gradient",
+    "frank_wolfe"} or a solver object
+        "low_rank": Newton's method on a factor of C with few columns, for functionals with second
+        derivatives. "interior_point": for squared MMDs plus linear terms, a dozen steps of O(qr³ +
+        q²r²) on any of them (r = space.rank, q = space.embedding_rank); with constraints, which may
+        then be MMD balls and expectations, also with Frobenius penalties. "lbfgs": on a factor, by
+        gradients alone. "fista" and "projected_gradient": the note's. "frank_wolfe": needs the
+        least memory, and so many steps that it reaches a gap of 1e-4, not of 1e-8. "auto" begins
+        with "low_rank" and hands over to "interior_point" if a low rank does not come (with
+        constraints, "interior_point" comes first if its steps are cheap); it takes FISTA if neither
+        fits. A name is short for an object of :mod:`ksos.solvers` with default options:
+        ``solver=LowRank(max_columns=40)``.
     tol : float, optional
-        The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective. Default: what is small in these, 1e-5
-        nats for a likelihood and 1e-8 for everything else. A solver without a limit of steps that no longer gets there ends as
-        "solved_inaccurate".
+        The absolute gap f(C) − f* at which the problem counts as solved, in units of the objective.
+        Default: what is small in these, 1e-5 nats for a likelihood and 1e-8 for everything else. A
+        solver without a limit of steps that no longer gets there ends as "solved_inaccurate".
     rtol : float
-        The same relative to ``|f|``: the problem counts as solved when the gap is at most ``max(tol, rtol * abs(f))``.
+        The same relative to ``|f|``: the problem counts as solved when the gap is at most
+        ``max(tol, rtol * abs(f))``.
     max_iter : int, optional
         Default: the solver's own.
     time_limit : float, optional
-        Seconds for the whole call, the binding of the functional included. What cannot be interrupted, such as the eigenvectors of a large
-        matrix, is not begun if it would end more than a quarter of the limit late; if that leaves no time for a first certificate, the
-        density is any one of the space, with objective NaN and no gap. Or a running :class:`~ksos.ground.deadline.Deadline`.
+        Seconds for the whole call, the binding of the functional included. What cannot be
+        interrupted, such as the eigenvectors of a large matrix, is not begun if it would end more
+        than a quarter of the limit late; if that leaves no time for a first certificate, the
+        density is any one of the space, with objective NaN and no gap. Or a running
+        :class:`~ksos.ground.deadline.Deadline`.
     callback : callable, optional
-        Called with a :class:`~ksos.solvers.Progress` at every certificate; a true return value stops the run. What it raises passes
-        through. ``progress.distribution`` is the density at that moment.
+        Called with a :class:`~ksos.solvers.Progress` at every certificate; a true return value
+        stops the run. What it raises passes through. ``progress.distribution`` is the density at
+        that moment.
     verbose : int
         1: print progress with the gap and the time left now and then; 2: at every certificate.
     start : array (r, r) or (r, k) with k < r, optional
-        Where to start: C, which is projected on the spectraplex, or a factor G with C = GGᵀ. Default: the centre of the spectraplex.
+        Where to start: C, which is projected on the spectraplex, or a factor G with C = GGᵀ.
+        Default: the centre of the spectraplex.
 
     Returns
     -------
     Solution
-        With a valid density and its certificate in every case; Ctrl-C gives the best point so far, with status ``"interrupted"``.
+        With a valid density and its certificate in every case; Ctrl-C gives the best point so far,
+        with status ``"interrupted"``.
 
     Examples
     --------
@@ -258,10 +286,19 @@ def minimize(
 
 
 def _minimize(
-    functional: Functional, space: SoSSpace, limits: Sequence[Constraint], solver: Solver, tol: float | None, goal: Goal,
-    deadline: Deadline, told: tuple[int, Watch | None], start: Array | None,
-) -> Solution:  # fmt: skip
-    """The same, all arguments being checked; ``told`` are verbose and callback. It raises TimeUp if there is no answer in time."""
+    functional: Functional,
+    space: SoSSpace,
+    limits: Sequence[Constraint],
+    solver: Solver,
+    tol: float | None,
+    goal: Goal,
+    deadline: Deadline,
+    told: tuple[int, Watch | None],
+    start: Array | None,
+) -> Solution:
+    """The same, all arguments being checked; ``told`` are verbose and callback. It raises TimeUp if
+    there is no answer in time.
+    """
     objective = Objective.of(functional, space, deadline=deadline)
     tol = max(_LEAST_TOL, functional.natural_tol) if tol is None else tol
     _, rtol, max_iter, _ = goal = goal._replace(tol=tol)
@@ -316,7 +353,9 @@ def _minimize(
 
 
 def _unanswered(space: SoSSpace, deadline: Deadline, name: str, why: str) -> Solution:
-    """A density of the space, the square of its smoothest function, where there is no time for more."""
+    """A density of the space, the square of its smoothest function, where there is no time for
+    more.
+    """
     G, note = (
         eye(space.rank, space.T)[:, -1:],
         f"{why}: the density returned is one of the space, and nothing is known of its objective",
@@ -329,9 +368,11 @@ def _unanswered(space: SoSSpace, deadline: Deadline, name: str, why: str) -> Sol
 def _solution(
     objective: Objective, outcome: Outcome, tol: float, solver: Stepper, reason: str
 ) -> Solution:
-    """Certify C as the factor that is returned, afresh unless its solver does without, and put the solution together.
+    """Certify C as the factor that is returned, afresh unless its solver does without, and put the
+    solution together.
 
-    What is said of the point is computed with the stored tensor, if that is small and its rounding less than that of sums over pairs.
+    What is said of the point is computed with the stored tensor, if that is small and its rounding
+    less than that of sums over pairs.
     """
     known, status = outcome.point.F, outcome.status
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
@@ -378,7 +419,8 @@ def _as_start(start: Any, T: Array) -> Point:
         or not bool(xp.all(xp.isfinite(start)))
     ):
         raise ValueError(
-            f"start must be a finite {r}×{r} matrix, or a factor of it with {r} rows; got shape {tuple(start.shape)}"
+            f"start must be a finite {r}×{r} matrix, or a factor of it with {r} rows; got shape"
+            f" {tuple(start.shape)}"
         )
     if start.shape[1] == r:
         return Point(project(0.5 * (start + start.T)), None)
@@ -391,9 +433,11 @@ def _as_start(start: Any, T: Array) -> Point:
 def _watcher(
     name: str, verbose: int, callback: Watch | None, tol: float, n_before: int = 0
 ) -> Watch | None:
-    """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always (verbose=2), and then the callback.
+    """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always
+    (verbose=2), and then the callback.
 
-    A line also comes when there has been none for two seconds. Without ``verbose`` it is the line of a terminal that is told.
+    A line also comes when there has been none for two seconds. Without ``verbose`` it is the line
+    of a terminal that is told.
     """
     if not verbose and callback is None and not is_shown():
         return None
@@ -404,7 +448,8 @@ def _watcher(
         progress = replace(progress, n_iter=progress.n_iter + n_before)
         left = convergence.left(progress.time, progress.gap)
         tell(
-            f"iteration {progress.n_iter}, objective {progress.objective:.6e}, gap {progress.gap:.1e}",
+            f"iteration {progress.n_iter}, objective {progress.objective:.6e}, gap"
+            f" {progress.gap:.1e}",
             left=left,
         )
         if verbose >= 2 or (

@@ -1,4 +1,6 @@
-"""Convex functions of few variables: Newton's method [Boyd2004], and a lower bound of the minimum that tangents prove."""
+"""Convex functions of few variables: Newton's method [Boyd2004], and a lower bound of the minimum
+that tangents prove.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,16 @@ Eigen = tuple[np.ndarray, np.ndarray]
 _MOST_STEPS, _MOST_DOUBLINGS = 300, 60
 _SLOW, _FARTHEST = 0.05, 1e4
 _SMALL_DECREMENT, _SMALL_RISE = 1e-16, 1e-14
-_MOST_IDLE = 30  # steps in a row that win rounding only, more than it takes to find a damping: at a kink they would never end
+# steps in a row that win rounding only, more than it takes to find a damping: at a kink they would
+# never end
+_MOST_IDLE = 30
 
 
 @dataclass
 class Minimum:
-    """A minimiser as far as floating point goes, with the gradient there; the second derivative is computed when it is asked for."""
+    """A minimiser as far as floating point goes, with the gradient there; the second derivative is
+    computed when it is asked for.
+    """
 
     theta: np.ndarray
     value: float
@@ -43,9 +49,11 @@ class Minimum:
 def newton(
     f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, eigen: Eigen | None
 ) -> Minimum:
-    """Newton's method, damped like Levenberg's where a full step does not help, until the decrement is rounding.
+    """Newton's method, damped like Levenberg's where a full step does not help, until the decrement
+    is rounding.
 
-    A second derivative is kept for as long as its steps still win digits, that of a neighbouring problem too: gradients are much cheaper.
+    A second derivative is kept for as long as its steps still win digits, that of a neighbouring
+    problem too: gradients are much cheaper.
     """
 
     def fresh_eigen(at: np.ndarray) -> Eigen:
@@ -57,7 +65,8 @@ def newton(
     eigen = fresh_eigen(theta) if eigen is None else eigen
     for _ in range(_MOST_STEPS):
         values, V = eigen
-        # a loss without curvature has no Newton step: then the farthest one that is allowed is the unit of damping
+        # a loss without curvature has no Newton step: then the farthest one that is allowed is the
+        # unit of damping
         farthest = _FARTHEST * max(float(np.abs(theta).max()), 1.0)
         top = max(float(np.abs(values).max()), float(np.abs(gradient).max()) / farthest, 1e-150)
         step = -V @ ((V.T @ gradient) / (np.maximum(values, 1e-14 * top) + damping * top))
@@ -101,8 +110,9 @@ def newton(
 def proven_minimum(f: Value, found: Minimum, alpha: np.ndarray, tol: float) -> float:
     """A lower bound of min f, from convexity alone; −∞ if nothing is proven.
 
-    If every parameter has a ridge, f(θ) ≥ f(θ̂) + ⟨g, θ − θ̂⟩ + Σ α_j(θ_j − θ̂_j)² ≥ f(θ̂) − Σ g_j²/4α_j. Otherwise the tangent at θ̂ and
-    some around it, up to where f has risen by about ``tol``, are all below f, and the minimum of their maximum is a small linear programme.
+    If every parameter has a ridge, f(θ) ≥ f(θ̂) + ⟨g, θ − θ̂⟩ + Σ α_j(θ_j − θ̂_j)² ≥ f(θ̂) − Σ
+    g_j²/4α_j. Otherwise the tangent at θ̂ and some around it, up to where f has risen by about
+    ``tol``, are all below f, and the minimum of their maximum is a small linear programme.
     """
     if not np.any(found.gradient):
         return found.value

@@ -36,10 +36,12 @@ def regularization_path(
 ) -> list[Solution]:
     """min F + λ·P for every λ in ``strengths``: one :class:`Solution` for each, in the order given.
 
-    The mass matrix, its whitening, the tensor and the sums over the data are formed once; a :class:`~ksos.functionals.Bound` functional or
-    penalty is used as it is. Problems are solved from the largest λ down, each started at the factor found before it: ranks grow as λ
-    falls, and there is little left to do. ``options`` are those of :func:`ksos.minimize`; ``tol``, ``rtol`` and ``max_iter`` may be
-    sequences, one entry per strength; a ``start`` is that of the first problem; a ``time_limit`` is that of the whole path.
+    The mass matrix, its whitening, the tensor and the sums over the data are formed once; a
+    :class:`~ksos.functionals.Bound` functional or penalty is used as it is. Problems are solved
+    from the largest λ down, each started at the factor found before it: ranks grow as λ falls, and
+    there is little left to do. ``options`` are those of :func:`ksos.minimize`; ``tol``, ``rtol``
+    and ``max_iter`` may be sequences, one entry per strength; a ``start`` is that of the first
+    problem; a ``time_limit`` is that of the whole path.
 
     Examples
     --------
@@ -61,7 +63,8 @@ def regularization_path(
     for name, given in each.items():
         if len(given) != len(values):
             raise ValueError(
-                f"{name} must be one number or one per strength; got {len(given)} for {len(values)} strengths"
+                f"{name} must be one number or one per strength; got {len(given)} for {len(values)}"
+                " strengths"
             )
     fixed, weighted = (
         part if isinstance(part, Bound) else Bound(part.bind(space), repr(part))
@@ -74,7 +77,8 @@ def regularization_path(
         found[i] = minimize(total, space, constraints, time_limit=deadline, **options, **own)
         if found[i].keyboard_interrupt and len(found) < len(values):
             raise KeyboardInterrupt(
-                f"interrupted at strength {values[i]:g}; {len(found) - 1} of {len(values)} problems came before it"
+                f"interrupted at strength {values[i]:g}; {len(found) - 1} of {len(values)} problems"
+                " came before it"
             )
         G = found[i].parameter_factor
         options["start"] = G if G.shape[1] < space.rank else found[i].parameter

@@ -28,10 +28,11 @@ _JITTERS = (0.0, 1e-15, 1e-13, 1e-11)
 
 
 class SchurSystem:
-    """VVᵀ + ridge, where the rows of V are the scaled matrices P∘RᵀA_kR (k = 1..q) and −P∘RᵀR, each as a vector.
+    """VVᵀ + ridge, where the rows of V are the scaled matrices P∘RᵀA_kR (k = 1..q) and −P∘RᵀR, each
+    as a vector.
 
-    A symmetric matrix becomes a vector of its lower triangle, off-diagonal entries times √2, so that inner products stay what they are
-    and cost half.
+    A symmetric matrix becomes a vector of its lower triangle, off-diagonal entries times √2, so
+    that inner products stay what they are and cost half.
     """
 
     def __init__(
@@ -42,9 +43,11 @@ class SchurSystem:
         damping: Array | None = None,
         block_bytes: float | None = None,
     ) -> None:
-        """``ridge``: a (q+1) × (q+1) matrix, or its diagonal. ``damping``: P, symmetric, r × r; by default all ones.
+        """``ridge``: a (q+1) × (q+1) matrix, or its diagonal. ``damping``: P, symmetric, r × r; by
+        default all ones.
 
-        ``block_bytes``: how much of the tensor is worked on at a time; by default what suits the device.
+        ``block_bytes``: how much of the tensor is worked on at a time; by default what suits the
+        device.
         """
         xp, (q, r, _) = namespace(tensor), tensor.shape
         self.size = r
@@ -104,7 +107,9 @@ class SchurSystem:
 
 
 def _cholesky(H: Array) -> Callable[[Array], Array]:
-    """The inverse of a matrix with unit diagonal that rounding may have made indefinite: with the least jitter that works."""
+    """The inverse of a matrix with unit diagonal that rounding may have made indefinite: with the
+    least jitter that works.
+    """
     for jitter in _JITTERS:
         with suppress(*linalg_errors()):
             return cholesky_solver(H + jitter * eye(H.shape[0], H))

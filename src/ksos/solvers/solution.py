@@ -17,13 +17,25 @@ __all__ = ["STATUSES", "Progress", "Solution"]
 
 STATUSES = {
     "solved": "the gap is at most tol",
-    "solved_inaccurate": "no further progress, or hardly any, with the gap above tol; raise tol (gap_relative tells how far it is)",
+    "solved_inaccurate": (
+        "no further progress, or hardly any, with the gap above tol; raise tol (gap_relative tells"
+        " how far it is)"
+    ),
     "max_iter": "the iteration limit came first; raise max_iter or tol",
     "time_limit": "the time limit came first; raise time_limit or tol",
     "interrupted": "stopped from outside; the best point so far is kept",
-    "numerical_error": "a matrix routine failed; the last certified point is kept; raise tol_model or the regularisation",
-    "infeasible": "no density of the space meets the constraints, which is proven; the density returned violates them least",
-    "stationary": "no direction improves the point; the functional is not declared convex, so nothing is certified",
+    "numerical_error": (
+        "a matrix routine failed; the last certified point is kept; raise tol_model or the"
+        " regularisation"
+    ),
+    "infeasible": (
+        "no density of the space meets the constraints, which is proven; the density returned"
+        " violates them least"
+    ),
+    "stationary": (
+        "no direction improves the point; the functional is not declared convex, so nothing is"
+        " certified"
+    ),
 }
 
 
@@ -74,10 +86,14 @@ class Solution:
     objective: float
     """f at the point found."""
     gap: float | None
-    """f(C) − f* ≤ gap, recomputed from scratch at the point returned: of the Lagrangian, where there are constraints. None if nothing is
-    certified, because the functional is not declared convex or no feasible point was found."""
+    """f(C) − f* ≤ gap, recomputed from scratch at the point returned: of the Lagrangian, where
+    there are constraints. None if nothing is certified, because the functional is not declared
+    convex or no feasible point was found.
+    """
     projected_mmd_bound: float | None
-    """With a squared MMD in f: the projected MMD between this density and the optimal one is at most this."""
+    """With a squared MMD in f: the projected MMD between this density and the optimal one is at
+    most this.
+    """
     status: str
     """One of :data:`STATUSES`."""
     solver: str
@@ -88,22 +104,32 @@ class Solution:
     parameter_factor: Array = field(repr=False)
     """G with C = GGᵀ: the point in the whitened parameters of the space."""
     time: float = 0.0
-    """Seconds of the whole call, the binding of the functional and the certificate at the end included."""
+    """Seconds of the whole call, the binding of the functional and the certificate at the end
+    included.
+    """
     solver_reason: str = ""
     """Every solver that ran, in turn, and why it was chosen."""
     keyboard_interrupt: bool = False
     """Of an interrupted run: whether by Ctrl-C, and not by a callback's return value."""
     multipliers: tuple[float, ...] = ()
-    """Of a constrained problem, one per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥ c (then, as for ≤, not negative)."""
+    """Of a constrained problem, one per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥ c
+    (then, as for ≤, not negative).
+    """
     ball_vectors: Mapping[int, Any] = field(default_factory=dict, repr=False)
-    """For MMD balls, by their position among the constraints, where the solver has them: v of R^q, ``|v|`` being the multiplier. The gap
-    then counts the ball as ``⟨v, A(C) − z⟩ ≤ radius·|v|``, which holds on it for any v."""
+    """For MMD balls, by their position among the constraints, where the solver has them: v of R^q,
+    ``|v|`` being the multiplier. The gap then counts the ball as ``⟨v, A(C) − z⟩ ≤ radius·|v|``,
+    which holds on it for any v.
+    """
     violation: float = 0.0
     """By how much the density violates the constraints, each in units of its own range."""
     least_radius: float | None = None
-    """Of a problem that is infeasible because of an MMD ball: the certified radius below which the ball holds no density of the space."""
+    """Of a problem that is infeasible because of an MMD ball: the certified radius below which the
+    ball holds no density of the space.
+    """
     integration_error: float = 0.0
-    """How far the objective may be off because of quadrature, estimated; 0 where all integrals are closed forms."""
+    """How far the objective may be off because of quadrature, estimated; 0 where all integrals are
+    closed forms.
+    """
     note: str = ""
     """What else there is to say about the status."""
 
@@ -129,7 +155,10 @@ class Solution:
         """The status in a sentence, with the gap."""
         gap = "no gap" if self.gap is None else f"gap {self.gap:.2e}"
         note = f"; {self.note}" if self.note else ""
-        return f"{self.solver}: {self.status} after {self.n_iter} iterations, {gap}: {STATUSES[self.status]}{note}"
+        return (
+            f"{self.solver}: {self.status} after {self.n_iter} iterations, {gap}:"
+            f" {STATUSES[self.status]}{note}"
+        )
 
     @property
     def dual_bound(self) -> float | None:

@@ -1,4 +1,6 @@
-"""The spectraplex {C ⪰ 0, tr C = 1}: projection (the note's Algorithm 1), centre, and factors C = FFᵀ whose columns come and go."""
+"""The spectraplex {C ⪰ 0, tr C = 1}: projection (the note's Algorithm 1), centre, and factors C =
+FFᵀ whose columns come and go.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def centre(r: int, reference: Array = _ON_THE_HOST) -> Array:
 
 
 def project(M: Array) -> Array:
-    """Algorithm 1: the nearest point of the spectraplex, by projecting the eigenvalues of ``M`` on the simplex."""
+    """Algorithm 1: the nearest point of the spectraplex, by projecting the eigenvalues of ``M`` on
+    the simplex.
+    """
     values, U = namespace(M).linalg.eigh(M)
     weights = project_simplex(to_numpy(values))
     first = int(np.count_nonzero(weights == 0.0))  # they ascend, as the eigenvalues do
@@ -40,7 +44,9 @@ def project_simplex(values: np.ndarray) -> np.ndarray:
 
 
 def factor(C: Array, negligible: float = 1e-14) -> Array:
-    """G with C = GGᵀ and ‖G‖² = 1: one column per eigenvalue, in ascending order, without those below ``negligible`` of the largest."""
+    """G with C = GGᵀ and ‖G‖² = 1: one column per eigenvalue, in ascending order, without those
+    below ``negligible`` of the largest.
+    """
     xp, middle = namespace(C), centre(C.shape[0], C)
     if bool(xp.all(middle == C)):  # where every run begins, and one without time ends
         return xp.sqrt(middle)
@@ -52,7 +58,9 @@ def factor(C: Array, negligible: float = 1e-14) -> Array:
 
 
 def pruned(F: Array, negligible: float, most: int | None = None) -> Array:
-    """The same FFᵀ, scaled to ‖F‖ = 1, with orthogonal columns: those of more mass than ``negligible``, at most the ``most`` largest."""
+    """The same FFᵀ, scaled to ‖F‖ = 1, with orthogonal columns: those of more mass than
+    ``negligible``, at most the ``most`` largest.
+    """
     U, s, _ = namespace(F).linalg.svd(F / norm(F), full_matrices=False)
     kept = max(1, int(np.count_nonzero(to_numpy(s) ** 2 > negligible)))
     kept = kept if most is None else min(kept, most)

@@ -1,4 +1,6 @@
-"""Rules for the bandwidth: all of them scale with the data, count weighted samples as repeated ones, and do not see a shift."""
+"""Rules for the bandwidth: all of them scale with the data, count weighted samples as repeated
+ones, and do not see a shift.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,10 @@ __all__ += [
 ]
 
 Rule = Callable[..., np.ndarray]
-"""A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ, and as ``count`` of how many samples
-the points stand for if they are a part of them: one bandwidth, or one per feature."""
+"""A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ,
+and as ``count`` of how many samples the points stand for if they are a part of them: one bandwidth,
+or one per feature.
+"""
 
 _MOST_POINTS = 600
 _MOST_DISTANCES, _FEWEST_POINTS = 1 << 21, 100  # to the nodes of a discrete measure
@@ -46,20 +50,29 @@ _UNLIKE = 10.0
 
 
 def bandwidth_rule(
-    name: str, points: np.ndarray, weights: np.ndarray, rng: Generator, *, kernel: Kernel | None = None, measure: Measure | None = None,
-    count: int | None = None, names: Any = None,
-) -> np.ndarray:  # fmt: skip
-    """The bandwidth that rule ``name`` gives for distinct ``points`` with ``weights`` (sum 1): a scalar or one entry per feature.
+    name: str,
+    points: np.ndarray,
+    weights: np.ndarray,
+    rng: Generator,
+    *,
+    kernel: Kernel | None = None,
+    measure: Measure | None = None,
+    count: int | None = None,
+    names: Any = None,
+) -> np.ndarray:
+    """The bandwidth that rule ``name`` gives for distinct ``points`` with ``weights`` (sum 1): a
+    scalar or one entry per feature.
 
-    Zero spread gives 1, with a warning that says the ``names`` of the features, if there are any. ``count``: how many samples the points
-    stand for, if they are a part of them. Only "auto" looks at ``kernel`` (its bandwidth aside; default: Gaussian) and at ``measure``
-    (default: Lebesgue).
+    Zero spread gives 1, with a warning that says the ``names`` of the features, if there are any.
+    ``count``: how many samples the points stand for, if they are a part of them. Only "auto" looks
+    at ``kernel`` (its bandwidth aside; default: Gaussian) and at ``measure`` (default: Lebesgue).
     """
     with np.errstate(over="ignore"):
         extent = np.ptp(points, axis=0)
     if not np.all(np.isfinite(extent)):
         raise ValueError(
-            f"bandwidth={name!r}: differences between the samples overflow; rescale the data or pass a number as bandwidth"
+            f"bandwidth={name!r}: differences between the samples overflow; rescale the data or"
+            " pass a number as bandwidth"
         )
     kernel, measure = (
         Gaussian(1.0) if kernel is None else kernel,
@@ -85,7 +98,9 @@ def bandwidth_rule(
 
 
 def _normal_reference(constant: Callable[[int], float]) -> Rule:
-    """η = 2h with h = constant(d)·n^{−1/(d+4)}·(standard deviation), per feature: a squared Gaussian kernel then has deviation h."""
+    """η = 2h with h = constant(d)·n^{−1/(d+4)}·(standard deviation), per feature: a squared
+    Gaussian kernel then has deviation h.
+    """
 
     def rule(
         points: np.ndarray,
@@ -111,7 +126,9 @@ silverman = _normal_reference(lambda d: ((d + 2) / 4.0) ** (-1.0 / (d + 4)))
 def robust_silverman(
     points: np.ndarray, weights: np.ndarray, count: int | None = None
 ) -> np.ndarray:
-    """Silverman's rule with spreads that do not see outliers; the points may stand for ``count`` samples."""
+    """Silverman's rule with spreads that do not see outliers; the points may stand for ``count``
+    samples.
+    """
     d, n = points.shape[1], _effective_size(weights, count)
     return 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4)) * spreads(points, weights)
 
@@ -125,13 +142,20 @@ def _effective_size(weights: np.ndarray, count: int | None) -> float:
 
 
 def median(
-    points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_MEDIAN_POINTS,
+    points: np.ndarray,
+    weights: np.ndarray,
+    rng: Generator,
+    kernel: Kernel,
+    measure: Measure,
+    *,
+    most_points: int = _MOST_MEDIAN_POINTS,
     count: int | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Weighted median of the distances between distinct points, the pair (i, j) weighing a_i a_j.
 
-    Where spreads of features differ by more than a factor of ten, distances are taken in units of them and there is one bandwidth per
-    feature: a scalar would not see the features of small spread. Beyond ``most_points`` distinct points: of a random subset of them.
+    Where spreads of features differ by more than a factor of ten, distances are taken in units of
+    them and there is one bandwidth per feature: a scalar would not see the features of small
+    spread. Beyond ``most_points`` distinct points: of a random subset of them.
     """
     spread = spreads(points, weights)
     known = spread[spread > 0.0]
@@ -154,7 +178,8 @@ def _median_distance(
         points, weights = points[chosen], weights[chosen]
     if points.shape[0] < 2:
         return np.zeros(())
-    # distances of 1e±150 are squared in a unit near the largest, a power of two: no digit of the points or of their differences changes
+    # distances of 1e±150 are squared in a unit near the largest, a power of two: no digit of the
+    # points or of their differences changes
     exponent = math.frexp(np.ptp(points, axis=0).max())[1]
     middle = _weighted_median(pdist(np.ldexp(points, -exponent)), weights)
     if (
@@ -169,7 +194,9 @@ def _median_distance(
 
 
 def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
-    """The middle of the interval of minimisers of Σ_{i<j} a_i a_j |d_ij − t|: for equal weights, NumPy's median."""
+    """The middle of the interval of minimisers of Σ_{i<j} a_i a_j |d_ij − t|: for equal weights,
+    NumPy's median.
+    """
     if np.all(weights == weights[0]):
         return float(np.median(distances))
     i, j = np.triu_indices(weights.shape[0], 1)
@@ -197,17 +224,27 @@ class LeftOut(NamedTuple):
 
 
 def left_out(
-    points: np.ndarray, weights: np.ndarray, rng: Generator, kernel: Kernel, measure: Measure, *, most_points: int = _MOST_POINTS,
-    unit: np.ndarray | None = None, count: int | None = None,
-) -> np.ndarray:  # fmt: skip
-    """Somewhat more than the η per feature with which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each one.
+    points: np.ndarray,
+    weights: np.ndarray,
+    rng: Generator,
+    kernel: Kernel,
+    measure: Measure,
+    *,
+    most_points: int = _MOST_POINTS,
+    unit: np.ndarray | None = None,
+    count: int | None = None,
+) -> np.ndarray:
+    """Somewhat more than the η per feature with which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around
+    all other samples predict each one.
 
-    The features share one multiple of a ``unit``, by default their own spreads in Silverman's rule: the widest multiple that is nearly the
-    best (:func:`widest_good`). Samples that even the widest of all leaves far from the others do not count, so that a few outliers do not
-    widen it. Beyond ``most_points`` distinct points (fewer if a discrete ρ has thousands of nodes), a subset of them is used, always the
-    same, corrected for its size and for that of the ``count`` samples that the points stand for. A sum of squares is sharper than that
-    kernel density estimate and takes a kernel that is wider by min(0.25, max(0.4/d, 1.5/√n)): the less so the more features there are, but
-    with few samples enough for highest-density regions that hold their share of new ones.
+    The features share one multiple of a ``unit``, by default their own spreads in Silverman's rule:
+    the widest multiple that is nearly the best (:func:`widest_good`). Samples that even the widest
+    of all leaves far from the others do not count, so that a few outliers do not widen it. Beyond
+    ``most_points`` distinct points (fewer if a discrete ρ has thousands of nodes), a subset of them
+    is used, always the same, corrected for its size and for that of the ``count`` samples that the
+    points stand for. A sum of squares is sharper than that kernel density estimate and takes a
+    kernel that is wider by min(0.25, max(0.4/d, 1.5/√n)): the less so the more features there are,
+    but with few samples enough for highest-density regions that hold their share of new ones.
     """
     unit = robust_silverman(points, weights, count) if unit is None else unit
     if points.shape[0] < 2:
@@ -230,7 +267,9 @@ def subset_and_factor(
     most_points: int = _MOST_POINTS,
     count: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The points that are looked at, their weights, and how much wider than their bumps the kernel of a sum of squares is."""
+    """The points that are looked at, their weights, and how much wider than their bumps the kernel
+    of a sum of squares is.
+    """
     n, d = points.shape
     most = most_points
     if (atoms := measure.atoms) is not None:
@@ -276,7 +315,9 @@ def _predictions(
     measure: Measure,
     log_k: Callable[[], np.ndarray],
 ) -> np.ndarray:
-    """The log-density of each sample under the kernel density estimate of all the others; ``log_k`` gives log k between them."""
+    """The log-density of each sample under the kernel density estimate of all the others; ``log_k``
+    gives log k between them.
+    """
     bumps = _log_bumps(points, kernel, measure, log_k)
     bumps += np.log(weights)
     np.fill_diagonal(bumps, -np.inf)
@@ -288,7 +329,9 @@ def _predictions(
 def _log_bumps(
     points: np.ndarray, kernel: Kernel, measure: Measure, log_k: Callable[[], np.ndarray]
 ) -> np.ndarray:
-    """log k(x_i,x_j)²/∫k(x,x_j)²dρ; of a discrete ρ at the node nearest to x_i, for between the nodes it bounds no density."""
+    """log k(x_i,x_j)²/∫k(x,x_j)²dρ; of a discrete ρ at the node nearest to x_i, for between the
+    nodes it bounds no density.
+    """
     if (atoms := measure.atoms) is None:
         bumps = np.maximum(log_k(), -_FARTHEST)
         bumps *= 2.0
@@ -308,7 +351,9 @@ def _log_square(kernel: Kernel, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def without_outliers(logs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weights of the samples (sum 1), 0 for those more than ten nats less likely than the weighted median."""
+    """The weights of the samples (sum 1), 0 for those more than ten nats less likely than the
+    weighted median.
+    """
     order = np.argsort(logs, kind="stable")
     middle = logs[order][np.searchsorted(np.cumsum(weights[order]), 0.5 * weights.sum())]
     counted = np.where(logs >= middle - _OUTLYING, weights, 0.0)
@@ -316,11 +361,13 @@ def without_outliers(logs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
-    """The last row of ``logs`` (bandwidths in ascending order, held-out samples) whose mean is nearly the best.
+    """The last row of ``logs`` (bandwidths in ascending order, held-out samples) whose mean is
+    nearly the best.
 
-    Nearly: behind by at most ``within`` standard errors of the difference, and by at most four nats over all samples, for a standard error
-    may be large because of a few samples. A bandwidth that is too narrow costs far more on fresh samples, in its tails, than one that is
-    too wide; the held-out samples, being few, may not know.
+    Nearly: behind by at most ``within`` standard errors of the difference, and by at most four nats
+    over all samples, for a standard error may be large because of a few samples. A bandwidth that
+    is too narrow costs far more on fresh samples, in its tails, than one that is too wide; the
+    held-out samples, being few, may not know.
     """
     logs = np.maximum(logs, -_FARTHEST)
     scores = logs @ weights
@@ -341,7 +388,9 @@ def _deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Per feature the lesser of standard deviation and (interquartile range)/1.349, if the latter is not zero."""
+    """Per feature the lesser of standard deviation and (interquartile range)/1.349, if the latter
+    is not zero.
+    """
     deviation = _deviations(points, weights)
     order = np.argsort(points, axis=0, kind="stable")
     x, w = np.take_along_axis(points, order, axis=0), weights[order]

@@ -1,8 +1,10 @@
-"""What a space sees of an embedding: its projection on the landmarks, and its coordinates along directions that were added later.
+"""What a space sees of an embedding: its projection on the landmarks, and its coordinates along
+directions that were added later.
 
-Landmarks are points, and with many features no manageable number of them sees every embedding. But only one embedding must be seen
-exactly, that of the answer p: projecting on span{k(·, z_1), …, k(·, z_ℓ), w_p − w_μ̂} makes the projected MMD of this p its exact one.
-Whatever is added, the projected ball still contains the exact one, so that dual values stay bounds.
+Landmarks are points, and with many features no manageable number of them sees every embedding. But
+only one embedding must be seen exactly, that of the answer p: projecting on span{k(·, z_1), …, k(·,
+z_ℓ), w_p − w_μ̂} makes the projected MMD of this p its exact one. Whatever is added, the projected
+ball still contains the exact one, so that dual values stay bounds.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ _BLOCK_ELEMENTS = 1 << 22
 
 @dataclass(frozen=True)
 class Direction:
-    """h = (f − Σ_k along_k e_k)/length for a function f of the RKHS, the e_k being the directions before it: a unit vector orthogonal to
-    them."""
+    """h = (f − Σ_k along_k e_k)/length for a function f of the RKHS, the e_k being the directions
+    before it: a unit vector orthogonal to them.
+    """
 
     function: Observable
     """f."""
@@ -69,8 +72,9 @@ class Direction:
 
 
 class Coordinates:
-    """Orthonormal coordinates of embeddings: those of a projection on landmarks, then one for each direction; with labels, one label after
-    the other."""
+    """Orthonormal coordinates of embeddings: those of a projection on landmarks, then one for each
+    direction; with labels, one label after the other.
+    """
 
     def __init__(
         self,
@@ -92,7 +96,9 @@ class Coordinates:
         )
 
     def __call__(self, target: Any) -> Array:
-        """z of samples, an embedding or a density, shape (q,); with labels, of a labelled embedding or a labelled density."""
+        """z of samples, an embedding or a density, shape (q,); with labels, of a labelled embedding
+        or a labelled density.
+        """
         if self.labels is None:
             return self._plain(target)
         if isinstance(target, LabelledDensity):
@@ -104,7 +110,8 @@ class Coordinates:
             parts = [(1.0, part) for part in target.parts]
         else:
             raise TypeError(
-                f"a space with labels needs a LabelledEmbedding or a LabelledDensity; got {target!r}"
+                "a space with labels needs a LabelledEmbedding or a LabelledDensity; got"
+                f" {target!r}"
             )
         nothing = np.zeros(self._blocks()[0].stop)
         return np.concatenate(
@@ -129,12 +136,16 @@ class Coordinates:
     def direction(
         self, f: Observable, along: np.ndarray, length: float, row: np.ndarray, data: MeanEmbedding
     ) -> Direction:
-        """The next direction: that of f, whose coordinates are ``along`` and whose distance to what is seen already is ``length``."""
+        """The next direction: that of f, whose coordinates are ``along`` and whose distance to what
+        is seen already is ``length``.
+        """
         of_data = (_expected(f, data) - float(along @ to_numpy(self._plain(data)))) / length
         return Direction(f, along, length, row, data, of_data)
 
     def functions(self, y: np.ndarray) -> tuple[list[Observable], list[KernelFunction], float]:
-        """The g with coordinates y, one per label (without labels, one); their parts in the span of the landmarks; the norm of those."""
+        """The g with coordinates y, one per label (without labels, one); their parts in the span of
+        the landmarks; the norm of those.
+        """
         found = [self._function(y[block]) for block in self._blocks()]
         return (
             [g for g, _, _ in found],
@@ -177,7 +188,8 @@ def _expected(f: Observable, target: MeanEmbedding | SoSDensity | SoSMixture) ->
 class Witness(Observable):
     r"""f(x) = ∫ k(x, y) p(y) dρ(y) − Σ_i a_i k(x, x_i).
 
-    E_q f = ⟨w_q, w_p − w_μ̂⟩ for any density q: the coordinate of q along the direction in which p is away from the data.
+    E_q f = ⟨w_q, w_p − w_μ̂⟩ for any density q: the coordinate of q along the direction in which p
+    is away from the data.
     """
 
     bounded = True
@@ -205,7 +217,9 @@ class Witness(Observable):
 
     @cached_property
     def _own(self) -> tuple[TensorRule, np.ndarray] | None:
-        """The rule of p with its masses, where there is one: no large weights, none of them negative."""
+        """The rule of p with its masses, where there is one: no large weights, none of them
+        negative.
+        """
         model, X, measure = self.p.kernel, to_numpy(self.p.support_points), self.p.measure
         if not self._has_rule(model, X, measure):
             return None
@@ -234,7 +248,8 @@ class Witness(Observable):
             )
         if not closed_form(kernel, measure, X.shape[1]).pairwise:
             raise IntegralNotAvailableError(
-                f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger bandwidths"
+                f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger"
+                " bandwidths"
             )
         V = density_inner_matrix(self.p.on_host(), self.data.kernel, kernel, measure, X, log_unit)
         atoms = KernelFunction(

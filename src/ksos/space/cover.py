@@ -1,4 +1,6 @@
-"""Points that cover a domain, and not only the data: support points with the boundary, landmarks, and a bandwidth that suits them."""
+"""Points that cover a domain, and not only the data: support points with the boundary, landmarks,
+and a bandwidth that suits them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ __all__ = [
     "support_cover",
 ]
 
-_SPACING = 0.45  # between support points, in bandwidths: closer ones add little beyond the truncation of the space
+# between support points, in bandwidths: closer ones add little beyond the truncation of the space
+_SPACING = 0.45
 _FINEST = 1.0 / 3.0  # of the default bandwidth of the model, in bandwidths of the embedding
 _GRID_FEATURES = 3
 _PAD, _NORMAL_PAD = 1.0, 3.0
@@ -34,7 +37,9 @@ _REACH = 2.0  # bandwidths of the model beyond its support points
 
 
 def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
-    """The box in which support points and landmarks lie: the domain's own boundary, and where it has none the data and a bandwidth more."""
+    """The box in which support points and landmarks lie: the domain's own boundary, and where it
+    has none the data and a bandwidth more.
+    """
     points, pad = (
         (points, _PAD * sigma)
         if measure.atoms is None
@@ -57,8 +62,9 @@ def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
 
 
 def finest_bandwidth(box: Box, sigma: np.ndarray, most: int) -> np.ndarray:
-    """One bandwidth per feature: a third of the embedding's, or as fine as ``most`` support points can carry across the box, or the
-    embedding's own, as in the note, if they are too few for that. Beyond three features: half of the embedding's.
+    """One bandwidth per feature: a third of the embedding's, or as fine as ``most`` support points
+    can carry across the box, or the embedding's own, as in the note, if they are too few for that.
+    Beyond three features: half of the embedding's.
     """
     d = sigma.shape[0]
     if (
@@ -74,8 +80,9 @@ def support_cover(
 ) -> np.ndarray:
     """Support points across the box, its boundary included: a grid if one fits.
 
-    If none does, the bandwidth is narrower than so few points can carry across the box. Up to three features, half of them then go to
-    the data, which the densities near the centre of the ball must resemble, and the others make a wider grid; beyond, they are scattered.
+    If none does, the bandwidth is narrower than so few points can carry across the box. Up to three
+    features, half of them then go to the data, which the densities near the centre of the ball must
+    resemble, and the others make a wider grid; beyond, they are scattered.
     """
     d = data.shape[1]
     integrals = closed_form(kernel, measure, d)
@@ -106,13 +113,17 @@ def support_cover(
 
 
 def _counts(box: Box, spacing: np.ndarray) -> list[int]:
-    """How many equidistant points, boundary included, are at most ``spacing`` apart in each feature."""
+    """How many equidistant points, boundary included, are at most ``spacing`` apart in each
+    feature.
+    """
     ratio = np.minimum((box.high - box.low) / spacing, 1e6)
     return [max(2, math.ceil(r * (1.0 - 1e-12)) + 1) for r in ratio]
 
 
 def _widest_counts(box: Box, sigma: np.ndarray, most: int) -> list[int] | None:
-    """The counts of the finest grid of at most ``most`` points whose spacing is about the same in bandwidths; None if there is none."""
+    """The counts of the finest grid of at most ``most`` points whose spacing is about the same in
+    bandwidths; None if there is none.
+    """
     counts = [2] * sigma.shape[0]
     if math.prod(counts) > most:
         return None
@@ -137,7 +148,9 @@ def grid(box: Box, counts: list[int]) -> np.ndarray:
 
 
 def scattered(box: Box, n: int, more: np.ndarray | None = None) -> np.ndarray:
-    """Sobol' points of the box, some moved to a side, and its corners as long as they are few; always the same. Then ``more``."""
+    """Sobol' points of the box, some moved to a side, and its corners as long as they are few;
+    always the same. Then ``more``.
+    """
     from scipy.stats import qmc  # heavy to import, and needed only here
 
     d = box.low.shape[0]
@@ -161,7 +174,9 @@ def landmark_candidates(
     weights: np.ndarray,
     support: np.ndarray,
 ) -> np.ndarray:
-    """Points across the box and its boundary, and as far beyond as densities reach; the support points; the data (the heaviest of many)."""
+    """Points across the box and its boundary, and as far beyond as densities reach; the support
+    points; the data (the heaviest of many).
+    """
     d = data.shape[1]
     if measure.atoms is not None:
         nodes = measure.atoms.points
@@ -185,7 +200,8 @@ def landmark_candidates(
 
 
 def pivots(kernel: Kernel, candidates: np.ndarray, tol: float, most: int) -> np.ndarray:
-    """Indices of candidates, each the one whose feature φ(x) is farthest from the span of those before it, until all are within √tol.
+    """Indices of candidates, each the one whose feature φ(x) is farthest from the span of those
+    before it, until all are within √tol.
 
     Any distribution on the candidates is then within √tol of its projection.
 

@@ -1,7 +1,9 @@
-"""Kernel mean embeddings w_μ = ∫ k(·, x) dμ(x), their projection on landmarks, and the maximum mean discrepancy.
+"""Kernel mean embeddings w_μ = ∫ k(·, x) dμ(x), their projection on landmarks, and the maximum mean
+discrepancy.
 
-The exact MMD of a density takes the cheapest accurate route: sums over the atoms of a discrete measure; a tensor rule in up to three
-features, which sees only nonnegative values of the density; or the order-4 integrals of the note's lemma, whose terms may cancel.
+The exact MMD of a density takes the cheapest accurate route: sums over the atoms of a discrete
+measure; a tensor rule in up to three features, which sees only nonnegative values of the density;
+or the order-4 integrals of the note's lemma, whose terms may cancel.
 """
 
 from __future__ import annotations
@@ -49,10 +51,13 @@ __all__ += ["evaluate", "exact_inner", "median_kernel", "mmd", "require_exact_mm
 TENSOR_FEATURES = 3
 """Up to so many features there are tensor rules."""
 MOST_NODES = 400_000
-"""The largest tensor rule: it limits what the exact MMD of a density and the integrals of its witness cost."""
+"""The largest tensor rule: it limits what the exact MMD of a density and the integrals of its
+witness cost.
+"""
 
 _NODES_PER_BANDWIDTH, _LEAST_NODES = 8, 16
-_TAIL = 6.5  # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
+# bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
+_TAIL = 6.5
 _BLOCK_ROWS = 20_000
 _LOST_DIGITS, _DUBIOUS = (
     1e-12,
@@ -62,17 +67,21 @@ _MEDIAN_ROWS = 3000
 _KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
 Target = Any
-"""Samples (n, d), a :class:`MeanEmbedding`, an :class:`~ksos.SoSDensity` or an :class:`~ksos.SoSMixture`."""
+"""Samples (n, d), a :class:`MeanEmbedding`, an :class:`~ksos.SoSDensity` or an
+:class:`~ksos.SoSMixture`.
+"""
 
 
 class MeanEmbedding(KernelSum):
-    """v = Σ_i a_i k(·, x_i): the embedding of samples, or with signed weights any finite element of the RKHS.
+    """v = Σ_i a_i k(·, x_i): the embedding of samples, or with signed weights any finite element of
+    the RKHS.
 
     Parameters
     ----------
     points : array (n, d)
-        The x_i. They are copied, since the caller may change the array; one that nobody can change, after ``points.setflags(write=False)``
-        or mapped from a file to be read, is kept as it is: so a million rows need not be in memory twice.
+        The x_i. They are copied, since the caller may change the array; one that nobody can change,
+        after ``points.setflags(write=False)`` or mapped from a file to be read, is kept as it is:
+        so a million rows need not be in memory twice.
     weights : array of n floats, optional
         The a_i; default 1/n each. They need neither be positive nor sum to one.
     kernel : Kernel
@@ -94,7 +103,10 @@ class MeanEmbedding(KernelSum):
 
     def __repr__(self) -> str:
         names = shown_names(self.feature_names)
-        return f"MeanEmbedding({self.points.shape[0]} points in {self.n_features} features{names}, kernel={self.kernel!r})"
+        return (
+            f"MeanEmbedding({self.points.shape[0]} points in {self.n_features} features{names},"
+            f" kernel={self.kernel!r})"
+        )
 
 
 Law = MeanEmbedding | SoSDensity | SoSMixture
@@ -102,10 +114,11 @@ Law = MeanEmbedding | SoSDensity | SoSMixture
 
 
 class Projection:
-    """The orthogonal projection of embeddings on span{k(·, z_r)}: coordinates S·w(Z), where S K(Z,Z) Sᵀ = I.
+    """The orthogonal projection of embeddings on span{k(·, z_r)}: coordinates S·w(Z), where S
+    K(Z,Z) Sᵀ = I.
 
-    Distances between coordinates are the note's ‖P_m(v − w)‖ (its lemma of the closed form): at most the exact distance, and closer to
-    it the more landmarks there are.
+    Distances between coordinates are the note's ‖P_m(v − w)‖ (its lemma of the closed form): at
+    most the exact distance, and closer to it the more landmarks there are.
     """
 
     def __init__(
@@ -151,17 +164,21 @@ def mmd(
     *,
     max_operations: float = 1e13,
 ) -> float:
-    """The maximum mean discrepancy ‖w_a − w_b‖ [Gretton2012], the root, not the square, between samples, embeddings and densities.
+    """The maximum mean discrepancy ‖w_a − w_b‖ [Gretton2012], the root, not the square, between
+    samples, embeddings and densities.
 
     Parameters
     ----------
     a, b : array (n, d), MeanEmbedding, SoSDensity or SoSMixture
-        Or samples in chunks, ``ksos.chunks(…)``, an array or a data frame of Dask: any number with ``landmarks``, else at most 20 000.
+        Or samples in chunks, ``ksos.chunks(…)``, an array or a data frame of Dask: any number with
+        ``landmarks``, else at most 20 000.
     kernel : Kernel, optional
-        Default: that of an embedding among ``a`` and ``b``, else that of a density; between arrays ``median_kernel(a, b)``.
+        Default: that of an embedding among ``a`` and ``b``, else that of a density; between arrays
+        ``median_kernel(a, b)``.
     landmarks : array (ℓ, d), optional
-        Project on these first: cheap, and a lower bound of the exact value. Without them the value is exact: for a density by a tensor
-        rule in up to three features, or from the order-4 integrals of the note's lemma, O(m⁴) operations.
+        Project on these first: cheap, and a lower bound of the exact value. Without them the value
+        is exact: for a density by a tensor rule in up to three features, or from the order-4
+        integrals of the note's lemma, O(m⁴) operations.
     max_operations : float
         Refuse an exact computation predicted to take more floating-point operations than this.
 
@@ -186,12 +203,14 @@ def mmd(
         )
         if kernel is None and (isinstance(a, Chunks) or isinstance(b, Chunks)):
             raise ValueError(
-                "samples in chunks need a kernel, kernel=…; ksos.median_kernel(a, b) of some of them suggests one"
+                "samples in chunks need a kernel, kernel=…; ksos.median_kernel(a, b) of some of"
+                " them suggests one"
             )
         kernel = median_kernel(a, b) if kernel is None else kernel
     if not isinstance(kernel, Kernel):
         raise ValueError(
-            f"kernel must be a kernel object, such as ksos.kernels.Gaussian(1.0), or None; got {kernel!r}"
+            "kernel must be a kernel object, such as ksos.kernels.Gaussian(1.0), or None; got"
+            f" {kernel!r}"
         )
     if landmarks is not None:
         points = as_points(landmarks, "landmarks")
@@ -233,10 +252,12 @@ def mmd(
 
 
 def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
-    """The Gaussian kernel whose bandwidth is the median distance between the different rows of ``a`` and ``b`` together.
+    """The Gaussian kernel whose bandwidth is the median distance between the different rows of
+    ``a`` and ``b`` together.
 
-    Where spreads of features differ by more than a factor of ten, there is one bandwidth per feature (:func:`ksos.space.bandwidth.median`). Of
-    more than 3000 rows a part decides that ``rng`` draws, without regard to which sample they are of.
+    Where spreads of features differ by more than a factor of ten, there is one bandwidth per
+    feature (:func:`ksos.space.bandwidth.median`). Of more than 3000 rows a part decides that
+    ``rng`` draws, without regard to which sample they are of.
 
     >>> round(float(median_kernel([[0.0], [1.0]], [[3.0]]).sigma), 6)
     2.0
@@ -257,7 +278,9 @@ def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
 
 
 def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
-    """Samples become a :class:`MeanEmbedding`; embeddings and densities pass, as mixtures where their measure makes them so."""
+    """Samples become a :class:`MeanEmbedding`; embeddings and densities pass, as mixtures where
+    their measure makes them so.
+    """
     if isinstance(target, (SoSDensity, SoSMixture)):
         return target.unnamed if target.plain is not None else target.unnamed.as_mixture()
     if isinstance(target, MeanEmbedding):
@@ -265,7 +288,8 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
         return target
     if isinstance(target, KernelSums):
         raise TypeError(
-            f"{name} is known at its landmarks only: {target!r}; samples or a MeanEmbedding are needed here"
+            f"{name} is known at its landmarks only: {target!r}; samples or a MeanEmbedding are"
+            " needed here"
         )
     return MeanEmbedding(as_points(target, name), kernel=kernel)
 
@@ -288,7 +312,8 @@ def _require_same_features(a: Law | KernelSums, b: Law | KernelSums) -> None:
 def _require_same_kernel(target: MeanEmbedding | KernelSums, kernel: Kernel, name: str) -> None:
     if target.kernel != kernel:
         raise ValueError(
-            f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured in that of {kernel!r}"
+            f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured"
+            f" in that of {kernel!r}"
         )
 
 
@@ -351,9 +376,11 @@ def exact_inner(a: Law, b: Law, kernel: Kernel, max_operations: float = 1e13) ->
 
 
 def _in_axes(kernel: Kernel, a: Law, b: Law) -> tuple[Kernel, Law, Law]:
-    """Kernel and targets in coordinates in which a kernel with a metric, and that of a density, are products over the features.
+    """Kernel and targets in coordinates in which a kernel with a metric, and that of a density, are
+    products over the features.
 
-    No inner product depends on the coordinates. On a measure with a boundary there are no such coordinates, and no closed form.
+    No inner product depends on the coordinates. On a measure with a boundary there are no such
+    coordinates, and no closed form.
     """
     densities = [
         part.density for p in (a, b) if not isinstance(p, MeanEmbedding) for _, part in _parts(p)
@@ -387,23 +414,28 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
     """Raise before any work if the exact MMD of densities on ``measure`` has no formula."""
     if measure.atoms is not None:
         return
-    remedy = "put the density on nodes, as measure=Discrete.quadrature(box, n_nodes) or Discrete.qmc(box, n_points)"
+    remedy = (
+        "put the density on nodes, as measure=Discrete.quadrature(box, n_nodes) or"
+        " Discrete.qmc(box, n_points)"
+    )
     if not (kernel.smooth and embedding_kernel.smooth):
         raise IntegralNotAvailableError(
-            f"the exact MMD of densities with {kernel!r} in the RKHS of {embedding_kernel!r} has no formula on {measure!r}; use Gaussian "
-            f"kernels, or {remedy}"
+            f"the exact MMD of densities with {kernel!r} in the RKHS of {embedding_kernel!r} has no"
+            f" formula on {measure!r}; use Gaussian kernels, or {remedy}"
         )
     if d > TENSOR_FEATURES and not closed_form(kernel, measure, d, embedding_kernel).pairwise:
         raise IntegralNotAvailableError(
-            f"the exact MMD of densities on a box is known in up to {TENSOR_FEATURES} features; got {d}; use a Lebesgue or Normal "
-            f"measure, or {remedy}"
+            f"the exact MMD of densities on a box is known in up to {TENSOR_FEATURES} features; got"
+            f" {d}; use a Lebesgue or Normal measure, or {remedy}"
         )
 
 
 def rule_sizes(
     model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel
 ) -> tuple[Box, list[int]]:
-    """The box that holds the mass of the densities on X, and how many nodes per feature integrate them and the kernel to rounding."""
+    """The box that holds the mass of the densities on X, and how many nodes per feature integrate
+    them and the kernel to rounding.
+    """
     d = X.shape[1]
     eta, sigma, smooth = feature_scales(model, d), kernel.sigma_vector(d), measure.smooth_length(d)
     narrow = 1.0 / np.sqrt(np.diagonal(np.linalg.inv(model.matrix(d)))) if model.full else eta
@@ -419,9 +451,11 @@ def rule_sizes(
 
 @dataclass(frozen=True)
 class TensorRule:
-    """A Gauss–Legendre rule for Gaussian kernels, with so many nodes per bandwidth that it is exact to rounding.
+    """A Gauss–Legendre rule for Gaussian kernels, with so many nodes per bandwidth that it is exact
+    to rounding.
 
-    Since the kernel is a product over the features, its N × N matrix is applied as one small matrix per feature.
+    Since the kernel is a product over the features, its N × N matrix is applied as one small matrix
+    per feature.
     """
 
     kernel: Kernel
@@ -455,7 +489,9 @@ class TensorRule:
         return tuple(axis.shape[0] for axis in self.axes)
 
     def masses(self, p: SoSDensity) -> np.ndarray:
-        """What p puts on the nodes, shaped as the tensor that they are. None is negative: nothing cancels."""
+        """What p puts on the nodes, shaped as the tensor that they are. None is negative: nothing
+        cancels.
+        """
         blocks = row_blocks(self.nodes.shape[0], 1, _BLOCK_ROWS)
         with np.errstate(under="ignore"):
             found = [
@@ -516,23 +552,29 @@ _Form = MeanEmbedding | _OnGrid | SoSDensity | Reference
 
 
 def _exact_forms(target: Law, kernel: Kernel, max_operations: float) -> list[tuple[float, _Form]]:
-    """The parts of a target with their weights, each in the form in which its exact inner products are taken."""
+    """The parts of a target with their weights, each in the form in which its exact inner products
+    are taken.
+    """
     if isinstance(target, MeanEmbedding):
         return [(1.0, target)]
     found = _parts(target.on_host() if target.plain is not None else target.as_mixture())
     return [
         (
             w,
-            part
-            if isinstance(part, Reference)
-            else _exact_form(part.density, kernel, max_operations),
+            (
+                part
+                if isinstance(part, Reference)
+                else _exact_form(part.density, kernel, max_operations)
+            ),
         )
         for w, part in found
     ]
 
 
 def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
-    """The form of a target in which its exact inner products are taken: atoms, masses on a grid, or the density for order-4 integrals."""
+    """The form of a target in which its exact inner products are taken: atoms, masses on a grid, or
+    the density for order-4 integrals.
+    """
     if isinstance(target, MeanEmbedding):
         return target
     p = target.on_host()
@@ -552,9 +594,10 @@ def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operatio
         return _OnGrid(rule, rule.masses(p))
     if not by_sums:
         raise IntegralNotAvailableError(
-            f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a quadrature rule with {'×'.join(map(str, counts))} "
-            "nodes; pass landmarks= for the projected MMD, take larger bandwidths, or put the density on nodes, as "
-            "measure=Discrete.quadrature(box, n_nodes)"
+            f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a quadrature"
+            f" rule with {'×'.join(map(str, counts))} nodes; pass landmarks= for the projected MMD,"
+            " take larger bandwidths, or put the density on nodes, as"
+            " measure=Discrete.quadrature(box, n_nodes)"
         )
     if error > _DUBIOUS:
         message = (
@@ -583,8 +626,9 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
         cost = float(m) ** 2 * float(m_b) ** 2
         if cost > max_operations:
             raise ValueError(
-                f"the exact MMD of densities with {m} and {m_b} support points is predicted to take {cost:.2g} operations, more than "
-                f"max_operations={max_operations:.2g}; pass landmarks= for the projected MMD, or raise max_operations"
+                f"the exact MMD of densities with {m} and {m_b} support points is predicted to take"
+                f" {cost:.2g} operations, more than max_operations={max_operations:.2g}; pass"
+                " landmarks= for the projected MMD, or raise max_operations"
             )
         return density_inner(a, b, kernel)
     if isinstance(a, _OnGrid) and isinstance(b, _OnGrid):
@@ -600,7 +644,9 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
 
 
 def _inner_of_reference(a: Reference, b: _Form, kernel: Kernel, max_operations: float) -> float:
-    """⟨w_a, w_b⟩ of normal laws corrected by squares: at atoms and nodes from its embedding, else from all pairs of normal laws."""
+    """⟨w_a, w_b⟩ of normal laws corrected by squares: at atoms and nodes from its embedding, else
+    from all pairs of normal laws.
+    """
     if isinstance(b, MeanEmbedding):
         return inner(b.weights, a.embedded(kernel, b.points))
     if isinstance(b, _OnGrid):
@@ -613,7 +659,8 @@ def _inner_of_reference(a: Reference, b: _Form, kernel: Kernel, max_operations: 
     counts = [sum(int(group.weights.size) for group in groups) for groups in (left, right)]
     if (cost := _KERNEL_VALUE * counts[0] * counts[1]) > max_operations:
         raise ValueError(
-            f"the exact MMD of sums of {counts[0]} and {counts[1]} normal laws is predicted to take {cost:.2g} operations, more than "
-            f"max_operations={max_operations:.2g}; pass landmarks= for the projected MMD, or raise max_operations"
+            f"the exact MMD of sums of {counts[0]} and {counts[1]} normal laws is predicted to take"
+            f" {cost:.2g} operations, more than max_operations={max_operations:.2g}; pass"
+            " landmarks= for the projected MMD, or raise max_operations"
         )
     return inner_product(left, right, kernel.matrix(a.n_features))

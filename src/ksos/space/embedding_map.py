@@ -1,4 +1,6 @@
-"""A(C) = S·U(TCTᵀ) and its adjoint A*(y): from a parameter of the spectraplex to the coordinates of its embedding, and back."""
+"""A(C) = S·U(TCTᵀ) and its adjoint A*(y): from a parameter of the spectraplex to the coordinates of
+its embedding, and back.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _FEW_DIRECTIONS = 32
 
 
 class Tangent(NamedTuple):
-    """The derivative of F ↦ A(FFᵀ) at a factor F with k columns: E ↦ 2·S·Σ_ij M_ji(TE)_ij, and its adjoint."""
+    """The derivative of F ↦ A(FFᵀ) at a factor F with k columns: E ↦ 2·S·Σ_ij M_ji(TE)_ij, and its
+    adjoint.
+    """
 
     M: Array
     """(k, m, ℓ)."""
@@ -117,21 +121,28 @@ class EmbeddingMap(ABC):
 
     @property
     def rounds_well(self) -> bool:
-        """Whether what rounding leaves in A(C) is negligible at every C, as that of a stored tensor is."""
+        """Whether what rounding leaves in A(C) is negligible at every C, as that of a stored tensor
+        is.
+        """
         return True
 
     @abstractmethod
     def compressed(self) -> CompressedMap:
-        """The same map as a stored tensor of shape (q, r, r), its memory predicted and refused where it does not fit."""
+        """The same map as a stored tensor of shape (q, r, r), its memory predicted and refused
+        where it does not fit.
+        """
 
     def rounding(self, y: Array) -> float:
-        """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals, estimated."""
+        """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals,
+        estimated.
+        """
         return (
             0.0 if self.noise is None else norm(self.noise.norms @ y[: self.noise.norms.shape[1]])
         )
 
     def rounding_matrix(self, y: Array) -> Array | None:
-        """E such that A*(y) is off by at most ±E in the order of matrices, estimated; None if it is negligible.
+        """E such that A*(y) is off by at most ±E in the order of matrices, estimated; None if it is
+        negligible.
 
         In weak directions E is large, but so is a penalty: with it, E says more than a norm.
         """
@@ -141,7 +152,9 @@ class EmbeddingMap(ABC):
 
 
 class UnstoredMap(EmbeddingMap):
-    """A without any array of three indices: T on both sides of U, which a subclass applies to B, and of its adjoint."""
+    """A without any array of three indices: T on both sides of U, which a subclass applies to B,
+    and of its adjoint.
+    """
 
     T: Array
 
@@ -244,7 +257,9 @@ class PairwiseMap(UnstoredMap):
 
 
 class CompressedMap(EmbeddingMap):
-    """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the ranks, not m."""
+    """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the
+    ranks, not m.
+    """
 
     def __init__(self, tensor: Array, noise: Noise | None = None) -> None:
         self.tensor, self.noise = tensor, noise
@@ -281,7 +296,9 @@ class CompressedMap(EmbeddingMap):
 
 
 class LabelledMap(CompressedMap):
-    """One map on every diagonal block of C, one block per label; the entries of C off the blocks do not matter."""
+    """One map on every diagonal block of C, one block per label; the entries of C off the blocks do
+    not matter.
+    """
 
     def __init__(self, block: CompressedMap, n_labels: int) -> None:
         self.block, self.n_labels, self.noise = block, n_labels, block.noise
@@ -357,10 +374,11 @@ def embedding_map(
 ) -> EmbeddingMap:
     """Choose the form of A.
 
-    ``rule``: nodes that integrate all of it to rounding, if there are some. Where the integrals factorise over pairs and nothing was
-    truncated, nothing with three indices is ever formed. Truncation (q < ℓ or r < m) means large entries in T and S; there the compressed
-    tensor, smaller than m³, is formed once as long as it is small: it is faster, and its rounding stays fixed instead of changing from one
-    iterate to the next.
+    ``rule``: nodes that integrate all of it to rounding, if there are some. Where the integrals
+    factorise over pairs and nothing was truncated, nothing with three indices is ever formed.
+    Truncation (q < ℓ or r < m) means large entries in T and S; there the compressed tensor, smaller
+    than m³, is formed once as long as it is small: it is faster, and its rounding stays fixed
+    instead of changing from one iterate to the next.
     """
     (m, r), q, ell = T.shape, S.shape[0], Z.shape[0]
     if rule is not None:
@@ -389,9 +407,11 @@ def embedding_map(
 def node_rule(
     integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, T: Array
 ) -> Rule | None:
-    """The nodes at which the basis of a space is formed; None if they cost more than they are worth.
+    """The nodes at which the basis of a space is formed; None if they cost more than they are
+    worth.
 
-    They are worth much if T is large, and cost nothing beside the closed forms if the measure is discrete or there are few of them.
+    They are worth much if T is large, and cost nothing beside the closed forms if the measure is
+    discrete or there are few of them.
     """
     (m, r), ell = T.shape, Z.shape[0]
     if m != X.shape[0]:
@@ -441,8 +461,9 @@ def _require_tensor(
 def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
     """A_k = Σ_r c S_kr (H_r∘T)ᵀ G (H_r∘T), formed in blocks of landmarks r.
 
-    With G = QQᵀ (few columns: G is smoother than W) each slice is MᵀM with M = Qᵀ(H_r∘T): large entries of T enter once before they cancel,
-    not squared, and a block of slices starts with one large product.
+    With G = QQᵀ (few columns: G is smoother than W) each slice is MᵀM with M = Qᵀ(H_r∘T): large
+    entries of T enter once before they cancel, not squared, and a block of slices starts with one
+    large product.
     """
     xp, (m, r), ell = namespace(T), T.shape, pairs.H.shape[1]
     Q = _thin_root(pairs.G)
@@ -460,7 +481,9 @@ def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
 
 
 def _thin_tensor(pairs: ThinPairs, T: np.ndarray, S: np.ndarray) -> np.ndarray:
-    """The same from thin roots: M_r = Σ_s H_rs N_s with N_s = Qᵀ(h_s∘T), so that m and ℓ never meet."""
+    """The same from thin roots: M_r = Σ_s H_rs N_s with N_s = Qᵀ(h_s∘T), so that m and ℓ never
+    meet.
+    """
     (m, r), (ell, h), g = T.shape, pairs.right.shape, pairs.Q.shape[1]
     _require_tensor(T, S.shape[0])
     N = np.empty((h, g * r))
@@ -495,7 +518,8 @@ def _tensor_at_nodes(
     S: Array,
     log_unit: float,
 ) -> Array:
-    """A_k = Σ_n w_n e_k(x_n) ψ(x_n)ψ(x_n)ᵀ with the basis ψ = Tᵀk(x) and e = S·k_σ(x, Z), both formed at the nodes.
+    """A_k = Σ_n w_n e_k(x_n) ψ(x_n)ψ(x_n)ᵀ with the basis ψ = Tᵀk(x) and e = S·k_σ(x, Z), both
+    formed at the nodes.
 
     T enters once at each node, before anything is multiplied: what cancels in it is not squared.
     """
@@ -525,10 +549,12 @@ def _streamed_tensor(
     S: Array,
     log_unit: float,
 ) -> tuple[Array, Noise]:
-    """The triple integral, formed once in blocks of landmarks and compressed as it comes; and the noise of :class:`CompressedMap`.
+    """The triple integral, formed once in blocks of landmarks and compressed as it comes; and the
+    noise of :class:`CompressedMap`.
 
-    Every u_ijr is known to a few units of rounding ε, which T multiplies from both sides: if these are independent, the slice of landmark
-    r is off by ε(Σ_ij |T_i|²|T_j|² u_ijr²)^{1/2} in the Frobenius norm, and before T by ε(Σ_ij u_ijr²)^{1/2}.
+    Every u_ijr is known to a few units of rounding ε, which T multiplies from both sides: if these
+    are independent, the slice of landmark r is off by ε(Σ_ij |T_i|²|T_j|² u_ijr²)^{1/2} in the
+    Frobenius norm, and before T by ε(Σ_ij u_ijr²)^{1/2}.
     """
     xp, q, (m, r) = namespace(T), S.shape[0], T.shape
     _require_tensor(T, q)

@@ -1,4 +1,6 @@
-"""Labels as a counting measure: densities and embeddings on R^d × {labels}, with the kernel k(x, x')·1[label = label']."""
+"""Labels as a counting measure: densities and embeddings on R^d × {labels}, with the kernel k(x,
+x')·1[label = label'].
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def _position(labels: np.ndarray, label: Any) -> int:
 
 
 class LabelledEmbedding:
-    """The embedding of labelled samples: one element of the RKHS per label, or None for a label without samples.
+    """The embedding of labelled samples: one element of the RKHS per label, or None for a label
+    without samples.
 
     The weights of a part sum to the share of its label.
     """
@@ -36,7 +39,9 @@ class LabelledEmbedding:
     def of(
         cls, X: Any, y: Any, labels: Any = None, weights: Any = None, *, kernel: Kernel
     ) -> LabelledEmbedding:
-        """Samples X (n, d) with labels y (n,); ``labels`` names all labels there are, by default those that occur."""
+        """Samples X (n, d) with labels y (n,); ``labels`` names all labels there are, by default
+        those that occur.
+        """
         X, y = to_numpy(as_points(X)), np.asarray(y)
         labels, shares = (
             np.unique(y) if labels is None else np.asarray(labels),
@@ -162,7 +167,9 @@ class LabelledDensity:
         )
 
     def expectation(self, f: Callable[[np.ndarray, Any], np.ndarray], **options: Any) -> float:
-        """E f(x, label) for a function of an array (n, d) and one label; ``options`` are those of :meth:`ksos.SoSDensity.expectation`."""
+        """E f(x, label) for a function of an array (n, d) and one label; ``options`` are those of
+        :meth:`ksos.SoSDensity.expectation`.
+        """
         return sum(
             share * density.expectation(lambda X, y=label: f(X, y), **options)
             for label, density, share in self._parts()

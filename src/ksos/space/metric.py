@@ -1,8 +1,10 @@
-"""The metric of a Gaussian kernel where features are tied: bumps of which shape predict left-out samples?
+"""The metric of a Gaussian kernel where features are tied: bumps of which shape predict left-out
+samples?
 
-Three shapes are tried: the axes of the features; the correlations of the samples; and, from the better of them, a few steps towards the
-covariance of the bumps that is most likely to have made each sample from the others [LeivaMurillo2012], which sees how the samples lie
-within their clusters.
+Three shapes are tried: the axes of the features; the correlations of the samples; and, from the
+better of them, a few steps towards the covariance of the bumps that is most likely to have made
+each sample from the others [LeivaMurillo2012], which sees how the samples lie within their
+clusters.
 
 :func:`automatic_kernel` is the rule bandwidth="auto": such a metric, or a bandwidth per feature,
 wide enough for the support points.
@@ -39,7 +41,8 @@ _RIDGE = 1e-3
 _STEPS, _PRIOR = 3, 3.0  # the start counts as 3d samples
 _FEWEST, _MISSED = 5, 1e4
 _MOST_FEATURES = 60  # beyond, a metric has more numbers than samples can tell, and its time is felt
-_FARTHEST = 1e5  # bandwidths: coordinates of tied features lose the digits of the others to an outlier beyond
+# bandwidths: coordinates of tied features lose the digits of the others to an outlier beyond
+_FARTHEST = 1e5
 _UNEXPLAINED, _WIDENINGS, _WIDEST = 0.1, 4, 0.85
 _MOST_EXPLAINED = 5000  # samples give a mean share to two digits
 
@@ -103,10 +106,12 @@ def takes_metrics(kernel: Kernel, measure: Measure) -> bool:
 
 
 def embedding_width(d: int) -> float:
-    """In bandwidths of the model, the s for which the embedding sees the share (1 + 1/(2s²))^{−d/2} = (2/3)^{1/2} of a bump in every d.
+    """In bandwidths of the model, the s for which the embedding sees the share (1 + 1/(2s²))^{−d/2}
+    = (2/3)^{1/2} of a bump in every d.
 
-    Samples with few others near them would hardly be seen otherwise, and the fit would leave them out: its samples would be narrower than
-    the data, and its highest-density regions would hold too few of them.
+    Samples with few others near them would hardly be seen otherwise, and the fit would leave them
+    out: its samples would be narrower than the data, and its highest-density regions would hold too
+    few of them.
     """
     return 1.0 / math.sqrt(2.0 * (1.5 ** (1.0 / d) - 1.0))
 
@@ -114,11 +119,13 @@ def embedding_width(d: int) -> float:
 def left_out_metric(
     points: np.ndarray, weights: np.ndarray, measure: Measure, count: int | None = None
 ) -> np.ndarray | None:
-    """The bandwidths per feature of :func:`ksos.space.bandwidth.left_out`, or a metric S (d, d) whose bumps predict left-out samples better.
+    """The bandwidths per feature of :func:`ksos.space.bandwidth.left_out`, or a metric S (d, d)
+    whose bumps predict left-out samples better.
 
-    Better: by more than what its d(d+1)/2 numbers gain on the samples that they were fitted to. Both look at the same subset of the
-    distinct ``points``, which with their ``weights`` stand for ``count`` samples. None if the samples have no spread, or one so
-    large in bandwidths that coordinates along tied features would lose digits.
+    Better: by more than what its d(d+1)/2 numbers gain on the samples that they were fitted to.
+    Both look at the same subset of the distinct ``points``, which with their ``weights`` stand for
+    ``count`` samples. None if the samples have no spread, or one so large in bandwidths that
+    coordinates along tied features would lose digits.
     """
     with np.errstate(over="ignore"):
         extent = np.ptp(points, axis=0)
@@ -168,10 +175,12 @@ def _times(matrix: np.ndarray, unit: np.ndarray) -> np.ndarray:
 def _towards_the_likeliest(
     Z: np.ndarray, weights: np.ndarray, counted: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """Steps H ← (n·4Σ_i a_i Σ_{j≠i} r_ij (z_i − z_j)(z_i − z_j)ᵀ + ν·start)/(n + ν) over the samples that count.
+    """Steps H ← (n·4Σ_i a_i Σ_{j≠i} r_ij (z_i − z_j)(z_i − z_j)ᵀ + ν·start)/(n + ν) over the
+    samples that count.
 
-    r_ij is the share of bump j in the density of the others at z_i: these are steps of EM for the covariance H/4 of the bumps
-    exp(−2(z − z_j)ᵀH⁻¹(z − z_j)), with the start as a prior worth ν = 3d samples.
+    r_ij is the share of bump j in the density of the others at z_i: these are steps of EM for the
+    covariance H/4 of the bumps exp(−2(z − z_j)ᵀH⁻¹(z − z_j)), with the start as a prior worth ν =
+    3d samples.
     """
     kept = counted > 0.0
     Z, weights, counted = Z[kept] - Z[kept][0], weights[kept], counted[kept]
@@ -188,7 +197,9 @@ def _towards_the_likeliest(
 
 
 def normal_score_correlations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Correlations of the normal scores of the samples: no outlier and no monotone change of a feature is seen. With a ridge."""
+    """Correlations of the normal scores of the samples: no outlier and no monotone change of a
+    feature is seen. With a ridge.
+    """
     scores = np.empty(points.shape)
     for k in range(points.shape[1]):
         _, inverse = np.unique(points[:, k], return_inverse=True)

@@ -1,4 +1,6 @@
-"""A space at nodes: a quadrature rule fine enough for its densities, and the masses that they put on its nodes."""
+"""A space at nodes: a quadrature rule fine enough for its densities, and the masses that they put
+on its nodes.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ _SCATTERED = 1 << 16
 
 @dataclass(frozen=True)
 class Nodes:
-    """Points x_n, and ψ(x_n)√w_n in natural units: the masses of C are the squared rows seen through C.
+    """Points x_n, and ψ(x_n)√w_n in natural units: the masses of C are the squared rows seen
+    through C.
 
-    With ``labels`` the space has one block of directions per label, and the nodes repeat for each of them.
+    With ``labels`` the space has one block of directions per label, and the nodes repeat for each
+    of them.
     """
 
     points: np.ndarray
@@ -74,10 +78,12 @@ class Nodes:
 
 
 def nodes_of(space: SoSSpace, losses: Sequence[Loss] = (), tol: float = math.inf) -> Nodes:
-    """The coarsest rule on whose Σ w_nψψᵀ the next one agrees to 1e-8, and to ``tol`` on Σ f_n w_n ψψᵀ for all ``losses``.
+    """The coarsest rule on whose Σ w_nψψᵀ the next one agrees to 1e-8, and to ``tol`` on Σ f_n w_n
+    ψψᵀ for all ``losses``.
 
-    These take points to values for every label. Where no rule is that good, or the time for the set-up is over, it is the finest so far.
-    Up to three features: Gauss–Legendre panels. Beyond: scrambled Sobol' points.
+    These take points to values for every label. Where no rule is that good, or the time for the
+    set-up is over, it is the finest so far. Up to three features: Gauss–Legendre panels. Beyond:
+    scrambled Sobol' points.
     """
     previous: Nodes | None = None
     matrices: list[np.ndarray] = []
@@ -97,8 +103,8 @@ def nodes_of(space: SoSSpace, losses: Sequence[Loss] = (), tol: float = math.inf
 
 
 def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
-    """A rule that tells what ``nodes`` miss, peaks between them included: the next of 32 768 nodes or more, on a line of
-    65 536, if there is one.
+    """A rule that tells what ``nodes`` miss, peaks between them included: the next of 32 768 nodes
+    or more, on a line of 65 536, if there is one.
 
     Of scattered nodes it is others; themselves if they are exact.
     """
@@ -122,7 +128,9 @@ def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
 
 
 def _rules(space: SoSSpace) -> Iterator[Rule]:
-    """Rules of ever more nodes; one alone if the measure has nodes of its own, or where they are scattered."""
+    """Rules of ever more nodes; one alone if the measure has nodes of its own, or where they are
+    scattered.
+    """
     X = to_numpy(space.support_points)
     if (atoms := space.measure.atoms) is not None:
         yield atoms.points, np.log(atoms.weights)

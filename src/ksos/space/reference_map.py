@@ -1,4 +1,6 @@
-"""A(C) and A*(y) over a reference measure: a basis that holds the constant function, and mixtures of normal laws."""
+"""A(C) and A*(y) over a reference measure: a basis that holds the constant function, and mixtures
+of normal laws.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class _Factors:
 
 
 class ComponentsMap(UnstoredMap):
-    """A without any array of three indices, component by component; with the constant function, U(B) = … + 2·B₀ᵀE + B₀₀·e as well."""
+    """A without any array of three indices, component by component; with the constant function,
+    U(B) = … + 2·B₀ᵀE + B₀₀·e as well.
+    """
 
     def __init__(
         self,
@@ -122,9 +126,11 @@ def components_map(
 
 
 def _components_tensor(parts: Sequence[ComponentPairs], T: Array, S: Array) -> Array:
-    """A_k = Σ_r S_kr M_rᵀM_r with M_r = L_rᵀT and L_rL_rᵀ the Gram matrix of the basis under k_σ(·, z_r)ρ, one landmark after the other.
+    """A_k = Σ_r S_kr M_rᵀM_r with M_r = L_rᵀT and L_rL_rᵀ the Gram matrix of the basis under k_σ(·,
+    z_r)ρ, one landmark after the other.
 
-    The root L_r lets large entries of T, and of what centres the kernels, enter once before they cancel, not squared.
+    The root L_r lets large entries of T, and of what centres the kernels, enter once before they
+    cancel, not squared.
     """
     host, (rows, r), (q, ell) = to_numpy(T), T.shape, S.shape
     remedy = "use solver='fista', or fewer support points or landmarks (n_support)"

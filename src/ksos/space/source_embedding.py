@@ -1,4 +1,6 @@
-"""Embeddings of samples that come in chunks: their kernel sums at landmarks, or the samples themselves if they are few."""
+"""Embeddings of samples that come in chunks: their kernel sums at landmarks, or the samples
+themselves if they are few.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Few:
-    """All samples and their weights as long as there are at most ``MOST_IN_MEMORY``, and then only how many."""
+    """All samples and their weights as long as there are at most ``MOST_IN_MEMORY``, and then only
+    how many.
+    """
 
     names: tuple[str, ...] | None
     count: int = 0
@@ -61,7 +65,9 @@ def sums_at(
 def few_samples(
     source: Chunks, names: tuple[str, ...] | None, what: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """All samples with their shares of the mass; an error if they are too many for a sum over all pairs."""
+    """All samples with their shares of the mass; an error if they are too many for a sum over all
+    pairs.
+    """
     found = source.gather(_Few(names))
     if not found.count:
         raise ValueError(
@@ -69,8 +75,9 @@ def few_samples(
         )
     if found.count > MOST_IN_MEMORY:
         raise ValueError(
-            f"{what}, {source!r}, has {found.count} samples, and the exact MMD takes all pairs of them; pass landmarks=, an array of "
-            f"points on which both are projected, or at most {MOST_IN_MEMORY} samples"
+            f"{what}, {source!r}, has {found.count} samples, and the exact MMD takes all pairs of"
+            " them; pass landmarks=, an array of points on which both are projected, or at most"
+            f" {MOST_IN_MEMORY} samples"
         )
     points, weights = (np.concatenate(parts) for parts in zip(*found.rows, strict=True))
     return points, weights / weights.sum()

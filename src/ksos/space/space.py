@@ -1,4 +1,6 @@
-"""SoSSpace: support points + kernel + measure → whitened parameters C, the basis ψ, and the map A to embeddings."""
+"""SoSSpace: support points + kernel + measure → whitened parameters C, the basis ψ, and the map A
+to embeddings.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,23 @@ _NO_MASS = 1e-12  # a label with less has no density
 
 
 class _Model:
-    """What spaces with more directions, or with labels, share: the basis of densities of x, and the map to the landmarks."""
+    """What spaces with more directions, or with labels, share: the basis of densities of x, and the
+    map to the landmarks.
+    """
 
     @np.errstate(under="ignore")
     def __init__(
-        self, kernel: Kernel, support_points: Any, measure: Measure | None, embedding_kernel: Kernel | None, landmarks: Any,
-        tol_model: float, tol_embedding: float, whitening: str, constant: bool,
-    ) -> None:  # fmt: skip
+        self,
+        kernel: Kernel,
+        support_points: Any,
+        measure: Measure | None,
+        embedding_kernel: Kernel | None,
+        landmarks: Any,
+        tol_model: float,
+        tol_embedding: float,
+        whitening: str,
+        constant: bool,
+    ) -> None:
         X = self.support_points = as_points(support_points, "support_points", copy=True)
         self.kernel, self.measure = kernel, Lebesgue() if measure is None else measure
         self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
@@ -68,7 +80,8 @@ class _Model:
         self.log_unit = float(xp.max(log_diagonal))
         if not math.isfinite(self.log_unit):
             raise ValueError(
-                f"the kernel vanishes on {self.measure!r} at every support point: no density can be made of them"
+                f"the kernel vanishes on {self.measure!r} at every support point: no density can be"
+                " made of them"
             )
         self.constant, self.corrected = bool(constant), False
         self.rule: Rule | None = None
@@ -95,22 +108,26 @@ class _Model:
             )
 
     def _whiten_with_constant(self, log_diagonal: Array) -> Whitening:
-        """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which is the first direction itself.
+        """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which
+        is the first direction itself.
 
-        The others are orthogonal to it: with k̄_i = ∫k_i dρ/ρ(R^d) they whiten W − ρ(R^d)·k̄k̄ᵀ, the covariance of the kernel functions, and
-        are made of k_i − k̄_i. So the constant is in the space to the last digit, whatever the tolerance cuts off.
+        The others are orthogonal to it: with k̄_i = ∫k_i dρ/ρ(R^d) they whiten W − ρ(R^d)·k̄k̄ᵀ,
+        the covariance of the kernel functions, and are made of k_i − k̄_i. So the constant is in
+        the space to the last digit, whatever the tolerance cuts off.
         """
         X, log_mass = self.support_points, self.measure.log_mass(self.support_points.shape[1])
         if not math.isfinite(log_mass):
             raise ValueError(
-                f"the constant function has no finite mass on {self.measure!r}; use a probability measure such as Normal"
+                f"the constant function has no finite mass on {self.measure!r}; use a probability"
+                " measure such as Normal"
             )
         xp, self.log_unit = namespace(X), max(self.log_unit, log_mass)
         mass = math.exp(log_mass - self.log_unit)
         mean = xp.exp(self.integrals.log_mean(X) - log_mass)
         W = self._mass_matrix()
         centred = W - mass * mean[:, None] * mean[None, :]
-        # what the tolerance neglects is relative to W: of a kernel that hardly varies, the covariance is rounding
+        # what the tolerance neglects is relative to W: of a kernel that hardly varies, the
+        # covariance is rounding
         largest, spread = (float(xp.max(xp.linalg.diagonal(M))) for M in (W, centred))
         found = Whitening(zeros((X.shape[0], 0), X), 0.0)
         if spread > self.tol_model * largest:
@@ -122,7 +139,9 @@ class _Model:
         )
 
     def values(self, X: Array) -> Array:
-        """The basis functions at the rows of ``X``: k(x, x̃_i), after the constant if there is one; shape (n, m) or (n, 1 + m)."""
+        """The basis functions at the rows of ``X``: k(x, x̃_i), after the constant if there is one;
+        shape (n, m) or (n, 1 + m).
+        """
         K, xp = self.kernel(X, self.support_points), namespace(X)
         return xp.concat([xp.ones_like(K[:, :1]), K], axis=1) if self.constant else K
 
@@ -191,10 +210,12 @@ class _Model:
 
 
 class SoSSpace:
-    r"""The set of densities p_B over given support points, parametrised by the spectraplex {C ⪰ 0, tr C = 1}.
+    r"""The set of densities p_B over given support points, parametrised by the spectraplex {C ⪰ 0,
+    tr C = 1}.
 
-    B = TCTᵀ with TᵀWT = I, so that p(x) = ψ(x)ᵀCψ(x) with ψ(x) = Tᵀk(x), an orthonormal system of L²(ρ), and tr C = ∫p dρ (the note's
-    change of parameters C = RBRᵀ). Embeddings are seen through their projection on the landmarks, in orthonormal coordinates A(C) ∈ R^q.
+    B = TCTᵀ with TᵀWT = I, so that p(x) = ψ(x)ᵀCψ(x) with ψ(x) = Tᵀk(x), an orthonormal system of
+    L²(ρ), and tr C = ∫p dρ (the note's change of parameters C = RBRᵀ). Embeddings are seen through
+    their projection on the landmarks, in orthonormal coordinates A(C) ∈ R^q.
 
     Parameters
     ----------
@@ -209,30 +230,36 @@ class SoSSpace:
     landmarks : array (ℓ, d), optional
         Points on which embeddings are projected; default: the support points, as in the note.
     tol_model, tol_embedding : float
-        Eigenvalues of W and of K_σ(Z,Z) below these fractions of the largest are left out. They are part of the problem: the first narrows
-        the set of densities, the second weakens the objective.
+        Eigenvalues of W and of K_σ(Z,Z) below these fractions of the largest are left out. They are
+        part of the problem: the first narrows the set of densities, the second weakens the
+        objective.
     constant : bool
-        Whether the constant function is a basis function, φ(x) = (1, k(x, x̃_1), …, k(x, x̃_m)), for a measure of finite mass. Penalties act
-        on the kernel part alone, so that the strongest of them leave p = 1: the reference measure itself.
+        Whether the constant function is a basis function, φ(x) = (1, k(x, x̃_1), …, k(x, x̃_m)),
+        for a measure of finite mass. Penalties act on the kernel part alone, so that the strongest
+        of them leave p = 1: the reference measure itself.
     whitening : {"eigh", "cholesky"}
-        Truncated eigendecomposition, or the note's Cholesky factor with a jitter on the diagonal (its Remark). Objective and gap of a
-        solution on the Cholesky route are those of the problem with the jitter, before the density is scaled to mass one.
+        Truncated eigendecomposition, or the note's Cholesky factor with a jitter on the diagonal
+        (its Remark). Objective and gap of a solution on the Cholesky route are those of the problem
+        with the jitter, before the density is scaled to mass one.
 
     Attributes
     ----------
     constant : bool
         Whether the basis holds the constant function.
     rank, embedding_rank : int
-        r and q: what the tolerances kept, plus the directions added with :meth:`with_direction`; times the number of labels, if any.
+        r and q: what the tolerances kept, plus the directions added with :meth:`with_direction`;
+        times the number of labels, if any.
     labels : array or None
-        The labels of :meth:`with_labels`: p(x, label) = ψ(x)ᵀC_label ψ(x), and C has one diagonal block per label. Pinching a matrix to its
-        diagonal blocks keeps it positive and keeps its trace, so the entries off the blocks may be anything.
+        The labels of :meth:`with_labels`: p(x, label) = ψ(x)ᵀC_label ψ(x), and C has one diagonal
+        block per label. Pinching a matrix to its diagonal blocks keeps it positive and keeps its
+        trace, so the entries off the blocks may be anything.
     n_features, n_blocks : int
         The dimension d, and how many diagonal blocks C has: one per label, or one.
     log_unit : float
         log of the natural unit max_i W_ii of the mass matrix (the w₀ of a Gaussian kernel on R^d).
     jitter : float
-        What the Cholesky route added to the diagonal of W, in its natural unit; 0 for the eigendecomposition.
+        What the Cholesky route added to the diagonal of W, in its natural unit; 0 for the
+        eigendecomposition.
     integrals : Integrals
         Of the two kernels against the measure.
 
@@ -248,10 +275,19 @@ class SoSSpace:
     jitter: float
 
     def __init__(
-        self, kernel: Kernel, support_points: Any, measure: Measure | None = None, embedding_kernel: Kernel | None = None,
-        landmarks: Any = None, tol_model: float = 1e-10, tol_embedding: float = 1e-10, whitening: str = "eigh", *,
-        constant: bool = False, _parts: tuple[_Model, tuple[Direction, ...], np.ndarray | None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        kernel: Kernel,
+        support_points: Any,
+        measure: Measure | None = None,
+        embedding_kernel: Kernel | None = None,
+        landmarks: Any = None,
+        tol_model: float = 1e-10,
+        tol_embedding: float = 1e-10,
+        whitening: str = "eigh",
+        *,
+        constant: bool = False,
+        _parts: tuple[_Model, tuple[Direction, ...], np.ndarray | None] | None = None,
+    ) -> None:
         if _parts is None:
             own = _Model(
                 kernel,
@@ -293,7 +329,9 @@ class SoSSpace:
     # --- the same model with more to it ---
 
     def with_labels(self, labels: Any) -> SoSSpace:
-        """The densities of (x, label) on ρ ⊗ counting; with None, those of x alone. Everything computed already is shared."""
+        """The densities of (x, label) on ρ ⊗ counting; with None, those of x alone. Everything
+        computed already is shared.
+        """
         labels = None if labels is None else np.asarray(labels)
         return SoSSpace(
             self.kernel, self.support_points, _parts=(self._model, self.directions, labels)
@@ -302,9 +340,11 @@ class SoSSpace:
     def with_direction(
         self, f: Observable, along: np.ndarray, norm: float, data: MeanEmbedding
     ) -> SoSSpace | None:
-        """The space that also sees embeddings along f, a function of the RKHS of this norm whose coordinates here are ``along``.
+        """The space that also sees embeddings along f, a function of the RKHS of this norm whose
+        coordinates here are ``along``.
 
-        ``data`` is an embedding that will be asked for often. None if only rounding is left of f beyond what is seen already.
+        ``data`` is an embedding that will be asked for often. None if only rounding is left of f
+        beyond what is seen already.
         """
         square = norm**2 - float(along @ along)
         if square <= _ROUNDING * max(norm**2, 1e-6):
@@ -341,7 +381,9 @@ class SoSSpace:
 
     @property
     def T(self) -> Array:
-        """(m, r) with TᵀWT = I, W in units of exp(log_unit); one such block per label. With the constant, (1 + m, r), its row first."""
+        """(m, r) with TᵀWT = I, W in units of exp(log_unit); one such block per label. With the
+        constant, (1 + m, r), its row first.
+        """
         return self._blockwise(self._model.whitening.T)
 
     @property
@@ -354,7 +396,9 @@ class SoSSpace:
 
     @np.errstate(under="ignore")
     def basis(self, X: Any, labels: Any = None) -> Array:
-        """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit); with labels, that of the rows' labels (one, or n)."""
+        """ψ(X), shape (n, r), in natural units: p(x) = ψ(x)ᵀCψ(x)·exp(−log_unit); with labels, that
+        of the rows' labels (one, or n).
+        """
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
         (n, m), remedy = (
             (X.shape[0], self.support_points.shape[0]),
@@ -369,7 +413,8 @@ class SoSSpace:
         psi = self._model.values(X) @ self._model.whitening.T
         if (self.labels is None) != (labels is None):
             raise ValueError(
-                f"the labels of the rows are needed for a space with labels, and only there; got labels={labels!r}"
+                "the labels of the rows are needed for a space with labels, and only there; got"
+                f" labels={labels!r}"
             )
         if self.labels is None:
             return psi
@@ -381,11 +426,12 @@ class SoSSpace:
         return (own[:, :, None] * to_numpy(psi)[:, None, :]).reshape(psi.shape[0], -1)
 
     def density(self, factor: Array) -> Any:
-        """The density of C = GGᵀ for a factor G of shape (r, k) with ‖G‖² = 1, scaled to mass one: an :class:`~ksos.SoSDensity`, or with
-        labels a :class:`~ksos.space.labelled.LabelledDensity`.
+        """The density of C = GGᵀ for a factor G of shape (r, k) with ‖G‖² = 1, scaled to mass one:
+        an :class:`~ksos.SoSDensity`, or with labels a
+        :class:`~ksos.space.labelled.LabelledDensity`.
 
-        On the Cholesky route tr C = 1 means tr(B(W + jitter·I)) = 1, and the scaling is the Remark's B ← B/(1 − jitter·tr B); otherwise it
-        corrects rounding.
+        On the Cholesky route tr C = 1 means tr(B(W + jitter·I)) = 1, and the scaling is the
+        Remark's B ← B/(1 − jitter·tr B); otherwise it corrects rounding.
         """
         if self.labels is not None:
             return self._labelled_density(to_numpy(factor))
@@ -419,8 +465,10 @@ class SoSSpace:
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """What is seen of an embedding: ``space.coordinates(target)`` is z, shape (q,), of samples, a :class:`~ksos.MeanEmbedding` or an
-        :class:`~ksos.SoSDensity`; with labels, of a labelled embedding or density."""
+        """What is seen of an embedding: ``space.coordinates(target)`` is z, shape (q,), of samples,
+        a :class:`~ksos.MeanEmbedding` or an :class:`~ksos.SoSDensity`; with labels, of a labelled
+        embedding or density.
+        """
         return Coordinates(self.projection, self.directions, self.labels)
 
     @cached_property
@@ -432,7 +480,9 @@ class SoSSpace:
 
     @cached_property
     def compressed_map(self) -> CompressedMap:
-        """A as a stored tensor (q, r, r), which second-order solvers work on: its rounding is the same at every point."""
+        """A as a stored tensor (q, r, r), which second-order solvers work on: its rounding is the
+        same at every point.
+        """
         if self.labels is not None:
             return LabelledMap(self.with_labels(None).compressed_map, self.n_blocks)
         stored = self._model.compressed_map
@@ -456,6 +506,7 @@ class SoSSpace:
         more += ", constant=True" if self.constant else ""
         more += "" if self.labels is None else f", labels={self.labels.tolist()}"
         return (
-            f"SoSSpace(d={self.n_features}, m={m}, rank={self.rank}, landmarks={ell}, embedding_rank={self.embedding_rank}, "
-            f"kernel={self.kernel!r}, measure={self.measure!r}{more})"
+            f"SoSSpace(d={self.n_features}, m={m}, rank={self.rank}, landmarks={ell},"
+            f" embedding_rank={self.embedding_rank}, kernel={self.kernel!r},"
+            f" measure={self.measure!r}{more})"
         )

@@ -1,4 +1,6 @@
-"""Which points become support points: centres of clusters of the data, or of the data themselves random ones or pivots of Cholesky."""
+"""Which points become support points: centres of clusters of the data, or of the data themselves
+random ones or pivots of Cholesky.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ _STEPS = 10
 _RESOLVED = 1e-10
 _DIGITS = 24  # binary ones, of a bandwidth
 _FIRST_ANSWER, _SHARE, _ALWAYS_AFFORDABLE = 70.0, 0.2, 250
-_FAR = 1e4  # bandwidths: beyond, all points are far, and their squares must not take the digits of the others
+# bandwidths: beyond, all points are far, and their squares must not take the digits of the others
+_FAR = 1e4
 
 
 def select_support(
@@ -49,7 +52,9 @@ def select_support(
 
 
 def affordable_size(most: int, deadline: Deadline) -> int:
-    """How many of ``most`` support points a fit has time for: a first answer takes 70 m³ operations, and a fifth of the time at most."""
+    """How many of ``most`` support points a fit has time for: a first answer takes 70 m³
+    operations, and a fifth of the time at most.
+    """
     if most <= _ALWAYS_AFFORDABLE:
         return most
     return max(
@@ -64,10 +69,12 @@ def affordable_size(most: int, deadline: Deadline) -> int:
 def cluster_centres(
     points: np.ndarray, weights: np.ndarray, m: int, kernel: Kernel, rng: np.random.Generator
 ) -> np.ndarray:
-    """``m`` centres c_j that nearly minimise Σ_i a_i min_j ‖x_i − c_j‖² in the metric of the kernel: k-means [Lloyd1982].
+    """``m`` centres c_j that nearly minimise Σ_i a_i min_j ‖x_i − c_j‖² in the metric of the
+    kernel: k-means [Lloyd1982].
 
-    The seeds are samples, each drawn with probability a_i times its squared distance to those before it [Arthur2007]. As many centres
-    as points are the points. Centres lie on a grid around a sample, far finer than the kernel: data far from 0 have the same ones.
+    The seeds are samples, each drawn with probability a_i times its squared distance to those
+    before it [Arthur2007]. As many centres as points are the points. Centres lie on a grid around a
+    sample, far finer than the kernel: data far from 0 have the same ones.
     """
     if m >= points.shape[0]:
         return points
@@ -93,7 +100,9 @@ def cluster_centres(
 
 
 def _in_bandwidths(points: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Coordinates in which the kernel is a function of the Euclidean distance, around a median, and not farther than 10⁴ from it."""
+    """Coordinates in which the kernel is a function of the Euclidean distance, around a median, and
+    not farther than 10⁴ from it.
+    """
     centred = points - np.quantile(points, 0.5, axis=0, method="lower")
     with np.errstate(over="ignore"):
         if kernel.full:
@@ -128,7 +137,9 @@ def _nearest(Z: np.ndarray, centres: np.ndarray) -> np.ndarray:
 def _means(
     feature: np.ndarray, weights: np.ndarray, nearest: np.ndarray, otherwise: np.ndarray
 ) -> np.ndarray:
-    """The weighted mean of a feature over the points of each centre; a centre without points stays where it was."""
+    """The weighted mean of a feature over the points of each centre; a centre without points stays
+    where it was.
+    """
     m = otherwise.shape[0]
     masses = np.bincount(nearest, weights=weights, minlength=m)
     sums = np.bincount(nearest, weights=weights * feature, minlength=m)
@@ -139,10 +150,12 @@ def _means(
 
 
 def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) -> np.ndarray:
-    """Indices of at most ``m`` points, each the one that the functions k(·, x̃) chosen so far represent worst in L²(ρ).
+    """Indices of at most ``m`` points, each the one that the functions k(·, x̃) chosen so far
+    represent worst in L²(ρ).
 
-    This is the Cholesky factorisation of W = ∫kk dρ with complete pivoting; it stops when the largest squared residual is at most ``tol``
-    times the largest W_ii: what is left out then lies below the truncation of the space. With a time limit it may stop earlier.
+    This is the Cholesky factorisation of W = ∫kk dρ with complete pivoting; it stops when the
+    largest squared residual is at most ``tol`` times the largest W_ii: what is left out then lies
+    below the truncation of the space. With a time limit it may stop earlier.
     """
     n = points.shape[0]
     remedy = 'use support="random" or "kmeans", or fewer n_support'
@@ -156,7 +169,8 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     log_unit = float(xp.max(log_diagonal))
     if not math.isfinite(log_unit):
         raise ValueError(
-            f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made of them"
+            f"the kernel vanishes on {integrals.measure!r} at every sample: no density can be made"
+            " of them"
         )
     diagonal = xp.exp(log_diagonal - log_unit)
     if (
@@ -178,7 +192,9 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
 def unexplained(
     points: np.ndarray, weights: np.ndarray, support: np.ndarray, integrals: Integrals
 ) -> float:
-    """The share of ∫k(x, x_i)²dρ that the functions k(·, x̃) of the ``support`` leave open, in the mean over the weighted points."""
+    """The share of ∫k(x, x_i)²dρ that the functions k(·, x̃) of the ``support`` leave open, in the
+    mean over the weighted points.
+    """
     own, at_support = integrals.log_diagonal(points), integrals.log_diagonal(support)
     seen, kept = own > -np.inf, at_support > -np.inf
     if not seen.any() or not kept.any():
@@ -206,7 +222,9 @@ def _automatic(
     tol: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Centres, always the same, less those that add nothing; of points that all may be chosen, the pivots."""
+    """Centres, always the same, less those that add nothing; of points that all may be chosen, the
+    pivots.
+    """
     centres = cluster_centres(points, weights, m, integrals.kernel, np.random.default_rng(0))
     return centres[pivoted_cholesky(centres, centres.shape[0], integrals, tol)]
 

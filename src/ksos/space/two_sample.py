@@ -1,12 +1,16 @@
-"""Have two samples the same law? A permutation test over several kernels, and where the two differ most.
+"""Have two samples the same law? A permutation test over several kernels, and where the two differ
+most.
 
-With w_a, w_b the mean embeddings of the samples, Σ the covariance of k(·, x) over all rows together and s_i its eigenvalues, they are
+With w_a, w_b the mean embeddings of the samples, Σ the covariance of k(·, x) over all rows together
+and s_i its eigenvalues, they are
 
-    ‖w_a − w_b‖²   (the squared MMD [Gretton2012])   and   ⟨w_a − w_b, (Σ + γ)⁻¹(w_a − w_b)⟩   (kernel Fisher [Harchaoui2007]),
+    ‖w_a − w_b‖²   (the squared MMD [Gretton2012])   and   ⟨w_a − w_b, (Σ + γ)⁻¹(w_a − w_b)⟩
+    (kernel Fisher [Harchaoui2007]),
 
-the latter for several degrees of freedom Σ_i s_i/(s_i + γ). Each is turned into an approximate p-value, that of a weighted sum of χ² laws,
-and the harmonic mean of these [Wilson2019] is the one statistic that permutations of the rows calibrate. So its level is exact, whatever
-the approximation and however many kernels take part [Hemerik2018].
+the latter for several degrees of freedom Σ_i s_i/(s_i + γ). Each is turned into an approximate
+p-value, that of a weighted sum of χ² laws, and the harmonic mean of these [Wilson2019] is the one
+statistic that permutations of the rows calibrate. So its level is exact, whatever the approximation
+and however many kernels take part [Hemerik2018].
 """
 
 from __future__ import annotations
@@ -39,7 +43,9 @@ _FAMILY: tuple[tuple[float, tuple[float | None, ...]], ...] = (
     (0.25, (None,)),
     (0.0625, (None,)),
 )
-"""Multiples of the median distance, and the degrees of freedom of the statistics with that kernel; None: the squared MMD."""
+"""Multiples of the median distance, and the degrees of freedom of the statistics with that kernel;
+None: the squared MMD.
+"""
 
 _MOST_BLOCKS, _FEWEST_BLOCKS = 2048, 64
 _ROWS_PER_DEGREE = 8
@@ -95,19 +101,25 @@ class TwoSampleTest:
     statistic: float
     """−log₁₀ of the harmonic mean of the approximate p-values of all ``scores``."""
     pvalue: float
-    """The share of the permutations, the samples as they came being one of them, whose statistic is at least as large."""
+    """The share of the permutations, the samples as they came being one of them, whose statistic is
+    at least as large.
+    """
     n_permutations: int
     n_rows: tuple[int, int]
     scores: tuple[KernelScore, ...]
     kernel: Kernel
-    """That of the witness: the one whose MMD stands out most, by default of those with 1 and 1/4 times the median distance, since the
-    witness of a wider one is largest where there are hardly any rows, and that of a narrower one shows single rows."""
+    """That of the witness: the one whose MMD stands out most, by default of those with 1 and 1/4
+    times the median distance, since the witness of a wider one is largest where there are hardly
+    any rows, and that of a narrower one shows single rows.
+    """
     mmd: float
     """‖w_a − w_b‖ in its RKHS, projected on the landmarks."""
     witness: MeanEmbedding
     """w_a − w_b, a function: positive where ``a`` has more mass than ``b``."""
     projected_witness: MeanEmbedding
-    """The same, projected on the landmarks, which are its points: so quick that extrema can be looked for."""
+    """The same, projected on the landmarks, which are its points: so quick that extrema can be
+    looked for.
+    """
     feature_names: tuple[str, ...] | None = None
 
     @cached_property
@@ -121,21 +133,28 @@ class TwoSampleTest:
         return self._extreme(-1.0)
 
     def reject(self, level: float = 0.05) -> bool:
-        """Whether the samples differ, at this level: of tests between samples of one law, at most the share ``level`` say so."""
+        """Whether the samples differ, at this level: of tests between samples of one law, at most
+        the share ``level`` say so.
+        """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie between 0 and 1, such as 0.05; got {level!r}")
         return self.pvalue <= level
 
     def _extreme(self, sign: float) -> WitnessPoint:
-        """The best landmark, moved uphill by the projected witness, as long as that makes the witness itself larger."""
+        """The best landmark, moved uphill by the projected witness, as long as that makes the
+        witness itself larger.
+        """
         projected, Z = self.projected_witness, to_numpy(self.projected_witness.points)
         start = Z[int(np.argmax(sign * to_numpy(projected(Z))))]
         low, high = Z.min(axis=0), Z.max(axis=0)
         unit = np.where(high > low, high - low, 1.0)
         found = minimize(
-            lambda t: -sign * float(projected((start + t * unit)[None, :])[0]), np.zeros(Z.shape[1]), method="L-BFGS-B",
-            bounds=list(zip((low - start) / unit, (high - start) / unit, strict=True)), options={"maxiter": _STEPS},
-        )  # fmt: skip
+            lambda t: -sign * float(projected((start + t * unit)[None, :])[0]),
+            np.zeros(Z.shape[1]),
+            method="L-BFGS-B",
+            bounds=list(zip((low - start) / unit, (high - start) / unit, strict=True)),
+            options={"maxiter": _STEPS},
+        )
         points = np.clip(np.stack([start, start + found.x * unit]), low, high)
         values = to_numpy(self.witness(points))
         best = int(np.argmax(sign * values))
@@ -143,7 +162,10 @@ class TwoSampleTest:
 
     def __repr__(self) -> str:
         n, m = self.n_rows
-        return f"TwoSampleTest(statistic={self.statistic:.4g}, pvalue={self.pvalue:.4g}, {n} and {m} rows, kernel={self.kernel!r})"
+        return (
+            f"TwoSampleTest(statistic={self.statistic:.4g}, pvalue={self.pvalue:.4g}, {n} and {m}"
+            f" rows, kernel={self.kernel!r})"
+        )
 
 
 @shown("two_sample_test")
@@ -156,24 +178,27 @@ def two_sample_test(
     n_landmarks: int = 256,
     rng: Any = None,
 ) -> TwoSampleTest:
-    """Test whether the rows of ``a`` and ``b`` have the same law, by permutations: the level is exact, with any number of them.
+    """Test whether the rows of ``a`` and ``b`` have the same law, by permutations: the level is
+    exact, with any number of them.
 
     Parameters
     ----------
     a, b : array (n, d) and (m, d), or data frames
         Rows that are independent of each other and count the same.
     kernel : Kernel or sequence of them, optional
-        The squared MMD in their RKHSs, aggregated. Default: Gaussian kernels of 4, 1, 1/4 and 1/16 times the median distance between the
-        rows (:func:`ksos.median_kernel`), the two wide ones also as kernel Fisher statistics with 2 to 32 degrees of freedom.
+        The squared MMD in their RKHSs, aggregated. Default: Gaussian kernels of 4, 1, 1/4 and 1/16
+        times the median distance between the rows (:func:`ksos.median_kernel`), the two wide ones
+        also as kernel Fisher statistics with 2 to 32 degrees of freedom.
     n_permutations : int
         The least p-value is 1/(n_permutations + 1).
     n_landmarks : int
-        Embeddings are projected on so many of the rows, drawn at random: time and memory grow in proportion to the rows. With at most so
-        many rows nothing is lost.
+        Embeddings are projected on so many of the rows, drawn at random: time and memory grow in
+        proportion to the rows. With at most so many rows nothing is lost.
     rng : seed or Generator, optional
         For permutations and landmarks.
 
-    Of more than 2048 rows, permutations move blocks of rows that are drawn at random: the level is still exact.
+    Of more than 2048 rows, permutations move blocks of rows that are drawn at random: the level is
+    still exact.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(2, 200, 1))
@@ -217,10 +242,19 @@ def two_sample_test(
     both, weights = np.concatenate([x, y]), np.r_[np.full(n, 1.0 / n), np.full(m, -1.0 / m)]
     both.setflags(write=False)
     return TwoSampleTest(
-        statistic=float(evidence[0]), pvalue=pvalue, n_permutations=int(n_permutations), n_rows=(n, m), scores=tuple(scores),
-        kernel=best.kernel, mmd=math.sqrt(float(np.sum(best.difference**2))), witness=MeanEmbedding(both, weights, kernel=best.kernel),
-        projected_witness=MeanEmbedding(landmarks, best.S.T @ (best.S @ best.at_landmarks), kernel=best.kernel), feature_names=names,
-    )  # fmt: skip
+        statistic=float(evidence[0]),
+        pvalue=pvalue,
+        n_permutations=int(n_permutations),
+        n_rows=(n, m),
+        scores=tuple(scores),
+        kernel=best.kernel,
+        mmd=math.sqrt(float(np.sum(best.difference**2))),
+        witness=MeanEmbedding(both, weights, kernel=best.kernel),
+        projected_witness=MeanEmbedding(
+            landmarks, best.S.T @ (best.S @ best.at_landmarks), kernel=best.kernel
+        ),
+        feature_names=names,
+    )
 
 
 def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
@@ -228,10 +262,14 @@ def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
     for name, sample in (("a", a), ("b", b)):
         if isinstance(sample, (SoSDensity, SoSMixture)):
             raise TypeError(
-                f"{name} is a density, but the test needs rows: draw some, as p.rvs(1000); ksos.mmd measures distances"
+                f"{name} is a density, but the test needs rows: draw some, as p.rvs(1000); ksos.mmd"
+                " measures distances"
             )
         if isinstance(sample, MeanEmbedding):
-            remedy = "pass its rows, or rows drawn with its weights, as rng.choice(points, size, p=weights)"
+            remedy = (
+                "pass its rows, or rows drawn with its weights, as rng.choice(points, size,"
+                " p=weights)"
+            )
             raise TypeError(
                 f"{name} is an embedding, whose weights permutations would not keep; {remedy}"
             )
@@ -248,7 +286,10 @@ def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
 def _warn_if_too_few(n: int, m: int) -> None:
     least = (2.0 if n == m else 1.0) / math.comb(n + m, min(n, m)) if n + m < 1000 else 0.0
     if least > 0.05:
-        message = f"with {n} and {m} rows no p-value can be less than {min(least, 1.0):.2g}; collect more rows"
+        message = (
+            f"with {n} and {m} rows no p-value can be less than {min(least, 1.0):.2g}; collect more"
+            " rows"
+        )
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
@@ -262,7 +303,8 @@ def _family(
     given = list(kernel) if isinstance(kernel, Iterable) else [kernel]
     if not given or not all(isinstance(k, Kernel) for k in given):
         raise TypeError(
-            f"kernel must be a kernel object such as ksos.kernels.Gaussian(1.0), a list of them, or None; got {kernel!r}"
+            "kernel must be a kernel object such as ksos.kernels.Gaussian(1.0), a list of them, or"
+            f" None; got {kernel!r}"
         )
     for k in given:
         k.check_features(x.shape[1])
@@ -278,7 +320,8 @@ def _landmarks(x: np.ndarray, y: np.ndarray, most: int, rng: np.random.Generator
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Rows of both samples in blocks of ``size`` rows. A permutation moves whole blocks; rows beyond the last one stay where they are.
+    """Rows of both samples in blocks of ``size`` rows. A permutation moves whole blocks; rows
+    beyond the last one stay where they are.
 
     So the permutations form a subgroup of all, which is all that the level asks for.
     """
@@ -299,7 +342,9 @@ class _Blocks:
         )
 
     def permutations(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Which blocks are counted to ``a``, 1.0 or 0.0, shape (1 + count, blocks); the first row is as the samples came."""
+        """Which blocks are counted to ``a``, 1.0 or 0.0, shape (1 + count, blocks); the first row
+        is as the samples came.
+        """
         few, total = self.counts[0], sum(self.counts)
         moved = np.zeros((1 + count, total))
         moved[0, :few] = 1.0
@@ -309,7 +354,9 @@ class _Blocks:
 
 
 class _Sums(NamedTuple):
-    """Σ_i k(x_i, Z) over the rows of each block, of ``a`` first, and over the rows of each sample that are in none."""
+    """Σ_i k(x_i, Z) over the rows of each block, of ``a`` first, and over the rows of each sample
+    that are in none.
+    """
 
     blocks: np.ndarray
     rests: np.ndarray
@@ -336,7 +383,9 @@ def _kernel_sums(
 
 
 class _View:
-    """What one kernel sees of the samples: coordinates on the landmarks, in the axes of the covariance of all rows."""
+    """What one kernel sees of the samples: coordinates on the landmarks, in the axes of the
+    covariance of all rows.
+    """
 
     def __init__(
         self, kernel: Kernel, Z: np.ndarray, sums: np.ndarray, rests: np.ndarray, blocks: _Blocks
@@ -375,7 +424,9 @@ class _View:
         return np.asarray((sum(self.inverse) * (moved @ self.blocks) + self.constant) ** 2)
 
     def weights(self, degrees: float | None, rows: int) -> np.ndarray | None:
-        """Those of the squared coordinates; None if so many degrees of freedom are too many for the rows, or for the kernel."""
+        """Those of the squared coordinates; None if so many degrees of freedom are too many for the
+        rows, or for the kernel.
+        """
         if degrees is None:
             return np.ones_like(self.s)
         seen = self.s[self.s > 1e-12 * max(float(self.s[0]), _SMALLEST)]
@@ -389,7 +440,9 @@ class _View:
         return np.asarray(1.0 / (self.s + ridge))
 
     def pvalues(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma law with the same three cumulants [Hall1983]."""
+        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma law with the same
+        three cumulants [Hall1983].
+        """
         scale = float(np.max(weights * self.s))
         if scale <= 0.0:
             return np.ones_like(values)

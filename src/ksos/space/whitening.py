@@ -1,4 +1,6 @@
-"""T with Tᵀ M T = I for a positive semi-definite matrix M: by truncated eigendecomposition, or by the note's Cholesky factor."""
+"""T with Tᵀ M T = I for a positive semi-definite matrix M: by truncated eigendecomposition, or by
+the note's Cholesky factor.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Whitening:
         return int(self.T.shape[1])
 
     def corrected(self, gram: Array) -> Whitening:
-        """T·gram^{−1/2} for TᵀMT = ``gram``, computed more accurately than M is known: the identity, but for rounding in M.
+        """T·gram^{−1/2} for TᵀMT = ``gram``, computed more accurately than M is known: the
+        identity, but for rounding in M.
 
         In directions of eigenvalue λ·max Λ that rounding is of order ε/λ.
         """
@@ -63,7 +66,8 @@ def whiten_columns(
     tol: float,
     route: str,
 ) -> Whitening:
-    """The same for a kernel matrix of many points, given by its columns: through its thin root, so that the cost follows the rank.
+    """The same for a kernel matrix of many points, given by its columns: through its thin root, so
+    that the cost follows the rank.
 
     ``matrix`` forms M where there are few points, or where they have no low rank.
     """
@@ -75,14 +79,18 @@ def whiten_columns(
 
 
 def _by_thin_root(L: np.ndarray, tol: float) -> Whitening:
-    """M = LLᵀ with L = UΣVᵀ has the eigenvectors U and the eigenvalues Σ²: T = UΣ⁻¹, eigenvalues ascending as elsewhere."""
+    """M = LLᵀ with L = UΣVᵀ has the eigenvectors U and the eigenvalues Σ²: T = UΣ⁻¹, eigenvalues
+    ascending as elsewhere.
+    """
     U, sigma, _ = np.linalg.svd(L, full_matrices=False)
     kept = int(np.count_nonzero(sigma**2 > tol * sigma[0] ** 2))
     return Whitening(np.ascontiguousarray((U[:, :kept] / sigma[:kept])[:, ::-1]), 0.0)
 
 
 def _by_eigenvectors(M: Array, tol: float) -> Whitening:
-    """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are left out of the space."""
+    """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are left out of the
+    space.
+    """
     xp, m = namespace(M), M.shape[0]
     if m >= VERY_MANY_POINTS:
         if is_numpy(M):
@@ -99,12 +107,14 @@ def _by_eigenvectors(M: Array, tol: float) -> Whitening:
 
 
 def untruncated(M: Array, tol: float) -> Whitening | None:
-    """T = R⁻¹Q with M = RᵀR and an orthogonal Q, if no eigenvalue is below the tolerance; None otherwise.
+    """T = R⁻¹Q with M = RᵀR and an orthogonal Q, if no eigenvalue is below the tolerance; None
+    otherwise.
 
-    Then nothing is left out, and the space is that of the eigenvectors, for a fraction of their work: O(m³) in large products. Q turns the
-    last directions to those of most mass, where eigenvectors have them: Ritz vectors V with VᵀMV = Λ from powers of M [Halko2011], so that
-    A = RVΛ^{−1/2} has orthonormal columns. Let E be the last columns of the identity, and PZ the polar decomposition of EᵀA. The
-    reflection Q = I − B(I + P)⁻¹Bᵀ with B = E + AZᵀ takes E to −AZᵀ.
+    Then nothing is left out, and the space is that of the eigenvectors, for a fraction of their
+    work: O(m³) in large products. Q turns the last directions to those of most mass, where
+    eigenvectors have them: Ritz vectors V with VᵀMV = Λ from powers of M [Halko2011], so that A =
+    RVΛ^{−1/2} has orthonormal columns. Let E be the last columns of the identity, and PZ the polar
+    decomposition of EᵀA. The reflection Q = I − B(I + P)⁻¹Bᵀ with B = E + AZᵀ takes E to −AZᵀ.
     """
     if (root := definite_root(M, tol)) is None:
         return None
@@ -125,7 +135,9 @@ def untruncated(M: Array, tol: float) -> Whitening | None:
 
 
 def _by_cholesky(M: Array, tol: float) -> Whitening:
-    """M + jitter·I = RᵀR, T = R⁻¹ (the note's Remark); the jitter starts at tol times the mean diagonal and grows until R exists."""
+    """M + jitter·I = RᵀR, T = R⁻¹ (the note's Remark); the jitter starts at tol times the mean
+    diagonal and grows until R exists.
+    """
     xp, identity = namespace(M), eye(M.shape[0], M)
     jitter = max(tol, 1e-15) * float(xp.mean(xp.linalg.diagonal(M)))
     while True:

@@ -1,4 +1,6 @@
-"""Exact sampling: by inversion of conditional distribution functions or by rejection, whichever is predicted to be faster."""
+"""Exact sampling: by inversion of conditional distribution functions or by rejection, whichever is
+predicted to be faster.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ _MOST_TRAINS, _EXCESS = 40, 2.0
 def draw(
     density: SoSDensity, size: int, rng: np.random.Generator, method: str = "auto"
 ) -> np.ndarray:
-    """``size`` independent samples of ``density``, shape (size, d); ``method`` is one of :data:`METHODS`."""
+    """``size`` independent samples of ``density``, shape (size, d); ``method`` is one of
+    :data:`METHODS`.
+    """
     method = as_choice(method, "method", METHODS)
     m = density.support_points.shape[0]
     if method == "rejection":
@@ -53,14 +57,16 @@ def draw(
         given = envelope(density)
         if given is None:
             raise ValueError(
-                f"no envelope of a density on {density.measure!r} is known: method='rejection' needs one; use 'inversion'"
+                f"no envelope of a density on {density.measure!r} is known: method='rejection'"
+                " needs one; use 'inversion'"
             )
         if (seconds := rejection_seconds(given, size)) > _MOST_SECONDS + inversion_seconds(
             density, size
         ):
             raise ValueError(
-                f"method='rejection' accepts one proposal in {1.0 / max(given.acceptance, 1e-300):.3g} here: {size} samples "
-                f"would take about {seconds:.3g} s; use method='auto', which predicts the fastest method"
+                "method='rejection' accepts one proposal in"
+                f" {1.0 / max(given.acceptance, 1e-300):.3g} here: {size} samples would take about"
+                f" {seconds:.3g} s; use method='auto', which predicts the fastest method"
             )
         return draw_by_rejection(given, size, rng)
     if (
@@ -70,7 +76,8 @@ def draw(
     if method == "squares":
         if (squares := density.squares) is None:
             raise ValueError(
-                f"method='squares' needs a smooth kernel and two features or more; {density!r} has none; use 'inversion'"
+                f"method='squares' needs a smooth kernel and two features or more; {density!r} has"
+                " none; use 'inversion'"
             )
         return squares.draw(size, rng)
     if method == "inversion":
@@ -90,7 +97,9 @@ def draw(
 
 
 def faster_envelope(density: SoSDensity, size: int, others: float = math.inf) -> Envelope | None:
-    """The envelope, if ``size`` samples are predicted to come faster by rejection from it than by inversion, or than ``others`` do."""
+    """The envelope, if ``size`` samples are predicted to come faster by rejection from it than by
+    inversion, or than ``others`` do.
+    """
     others = min(others, inversion_seconds(density, size))
     if (
         rejection_setup_seconds(density) > others
@@ -106,8 +115,9 @@ def faster_envelope(density: SoSDensity, size: int, others: float = math.inf) ->
 def inversion_seconds(density: SoSDensity, size: int) -> float:
     """Predicted seconds of ``size`` samples by inversion, to a factor of about two.
 
-    They are spent on the factors of the conditional laws, then for each later feature on a scan or a tree. Of many features some are
-    looked at: cutting all of them into panels would take longer than many a draw.
+    They are spent on the factors of the conditional laws, then for each later feature on a scan or
+    a tree. Of many features some are looked at: cutting all of them into panels would take longer
+    than many a draw.
     """
     m, d = density.support_points.shape
     total = size * _NEWTON + (d - 1) * 2.0 * _FLOP * m * m * (_GRAM_ROWS * m + 12 * m)
@@ -124,7 +134,9 @@ def inversion_seconds(density: SoSDensity, size: int) -> float:
 
 
 def squares_seconds(density: SoSDensity, size: int) -> float:
-    """Predicted seconds of ``size`` samples square by square, to a factor of about two: a train per square, then the rows."""
+    """Predicted seconds of ``size`` samples square by square, to a factor of about two: a train per
+    square, then the rows.
+    """
     m, d = density.support_points.shape
     if not density.kernel.smooth or d < 2:
         return math.inf

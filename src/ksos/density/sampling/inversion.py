@@ -1,14 +1,19 @@
-"""Exact sampling by inversion, feature by feature: x_k solves F(x_k | x_1 … x_{k−1}) = u_k [Rosenblatt1952].
+"""Exact sampling by inversion, feature by feature: x_k solves F(x_k | x_1 … x_{k−1}) = u_k
+[Rosenblatt1952].
 
-Integrating the later features out of p_B is a Hadamard product with their Gram matrices, B ∘ W_{k+1} ∘ … ∘ W_d, which stays positive
-semi-definite; conditioning on the earlier ones is a diagonal scaling. With kernels k̂ of norm one, the law of x_k given the earlier features
-has the density ‖L_k(δ̂ ∘ k̂(t))‖², a smooth function of one variable between the kernel's kinks, and the mass of any interval is ‖A δ̂‖² with
-a matrix A that does not depend on the sample. A binary tree of such matrices finds the panel that holds a sample in log₂(panels) products;
-on it the density is a polynomial, whose distribution function is inverted by Newton's method.
+Integrating the later features out of p_B is a Hadamard product with their Gram matrices, B ∘
+W_{k+1} ∘ … ∘ W_d, which stays positive semi-definite; conditioning on the earlier ones is a
+diagonal scaling. With kernels k̂ of norm one, the law of x_k given the earlier features has the
+density ‖L_k(δ̂ ∘ k̂(t))‖², a smooth function of one variable between the kernel's kinks, and the
+mass of any interval is ‖A δ̂‖² with a matrix A that does not depend on the sample. A binary tree of
+such matrices finds the panel that holds a sample in log₂(panels) products; on it the density is a
+polynomial, whose distribution function is inverted by Newton's method.
 
-What is dropped from L_k and A has, integrated over the law of the earlier features, a mass below :data:`LOST_MASS`.
+What is dropped from L_k and A has, integrated over the law of the earlier features, a mass below
+:data:`LOST_MASS`.
 
-Only RᵀR matters of a matrix R, so that its rows are replaced by fewer ones as far as samples cannot show the difference.
+Only RᵀR matters of a matrix R, so that its rows are replaced by fewer ones as far as samples cannot
+show the difference.
 """
 
 from __future__ import annotations
@@ -60,8 +65,12 @@ _BLOCK_ROWS = 4  # rows are reduced when there are this many times as many as co
 def draw_by_inversion(
     density: SoSDensity, size: int, rng: np.random.Generator, *, tree: bool | None = None
 ) -> np.ndarray:
-    """``size`` independent samples of ``density``, shape (size, d); ``tree`` says whether to build a tree, if not by predicted cost."""
-    if density.kernel.full:  # y_k is an increasing function of x_k, given the earlier features: conditional laws go to conditional laws
+    """``size`` independent samples of ``density``, shape (size, d); ``tree`` says whether to build
+    a tree, if not by predicted cost.
+    """
+    # y_k is an increasing function of x_k, given the earlier features: conditional laws go to
+    # conditional laws
+    if density.kernel.full:
         standard = standardize(density, shorten=False)
         return standard.points(draw_by_inversion(standard.density, size, rng, tree=tree))
     out = rng.random(
@@ -92,7 +101,9 @@ def _invert(density: SoSDensity, out: np.ndarray, tree: bool | None) -> None:
 
 
 def without_silent_points(density: SoSDensity) -> tuple[SoSDensity, np.ndarray]:
-    """The density without the points that carry no mass, with a central one in front, and its factor for kernels of norm one, (m, rank)."""
+    """The density without the points that carry no mass, with a central one in front, and its
+    factor for kernels of norm one, (m, rank).
+    """
     with np.errstate(under="ignore"):
         norms = np.exp(
             0.5 * (density.integrals.log_diagonal(density.support_points) - density.log_unit)
@@ -113,7 +124,9 @@ def without_silent_points(density: SoSDensity) -> tuple[SoSDensity, np.ndarray]:
 
 
 def conditional_laws(density: SoSDensity) -> tuple[list[Axis], list[np.ndarray]]:
-    """Per feature its axis and L_k with L_kᵀL_k = B ∘ W_{k+1} ∘ … ∘ W_d: the marginal law of the features 1 … k."""
+    """Per feature its axis and L_k with L_kᵀL_k = B ∘ W_{k+1} ∘ … ∘ W_d: the marginal law of the
+    features 1 … k.
+    """
     density, factor = without_silent_points(density)
     m, d = density.support_points.shape
     lost = LOST_MASS / m  # E‖δ̂‖²/p = m: each k̂ has norm one
@@ -165,20 +178,27 @@ def _later_feature(
     return out
 
 
-# --- the law of one feature given the earlier ones: which panel holds a sample, by a scan of all panels or by descent in a tree ---
+# --- the law of one feature given the earlier ones: which panel holds a sample, by a scan of all
+# panels or by descent in a tree ---
 
 
 def axis_panels(density: SoSDensity, k: int) -> tuple[Panels, float]:
-    """Panels that hold all the mass of feature k and end at kinks, in units of the width around the first support point; the width."""
+    """Panels that hold all the mass of feature k and end at kinks, in units of the width around the
+    first support point; the width.
+    """
     source = [(density.integrals, density.support_points)]
     low, high, unit = intervals(source, k, _LOG_LEVEL)
-    return Panels(
-        *cut(low / unit, high / unit, _PANEL_LENGTH, kinks(source, k) / unit), NODES_PER_PANEL
-    ), unit
+    return (
+        Panels(
+            *cut(low / unit, high / unit, _PANEL_LENGTH, kinks(source, k) / unit), NODES_PER_PANEL
+        ),
+        unit,
+    )
 
 
 class Axis:
-    """Feature k on panels, with k̂(t, x̃_i) = k(t, x̃_i)·√ρ(t)/‖k(·, x̃_i)‖ at their nodes; lengths are in units of the kernel's width.
+    """Feature k on panels, with k̂(t, x̃_i) = k(t, x̃_i)·√ρ(t)/‖k(·, x̃_i)‖ at their nodes; lengths
+    are in units of the kernel's width.
 
     Each k̂(·, x̃_i) has norm one in L²(dt), whatever the kernel's width, the measure and the point.
     """
@@ -205,7 +225,9 @@ class Axis:
         return len(self.panels)
 
     def rows(self, panel: int, L: np.ndarray) -> np.ndarray:
-        """Rows whose squared products with δ̂ sum to the density at each of the panel's nodes: shape (nodes × rank, m), nodes first."""
+        """Rows whose squared products with δ̂ sum to the density at each of the panel's nodes:
+        shape (nodes × rank, m), nodes first.
+        """
         return np.asarray((self.values[panel][:, None, :] * L[None, :, :]).reshape(-1, L.shape[1]))
 
     @property
@@ -220,12 +242,16 @@ class Axis:
         return np.clip(self.origin + self.unit * t, *self.boundary)
 
     def log_factor(self, x: np.ndarray) -> np.ndarray:
-        """log k̂(x, x̃_i) up to a constant per row: what the feature, once drawn, contributes to the laws of the later ones."""
+        """log k̂(x, x̃_i) up to a constant per row: what the feature, once drawn, contributes to
+        the laws of the later ones.
+        """
         return np.asarray(self.kernel.log(x[:, None], self.centres) - self.log_norm)
 
 
 def scan(axis: Axis, L: np.ndarray, delta: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """Samples from the density at the nodes of every panel: nothing to prepare, so it is the way for few samples."""
+    """Samples from the density at the nodes of every panel: nothing to prepare, so it is the way
+    for few samples.
+    """
     out = np.empty(delta.shape[0])
     for rows in row_blocks(delta.shape[0], len(axis) * NODES_PER_PANEL, _CACHE_ELEMENTS):
         everywhere = np.stack(
@@ -253,7 +279,9 @@ class MassTree:
         return fewer_rows(np.concatenate([left, right]), self.lost)
 
     def draw(self, delta: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Samples, by going down from the root: left if the mass of the left half reaches the target, right with what remains otherwise."""
+        """Samples, by going down from the root: left if the mass of the left half reaches the
+        target, right with what remains otherwise.
+        """
         n = delta.shape[0]
         total = _squares(delta @ self.root.T)
         panel, values, target = (
@@ -297,16 +325,20 @@ def scan_flops(n: int, panels: int, rank: int, m: int) -> float:
 
 
 def tree_flops(n: int, panels: int, rank: int, m: int) -> float:
-    """The work of a :class:`MassTree` for ``n`` samples: a factorisation per panel and one per inner node, then the descents."""
+    """The work of a :class:`MassTree` for ``n`` samples: a factorisation per panel and one per
+    inner node, then the descents.
+    """
     leaf, interval = rank * NODES_PER_PANEL, min(m, _RANK_GROWTH * rank)
     setup = panels * (6.0 * _CALL + _PIVOTING * 2.0 * m * (leaf * min(m, leaf) + 2.0 * interval**2))
     return setup + n * 2.0 * m * (leaf + interval * (math.log2(panels) + 2.0))
 
 
 def fewer_rows(rows: np.ndarray, lost: float) -> np.ndarray:
-    """R with few rows and RᵀR = rowsᵀ·rows up to a positive semi-definite part of trace at most ``lost``; at least one row.
+    """R with few rows and RᵀR = rowsᵀ·rows up to a positive semi-definite part of trace at most
+    ``lost``; at least one row.
 
-    Householder reflections, not a Gram matrix: small rows that matter after cancellation keep their digits.
+    Householder reflections, not a Gram matrix: small rows that matter after cancellation keep their
+    digits.
     """
     n, m = rows.shape
     if n > _BLOCK_ROWS * m:
@@ -321,7 +353,9 @@ def fewer_rows(rows: np.ndarray, lost: float) -> np.ndarray:
 
 
 def hadamard_rows(first: np.ndarray, second: np.ndarray, lost: float) -> np.ndarray:
-    """Few rows for (firstᵀ·first) ∘ (secondᵀ·second), neither of which is formed: the rows are all products first_a ∘ second_b."""
+    """Few rows for (firstᵀ·first) ∘ (secondᵀ·second), neither of which is formed: the rows are all
+    products first_a ∘ second_b.
+    """
     m = first.shape[1]
     out = np.zeros((0, m))
     step = max(1, _BLOCK_ROWS * m // second.shape[0])

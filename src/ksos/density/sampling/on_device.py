@@ -1,6 +1,8 @@
-"""Exact sampling by inversion on a GPU: the conditional laws of inversion.py, evaluated on all panels at once by large matrix products.
+"""Exact sampling by inversion on a GPU: the conditional laws of inversion.py, evaluated on all
+panels at once by large matrix products.
 
-A tree of panels takes fewer operations, but its branches part the samples; a GPU is faster with one product for all of them.
+A tree of panels takes fewer operations, but its branches part the samples; a GPU is faster with one
+product for all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _STEP, _ROUNDING, _MOST_STEPS = 1e-13, 1e-16, 60
 
 @np.errstate(under="ignore")
 def draw_on_device(density: SoSDensity, size: int, rng: np.random.Generator) -> Array:
-    """``size`` independent samples, shape (size, d), where the arrays of ``density`` lie; the laws themselves are made on the host."""
+    """``size`` independent samples, shape (size, d), where the arrays of ``density`` lie; the laws
+    themselves are made on the host.
+    """
     host, reference = density.on_host(), density.support_points
     if host.kernel.full:  # as on the host: conditional laws go to conditional laws
         standard = standardize(host, shorten=False)
@@ -58,7 +62,9 @@ def _inverted(host: SoSDensity, size: int, rng: np.random.Generator, reference: 
 
 
 class _Feature:
-    """The law of a feature given the earlier ones, as arrays of the device: ‖A_t δ̂‖² at every node t, A_t being L times k̂(t)."""
+    """The law of a feature given the earlier ones, as arrays of the device: ‖A_t δ̂‖² at every node
+    t, A_t being L times k̂(t).
+    """
 
     def __init__(self, axis: Axis, L: np.ndarray, reference: Array) -> None:
         self.axis, self.rank = axis, L.shape[0]
@@ -90,7 +96,9 @@ class _Feature:
         return out
 
     def draw(self, log_delta: Array, u: Array) -> Array:
-        """The x with F(x) = u, sample by sample, for the laws in the rows of ``log_delta``, or for its only row."""
+        """The x with F(x) = u, sample by sample, for the laws in the rows of ``log_delta``, or for
+        its only row.
+        """
         xp, n, order = namespace(u), u.shape[0], NODES_PER_PANEL
         panel, values = xp.zeros((n,), dtype=xp.int64, device=u.device), zeros((n, order), u)
         target, total = zeros((n,), u), zeros((n,), u)
@@ -128,10 +136,11 @@ class _Feature:
 
 
 def invert_on_device(values: Array, share: Array, scale: Array) -> Array:
-    """s ∈ [−1, 1] with ∫_{−1}^s q = share; the polynomial q has ``values`` (n, order) at the Gauss–Legendre nodes.
+    """s ∈ [−1, 1] with ∫_{−1}^s q = share; the polynomial q has ``values`` (n, order) at the
+    Gauss–Legendre nodes.
 
-    Newton's method between bounds that close by bisection, for all samples at once, then for those that are not done. The error of the
-    integral is small beside ``scale``, the whole mass.
+    Newton's method between bounds that close by bisection, for all samples at once, then for those
+    that are not done. The error of the integral is small beside ``scale``, the whole mass.
     """
     xp, basis = namespace(values), node_basis(values.shape[1])
     series = like(basis.to_series, values) @ values.T

@@ -1,4 +1,5 @@
-"""Exact sampling by rejection: draw from a mixture that dominates the density, keep each draw with the ratio of the two.
+"""Exact sampling by rejection: draw from a mixture that dominates the density, keep each draw with
+the ratio of the two.
 
 The mixture drops the negative weights of p = Σ_ij B_ij k_i k_j, whose kernels are positive.
 """
@@ -53,9 +54,11 @@ def draw_by_rejection(envelope: Envelope, size: int, rng: np.random.Generator) -
 
 
 class Envelope(ABC):
-    """g ≥ p on all of R^d, a mixture that is easy to draw from; a box is taken care of by rejecting what falls outside.
+    """g ≥ p on all of R^d, a mixture that is easy to draw from; a box is taken care of by rejecting
+    what falls outside.
 
-    With kernels k̂ of norm one on R^d (in L²(ρ) for a normal measure), p = k̂ᵀB̂k̂ and B̂⁺ holds the positive entries of B̂.
+    With kernels k̂ of norm one on R^d (in L²(ρ) for a normal measure), p = k̂ᵀB̂k̂ and B̂⁺ holds
+    the positive entries of B̂.
     """
 
     acceptance: float
@@ -69,7 +72,8 @@ class Envelope(ABC):
         self.centres = X - X[0]
         self.log_norm = 0.5 * self.integrals.log_diagonal(X)
         log_scale = self.log_norm - 0.5 * density.log_unit
-        # far outside their box, points have next to no mass in it and an envelope without end: what follows then has acceptance 0
+        # far outside their box, points have next to no mass in it and an envelope without end: what
+        # follows then has acceptance 0
         self.factor = density.unit_factor * np.exp(np.minimum(log_scale, _LARGEST_LOG))[:, None]
         self.positive = np.maximum(self.factor @ self.factor.T, 0.0)
         mass = self._prepare() if log_scale.max() < _LARGEST_LOG else math.inf
@@ -88,7 +92,9 @@ class Envelope(ABC):
         """g from the kernel values k̂, shape (n, m)."""
 
     def accepted(self, proposals: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Which proposals to keep: those with uniform·g ≤ p. Both are quadratic in k̂, so each row may have a scale of its own."""
+        """Which proposals to keep: those with uniform·g ≤ p. Both are quadratic in k̂, so each row
+        may have a scale of its own.
+        """
         log_values = self.density.kernel.log(proposals, self.centres) - self.log_norm
         values = np.exp(log_values - log_values.max(axis=1, keepdims=True))
         squares = values @ self.factor
@@ -96,7 +102,9 @@ class Envelope(ABC):
 
 
 class PairEnvelope(Envelope):
-    """g = k̂ᵀB̂⁺k̂ for the Gaussian kernel: the components k̂_i k̂_j are normal distributions, on R^d as with a normal measure."""
+    """g = k̂ᵀB̂⁺k̂ for the Gaussian kernel: the components k̂_i k̂_j are normal distributions, on
+    R^d as with a normal measure.
+    """
 
     def _prepare(self) -> float:
         X = self.density.support_points
@@ -125,7 +133,9 @@ class PairEnvelope(Envelope):
 
 
 class PointEnvelope(Envelope):
-    """g = Σ_i (Σ_j B̂⁺_ij) k̂_i², from k̂_i k̂_j ≤ ½(k̂_i² + k̂_j²), for products of κ = e^{−r} Σ_k c_k r^k: r follows a mixture of gammas."""
+    """g = Σ_i (Σ_j B̂⁺_ij) k̂_i², from k̂_i k̂_j ≤ ½(k̂_i² + k̂_j²), for products of κ = e^{−r} Σ_k
+    c_k r^k: r follows a mixture of gammas.
+    """
 
     def _prepare(self) -> float:
         self.totals = self.positive.sum(axis=1)
@@ -165,11 +175,15 @@ def envelope(density: SoSDensity) -> Envelope | None:
 
 
 def envelope_bytes(m: int) -> float:
-    """The memory that making an envelope for ``m`` support points takes: a few matrices of weights of all pairs."""
+    """The memory that making an envelope for ``m`` support points takes: a few matrices of weights
+    of all pairs.
+    """
     return 6.0 * m * m * FLOAT_BYTES
 
 
 def _draw_index(cumulative: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """Indices with probabilities proportional to the steps of ``cumulative``; a step of zero is never drawn."""
+    """Indices with probabilities proportional to the steps of ``cumulative``; a step of zero is
+    never drawn.
+    """
     index = np.searchsorted(cumulative, uniforms * cumulative[-1], side="right")
     return np.minimum(index, int(np.searchsorted(cumulative, cumulative[-1], side="left")))

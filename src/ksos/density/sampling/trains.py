@@ -1,16 +1,20 @@
-"""Exact sampling of p = Σ_r f_r² for smooth kernels: one of the squares is drawn, then its features one after the other.
+"""Exact sampling of p = Σ_r f_r² for smooth kernels: one of the squares is drawn, then its features
+one after the other.
 
-A single square has few degrees of freedom. With orthonormal functions u_a of each feature, f_r is a tensor train [Oseledets2011],
+A single square has few degrees of freedom. With orthonormal functions u_a of each feature, f_r is a
+tensor train [Oseledets2011],
 
     f_r(x) ≈ A_1(x_1) A_2(x_2) … A_d(x_d),    A_k(x_k) = Σ_a u_a(x_k) A_ka,
 
-whose cores to the right of any feature are orthonormal: integrating the later features out leaves ‖v A_k(x_k)‖², where the row v stands
-for the features drawn already [CuiDolgov2022]. Its distribution function is inverted on panels. The ranges of the trains are found from
-random sums of slices of f_r [Halko2011].
+whose cores to the right of any feature are orthonormal: integrating the later features out leaves
+‖v A_k(x_k)‖², where the row v stands for the features drawn already [CuiDolgov2022]. Its
+distribution function is inverted on panels. The ranges of the trains are found from random sums of
+slices of f_r [Halko2011].
 
-The train is only a proposal, and one that need not be accurate. With h = Σ_i k̂_i²/m, the mean of the bumps, proposals follow
-g = f̃² + β‖f‖²h, and are kept with probability f²/(M g): this is exact wherever f² ≤ M g. Elsewhere e = f − f̃ has c e² ≥ f² ≥ Mβ‖f‖²h with
-c = (1 − M^{−1/2})⁻², so that the mass lost is at most
+The train is only a proposal, and one that need not be accurate. With h = Σ_i k̂_i²/m, the mean of
+the bumps, proposals follow g = f̃² + β‖f‖²h, and are kept with probability f²/(M g): this is exact
+wherever f² ≤ M g. Elsewhere e = f − f̃ has c e² ≥ f² ≥ Mβ‖f‖²h with c = (1 − M^{−1/2})⁻², so that
+the mass lost is at most
 
     c ∫ e² (c e²/(Mβ‖f‖²h))² = c³/(Mβ‖f‖²)² E_h[(e²/h)³],
 
@@ -95,7 +99,9 @@ class Train(NamedTuple):
 
 
 def squares_of(density: SoSDensity) -> Squares | None:
-    """The sampler of a density; None if its kernel is not smooth, or its weights of both signs are so large that values are rounding."""
+    """The sampler of a density; None if its kernel is not smooth, or its weights of both signs are
+    so large that values are rounding.
+    """
     if not density.kernel.smooth or density.measure.atoms is not None or density.n_features < 2:
         return None
     with one_blas_thread(density.support_points.shape[0]):
@@ -104,7 +110,9 @@ def squares_of(density: SoSDensity) -> Squares | None:
 
 
 class Squares:
-    """p = Σ_i b_i k̂_i² + Σ_r f_r² with kernels k̂ of norm one: kernel density estimates contribute the bumps b."""
+    """p = Σ_i b_i k̂_i² + Σ_r f_r² with kernels k̂ of norm one: kernel density estimates contribute
+    the bumps b.
+    """
 
     def __init__(self, density: SoSDensity) -> None:
         self.standard = standardize(density, shorten=False) if density.kernel.full else None
@@ -192,7 +200,9 @@ class Squares:
         return out
 
     def _lost(self, train: Train, r: int) -> list[float]:
-        """Estimates of the mass of square r that samples miss, from points of h, by the (M, β) of their proposals."""
+        """Estimates of the mass of square r that samples miss, from points of h, by the (M, β) of
+        their proposals.
+        """
         at, exact, bumps = self._checks
         error = exact[:, r] - train.values(
             [u @ turn for u, turn in zip(at, train.turns, strict=True)]
@@ -215,7 +225,9 @@ class Squares:
         return self.at(x, self.bases), *self._values(x, self.F)
 
     def _values(self, x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Σ_i weights_i k̂_i(x), (n, columns), and h(x), where a measure that is not volume counts by its density."""
+        """Σ_i weights_i k̂_i(x), (n, columns), and h(x), where a measure that is not volume counts
+        by its density.
+        """
         out, bumps = np.empty((x.shape[0], weights.shape[1])), np.empty(x.shape[0])
         for rows in row_blocks(x.shape[0], weights.shape[0], 1 << 17):
             log_k = self.density.kernel.log(x[rows], self.density.support_points) - (
@@ -298,7 +310,9 @@ class Squares:
     def _range(
         self, rows: np.ndarray, features: tuple[int, ...], weights: np.ndarray, error: float
     ) -> np.ndarray:
-        """Orthonormal columns that span, up to the error in L², what these features leave of Σ_i weights_i k̂_i in these ``rows``."""
+        """Orthonormal columns that span, up to the error in L², what these features leave of Σ_i
+        weights_i k̂_i in these ``rows``.
+        """
         n = _FIRST_SLICES * (2 if 1 < len(features) < len(self.axes) - 1 else 1)
         while True:
             columns, found = _span(rows @ (weights[:, None] * self._slices(features, n)), error)
@@ -317,7 +331,9 @@ class Squares:
         return self._mixed[features, n]
 
     def _left_values(self, features: tuple[int, ...]) -> np.ndarray:
-        """Slices Π_j k̂_ij(z_j)/√g(z) over some features, (n, m), for z of the density g = Σ_i Π_j k̂_ij²/m: their mean is an integral."""
+        """Slices Π_j k̂_ij(z_j)/√g(z) over some features, (n, m), for z of the density g = Σ_i Π_j
+        k̂_ij²/m: their mean is an integral.
+        """
         log_k = np.zeros((self._places.shape[0], self.F.shape[0]))
         for j in features:
             log_k += self._log_kept[j] if self._log_kept else self._log_values(j)
@@ -338,7 +354,9 @@ class Squares:
         return np.asarray(log_k - self.axes[j].log_norm + 0.5 * measure.log_density(z)[:, None])
 
     def _basis(self, k: int, F: np.ndarray) -> Basis:
-        """Functions of one feature that span it for all squares, the columns of F, from slices of random sums of them."""
+        """Functions of one feature that span it for all squares, the columns of F, from slices of
+        random sums of them.
+        """
         axis, rows, others, n = (
             self.axes[k],
             self.axes[k].gram_rows,
@@ -383,7 +401,9 @@ def _masses(panels: Panels, at_nodes: np.ndarray) -> np.ndarray:
 
 
 def _span(columns: np.ndarray, error: float) -> tuple[np.ndarray, int]:
-    """Orthonormal columns that span these up to the error, and how many; from their Gram matrix if it has the digits."""
+    """Orthonormal columns that span these up to the error, and how many; from their Gram matrix if
+    it has the digits.
+    """
     values, V = np.linalg.eigh(columns.T @ columns)
     if error**2 > _GRAM_DIGITS * values[-1]:
         kept = max(1, int(np.sum(np.cumsum(np.maximum(values, 0.0)) > error**2)))
@@ -396,7 +416,9 @@ def _span(columns: np.ndarray, error: float) -> tuple[np.ndarray, int]:
 
 
 def _without_bumps(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(b, F) with B̂ = diag(b) + FFᵀ and few columns: columns of one point each, or else the least eigenvalue of B̂."""
+    """(b, F) with B̂ = diag(b) + FFᵀ and few columns: columns of one point each, or else the least
+    eigenvalue of B̂.
+    """
     mixed, bumps = split_columns(factor)
     if mixed.shape[1] < _FEWER * factor.shape[0]:
         return bumps, mixed
