@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import make_moons
 
 import ksos
-from ksos import whitening
+from ksos.space import whitening
 from ksos.functionals import SquaredMMD, Trace
 from ksos.ground.memory import resources
 from ksos.ground.pivoted_cholesky import choose_pivots, definite_root, thin_root
