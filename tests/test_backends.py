@@ -22,8 +22,8 @@ from tables import (
 )
 
 import ksos
-from ksos.ground import arrays, memory
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
+from ksos.ground import arrays, memory
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
