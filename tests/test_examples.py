@@ -14,7 +14,9 @@ import matplotlib.pyplot as plt
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-SCRIPTS = sorted(script for name in ("gallery", "how_to") for script in EXAMPLES.glob(f"{name}/*.py"))
+SCRIPTS = sorted(
+    script for name in ("gallery", "how_to") for script in EXAMPLES.glob(f"{name}/*.py")
+)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
