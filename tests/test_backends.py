@@ -26,7 +26,7 @@ from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.ground import arrays, memory
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
-from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
+from ksos.solvers.certificate import lowest_bound, lowest_eigenpairs
 from ksos.space.support import SELECTIONS
 
 torch = pytest.importorskip("torch")

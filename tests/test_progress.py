@@ -211,7 +211,7 @@ def test_an_interrupt_and_a_cancelled_call_end_every_stage() -> None:
             assert outer.interrupted and not outer.over
         clock.now += 2.0
         with Run(100.0) as later:
-            assert later.over and not later.interrupted and not later.allows(1e-3)
+            assert later.over and later.interrupted and not later.allows(1e-3)
     assert not Run.current().over and not Run.current().interrupted
     end = threading.Event()
     with Run(cancelled=end.is_set), Run(10.0) as inside, inside.setup(0.5):

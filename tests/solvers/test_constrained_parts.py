@@ -27,7 +27,7 @@ from ksos.functionals import (
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator, coordinate
-from ksos.solvers.constrained_minimize import nearest
+from ksos.solvers.constrained import nearest
 from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers, restored
 from ksos.solvers.interior_point import ConicProgram, central_path
 from ksos.solvers.low_rank import FactorHessian, LowRank

@@ -21,9 +21,8 @@ from ksos.functionals.objective import Objective
 from ksos.ground.memory import resources
 from ksos.kernels import Gaussian
 from ksos.solvers import InteriorPoint
-from ksos.solvers.cones import ScaledPair, longest_step
+from ksos.solvers.cones import ScaledPair, SchurSystem, longest_step
 from ksos.solvers.interior_point import ConicProgram, minimum_on_face
-from ksos.solvers.schur import SchurSystem
 from ksos.solvers.spectraplex import centre, project
 
 

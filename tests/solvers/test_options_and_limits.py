@@ -29,7 +29,7 @@ from ksos.functionals import (
     Trace,
     within,
 )
-from ksos.ground.deadline import Deadline
+from ksos.ground import Run
 from ksos.kernels import Gaussian
 from ksos.observables import coordinate
 from ksos.solvers import SOLVERS, Auto, InteriorPoint, LowRank, Progress, Solver
@@ -51,9 +51,6 @@ def assert_valid(solution: ksos.Solution) -> None:
     assert np.all(np.isfinite(solution.parameter_factor)) and np.isfinite(solution.objective)
     assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-9)
     assert solution.gap is None or solution.gap >= 0.0
-
-
-# --- options ---
 
 
 def test_every_option_of_every_solver_is_listed() -> None:
@@ -170,9 +167,6 @@ def test_a_class_is_not_a_solver() -> None:
         ksos.minimize(PROBLEM, SPACE, solver=LowRank)  # type: ignore[arg-type]
 
 
-# --- time ---
-
-
 @every_problem
 @every_solver
 @pytest.mark.parametrize("ticks", [1, 30])
@@ -183,14 +177,8 @@ def test_one_deadline_ends_every_stage(
     the time is up.
     """
     clock = itertools.count()
-    solution = ksos.minimize(
-        PROBLEM,
-        SPACE,
-        constraints,
-        solver=solver,
-        tol=1e-13,
-        time_limit=Deadline(ticks, lambda: next(clock)),
-    )
+    with Run(ticks, clock=lambda: next(clock)):
+        solution = ksos.minimize(PROBLEM, SPACE, constraints, solver=solver, tol=1e-13)
     assert solution.status in ("time_limit", "solved")
     assert solution.time <= ticks + 25
     assert [progress.time for progress in solution.history] == sorted(
@@ -226,14 +214,10 @@ class Slow(SquaredMMD):
 
 def test_the_binding_of_the_functional_counts() -> None:
     now = [0.0]
-    solution = ksos.minimize(
-        Slow(X, now), SPACE, tol=1e-13, time_limit=Deadline(0.5, lambda: now[0])
-    )
+    with Run(clock=lambda: now[0]):
+        solution = ksos.minimize(Slow(X, now), SPACE, tol=1e-13, time_limit=0.5)
     assert (solution.status, solution.n_iter, solution.time) == ("time_limit", 0, 1.0)
     assert solution.history[0].time == 1.0
-
-
-# --- Ctrl-C and callbacks ---
 
 
 class Interrupting(Functional):
@@ -364,18 +348,14 @@ def test_a_step_that_would_end_too_late_is_not_begun() -> None:
     step is expected to take thrice that.
     """
     ticks = iter(range(10**6))
-    solution = ksos.minimize(
-        PROBLEM, SPACE, tol=1e-12, time_limit=Deadline(12.0, clock=lambda: float(next(ticks)))
-    )
+    with Run(clock=lambda: float(next(ticks))):
+        solution = ksos.minimize(PROBLEM, SPACE, tol=1e-12, time_limit=12.0)
     free = ksos.minimize(PROBLEM, SPACE, tol=1e-12)
     assert (
         solution.status == "time_limit"
         and solution.n_iter < free.n_iter
         and solution.gap >= free.gap
     )
-
-
-# --- the default tolerance, and runs that no longer get anywhere ---
 
 
 def test_the_default_tolerance_is_that_of_the_objective() -> None:
@@ -395,19 +375,20 @@ def test_a_run_that_hardly_gains_ends_soon() -> None:
     time until then are not waited for.
     """
 
-    def faster() -> Deadline:
+    def faster() -> Run:
         ticks = itertools.count()
-        return Deadline(clock=lambda: 1.005 ** next(ticks))
+        return Run(clock=lambda: 1.005 ** next(ticks))
 
     asked: dict[str, Any] = {"solver": "fista", "tol": 1e-30}
-    slow, quick = (
-        ksos.minimize(PROBLEM, SPACE, time_limit=limit, **asked)
-        for limit in (faster(), Deadline(clock=lambda: 0.0))
-    )
+    with faster():
+        slow = ksos.minimize(PROBLEM, SPACE, **asked)
+    with Run(clock=lambda: 0.0):
+        quick = ksos.minimize(PROBLEM, SPACE, **asked)
     assert slow.status == "solved_inaccurate" and "raise tol" in slow.message
     assert slow.n_iter < quick.n_iter
     assert_valid(slow)
-    told = ksos.minimize(PROBLEM, SPACE, max_iter=slow.n_iter + 1, time_limit=faster(), **asked)
+    with faster():
+        told = ksos.minimize(PROBLEM, SPACE, max_iter=slow.n_iter + 1, **asked)
     assert told.status == "max_iter" and told.n_iter == slow.n_iter + 1, (
         "a limit of steps that is given rules"
     )

@@ -8,7 +8,7 @@ from tables import points
 
 import ksos
 from ksos.functionals import Bound, BoundTerm, SquaredMMD, Trace
-from ksos.ground.deadline import Deadline
+from ksos.ground import Run
 from ksos.kernels import Gaussian
 from ksos.solvers import Auto
 
@@ -81,16 +81,9 @@ def test_tolerances_may_differ_along_the_path_and_a_factor_is_a_start() -> None:
 def test_one_deadline_for_the_whole_path() -> None:
     functional, space = problem()
     ticks = itertools.count()
-    deadline = Deadline(40.0, clock=lambda: next(ticks))
-    path = ksos.regularization_path(
-        functional,
-        Trace(),
-        [1e-2, 1e-3, 1e-4],
-        space,
-        solver="fista",
-        tol=1e-300,
-        time_limit=deadline,
-    )
+    asked = {"solver": "fista", "tol": 1e-300, "time_limit": 40.0}
+    with Run(clock=lambda: next(ticks)):
+        path = ksos.regularization_path(functional, Trace(), [1e-2, 1e-3, 1e-4], space, **asked)
     assert [solution.status for solution in path] == ["time_limit"] * 3
     assert path[2].n_iter <= 1, (
         "nothing is left for the last one, which is solved from the one before"

@@ -21,11 +21,10 @@ from ksos.functionals.objective import Objective, Point
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Normal
 from ksos.solvers import SOLVERS, STATUSES, LowRank, Progress
-from ksos.solvers.certificate import certify
-from ksos.solvers.eigenvalues import DENSE, graded_bound, lowest_bound, lowest_eigenpairs
+from ksos.solvers.certificate import DENSE, certify, graded_bound, lowest_bound, lowest_eigenpairs
 from ksos.solvers.first_order import lipschitz
 from ksos.solvers.interior_point import optimum_on_face
-from ksos.solvers.loop import Stepper, run
+from ksos.solvers.loop import Stepper, iterate
 from ksos.solvers.low_rank import FactorHessian
 from ksos.solvers.spectraplex import centre, factor, project, project_simplex
 
@@ -208,7 +207,7 @@ def test_a_solver_that_is_stuck_hands_over_and_a_slow_one_takes_no_extra_steps(
     objective = Objective.of(SquaredMMD(points(40, 2)) + 1e-3 * Trace(), harder_space).on_tensor()
     start = centre(harder_space.rank, harder_space.T)
     alone, handed, slow = (
-        run(solver, objective, start, 1e-6, others=others)
+        iterate(solver, objective, start, 1e-6, others=others)
         for solver, others in ((Stuck(), False), (Stuck(), True), (Slow(), False))
     )
     assert (handed.status, handed.n_iter) == ("max_iter", 1)

@@ -41,8 +41,7 @@ from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
 from ksos.solvers import Solver, minimize
 from ksos.solvers.likelihood_passes import fit_to_all
-from ksos.solvers.minimize import check_options
-from ksos.solvers.path import quick_mmd_fit
+from ksos.solvers.minimize import check_options, quick_mmd_fit
 from ksos.space.bandwidth import RULES, bandwidth_rule
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.metric import PER_SUPPORT_POINT, automatic_kernel, embedding_width
@@ -425,7 +424,7 @@ class KernelSoSDensity(DensityEstimator):
         _warn_if_degenerate(space, part.points)
         _warn_if_unseen(part, space)
         begins = isinstance(data, MeanEmbedding) and self._by_likelihood and not constant
-        start = quick_mmd_fit(space, cast("MeanEmbedding", data), deadline) if begins else None
+        start = quick_mmd_fit(space, cast("MeanEmbedding", data)) if begins else None
         if constant:  # the reference itself, which the strongest penalty leaves
             start = like(np.eye(space.rank, 1), space.support_points)
         tell("")  # the solver speaks for itself
@@ -540,7 +539,7 @@ class KernelSoSDensity(DensityEstimator):
             as_points(self.landmarks, "landmarks")
         if not isinstance(self.objective, Functional):
             as_choice(self.objective, "objective", OBJECTIVES, otherwise=" or a functional")
-        check_options(self.solver, self.tol, None, self.time_limit)
+        check_options(self.solver, self.tol, None)
 
     def _most_looked_at(self, in_chunks: bool) -> int:
         """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ksos.functionals.base import BoundTerm, Functional, Pair, paired, plus
 from ksos.ground.arrays import Array, zeros
-from ksos.ground.deadline import Deadline
 from ksos.space.embedding_map import SMALL_TENSOR, EmbeddingMap
 from ksos.space.space import SoSSpace
 
@@ -47,35 +46,22 @@ class Objective:
     of a problem.
 
     ``stored``: whether A is used as a stored tensor. ``columns``: the directions of the space on
-    which C lives, all of them by default. ``deadline``: that of the call, which long steps look at.
+    which C lives, all of them by default.
     """
 
     term: BoundTerm
     space: SoSSpace
     stored: bool = False
     columns: slice | None = None
-    deadline: Deadline = field(default_factory=Deadline)
 
     @classmethod
-    def of(
-        cls,
-        functional: Functional,
-        space: SoSSpace,
-        *,
-        stored: bool = False,
-        deadline: Deadline | None = None,
-    ) -> Objective:
+    def of(cls, functional: Functional, space: SoSSpace, *, stored: bool = False) -> Objective:
         """The objective of a functional on a space."""
         if not isinstance(functional, Functional):
             raise TypeError(
                 f"a functional such as ksos.functionals.SquaredMMD(X) is needed; got {functional!r}"
             )
-        return cls(
-            functional.bind(space),
-            space,
-            stored,
-            deadline=Deadline() if deadline is None else deadline,
-        )
+        return cls(functional.bind(space), space, stored)
 
     @cached_property
     def map(self) -> EmbeddingMap:
@@ -102,7 +88,7 @@ class Objective:
         )
 
     def with_term(self, term: BoundTerm) -> Objective:
-        """Another function on the same space, with the same map and deadline."""
+        """Another function on the same space, with the same map."""
         return replace(self, term=term)
 
     def on_tensor(self) -> Objective:

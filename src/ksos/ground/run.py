@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from multiprocessing import current_process
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from ksos.ground.validation import as_positive
 __all__ = ["Convergence", "Line", "Run", "Setup", "Steps", "TimeUp"]
 __all__ += ["left_in_words", "overwritable", "shortened"]
 
+T = TypeVar("T")
 _LATE = 0.25
 """A step that cannot be interrupted may end late by this part of the limit: documented for
 ``time_limit``, since most calls would otherwise stop far too early.
@@ -99,8 +100,8 @@ class Run:
             self._end = min(self._end, outer._end)
             self._cancelled, self._setup = cancelled or outer._cancelled, outer._setup
         self.verbose = verbose
-        self.interrupted = False
-        """Whether Ctrl-C was pressed inside, and something was kept all the same."""
+        self.interrupted = outer is not None and outer.interrupted
+        """Whether Ctrl-C was pressed inside, or before, and something was kept all the same."""
         self._name, self._after, self._line = name, after, line
         self._display: _Display | None = None
         self.doing = doing
@@ -240,6 +241,17 @@ class Run:
             run = run._outer
         if self._display is not None:
             self._display.stop()
+
+    def complete(self, finish: Callable[[], T]) -> T:
+        """``finish()``, in spite of one Ctrl-C: the run is interrupted then, and it is called again.
+
+        For short ends of long calls, such as the certificate of a point that was found.
+        """
+        try:
+            return finish()
+        except KeyboardInterrupt:
+            self.interrupt()
+            return finish()
 
     @property
     def shown(self) -> bool:

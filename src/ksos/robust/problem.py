@@ -25,12 +25,13 @@ from ksos.functionals.mmd import BoundSquaredMMD
 from ksos.functionals.objective import Objective
 from ksos.ground.arrays import Array, eye, inner, norm
 from ksos.ground.deadline import Deadline
+from ksos.ground.run import Run
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
 from ksos.robust.risk import LeastRisk, ParametricRisk, Risk
 from ksos.solvers import Solution, Solver, minimize
-from ksos.solvers.augmented_lagrangian import follow_central_path
+from ksos.solvers.certificate import lowest_bound, lowest_eigenpairs
+from ksos.solvers.constrained import follow_central_path
 from ksos.solvers.constrained_problem import ConstrainedProblem
-from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
 from ksos.solvers.interior_point import ConicProgram
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import centre
@@ -391,7 +392,7 @@ class Problem:
             theta, midway = (self.theta, None) if start is None else (start.theta, start.midway)
             joint = self.barrier.solve(radius, tol, theta, deadline, midway)
             return None if joint is None else (joint, "solved")
-        objective = Objective(self.term(), self.space, stored=True, deadline=deadline)
+        objective = Objective(self.term(), self.space, stored=True)
         problem = ConstrainedProblem(objective, [within(MMD(self.data), radius)])
         program = ConicProgram.of(problem)
         found = (
@@ -400,7 +401,7 @@ class Problem:
             else follow_central_path(problem, program, tol, _MOST_PATH_STEPS)
         )
         if found is None or 0 not in found.multipliers.vectors:
-            if found is not None and found.keyboard:
+            if Run.current().interrupted:
                 raise KeyboardInterrupt("interrupted before a density in the ball was found")
             return None
         return (

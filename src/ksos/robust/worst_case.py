@@ -32,7 +32,7 @@ from ksos.robust.risk import FixedRisk, Risk
 from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
 from ksos.robust.upper_bound import upper_bound
 from ksos.solvers import STATUSES
-from ksos.solvers.constrained_minimize import known_to
+from ksos.solvers.constrained import known_to
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.labelled import LabelledEmbedding
 from ksos.space.space import SoSSpace

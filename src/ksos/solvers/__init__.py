@@ -13,8 +13,7 @@ from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.lbfgs import LBFGS
 from ksos.solvers.loop import Solver
 from ksos.solvers.low_rank import LowRank
-from ksos.solvers.minimize import SOLVERS, Auto, minimize
-from ksos.solvers.path import regularization_path
+from ksos.solvers.minimize import SOLVERS, Auto, minimize, regularization_path
 from ksos.solvers.solution import STATUSES, Progress, Solution
 
 __all__ = [

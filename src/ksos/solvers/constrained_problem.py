@@ -23,7 +23,7 @@ from ksos.functionals.mmd import BoundBall
 from ksos.functionals.objective import Objective, Point
 from ksos.functionals.penalties import BoundLinear
 from ksos.ground.arrays import Array, flat, inner, like, namespace, norm, to_numpy, zeros
-from ksos.solvers.eigenvalues import lowest_bound
+from ksos.solvers.certificate import lowest_bound
 from ksos.solvers.spectraplex import centre
 
 __all__ = [

@@ -11,7 +11,8 @@ import numpy as np
 
 from ksos.functionals.objective import Objective, Point
 from ksos.ground.arrays import inner, like, norm
-from ksos.solvers.eigenvalues import lowest_eigenpairs
+from ksos.ground.run import Run
+from ksos.solvers.certificate import lowest_eigenpairs
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import project
 
@@ -71,7 +72,7 @@ class ProjectedGradient(Stepper):
             if (
                 curvature
                 <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y)))
-                or objective.deadline.passed
+                or Run.current().over
             ):
                 break
             if (
@@ -194,7 +195,7 @@ def lipschitz(objective: Objective, point: Point) -> float:
         size = norm(image)
         if size <= 1e-300:
             return 1.0  # f is linear: any step length will do
-        if abs(size - estimate) <= 1e-3 * size or objective.deadline.passed:
+        if abs(size - estimate) <= 1e-3 * size or Run.current().over:
             break
         estimate = size
         image = objective.hessian(objective.point(image / size))

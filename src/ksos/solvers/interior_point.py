@@ -38,9 +38,11 @@ from ksos.ground.arrays import (
     zeros,
 )
 from ksos.ground.memory import FLOAT_BYTES, require_memory
+from ksos.ground.run import Run
 from ksos.solvers.cones import (
     ConePair,
     ScaledPair,
+    SchurSystem,
     cone_divide,
     cone_product,
     cone_step,
@@ -49,7 +51,6 @@ from ksos.solvers.cones import (
 )
 from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers
 from ksos.solvers.loop import Stepper
-from ksos.solvers.schur import SchurSystem
 from ksos.solvers.spectraplex import centre
 from ksos.space.embedding_map import SMALL_TENSOR, CompressedMap
 
@@ -370,7 +371,7 @@ def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Arr
         program, X, a, D + program.combined(2.0 * (program.scale * a - program.b))
     )
     for _ in range(_MOST_STEPS):
-        if objective.deadline.passed or k * iterate.mu(program) <= max(tol, _ROUNDING * size):
+        if Run.current().over or k * iterate.mu(program) <= max(tol, _ROUNDING * size):
             return iterate.pair.C
         try:
             iterate, step = _advanced(program, iterate, InteriorPoint.step_fraction)

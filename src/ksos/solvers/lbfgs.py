@@ -27,9 +27,9 @@ from ksos.ground.arrays import (
     to_numpy,
     zeros,
 )
-from ksos.ground.deadline import Deadline
+from ksos.ground.run import Run
 from ksos.ground.validation import as_nonnegative
-from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
+from ksos.solvers.certificate import lowest_bound, lowest_eigenpairs
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import centre, grown, pruned
 
@@ -126,7 +126,7 @@ def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) 
     """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four
     steps, or for ``steps`` of them.
     """
-    return _descend_until(function, (Y, *function(Y)), Secants(), steps, tol, Deadline())
+    return _descend_until(function, (Y, *function(Y)), Secants(), steps, tol)
 
 
 def _descend_until(
@@ -135,12 +135,11 @@ def _descend_until(
     secants: Secants,
     steps: int,
     tol: float,
-    deadline: Deadline,
 ) -> Array:
     values = [math.inf] * _LOOK_BACK
     for _ in range(steps):
         values.append(at[1])
-        if values[-1 - _LOOK_BACK] - at[1] < tol or deadline.passed:
+        if values[-1 - _LOOK_BACK] - at[1] < tol or Run.current().over:
             break
         if (new := descend(function, *at, secants)) is None:
             break
@@ -276,11 +275,10 @@ class LBFGS(Stepper):
                 state.secants,
                 _DESCENT,
                 self.stall,
-                objective.deadline,
             )
         elif (new := descend(function, Y, value, gradient, state.secants)) is not None:
             Y, value, gradient = new
-            if steps % self.interval(objective) and not objective.deadline.passed:
+            if steps % self.interval(objective) and not Run.current().over:
                 return _State(state.change, Y, value, gradient, state.secants, state.point, steps)
         F = pruned(
             change @ Y, max(_NEGLIGIBLE, self.stall)

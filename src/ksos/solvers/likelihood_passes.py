@@ -17,30 +17,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from ksos.data.gathered import Checks, Tally, naming
 from ksos.data.passes import Passes
+from ksos.data.sources import Chunk
 from ksos.data.subsample import Part, row_hashes
 from ksos.functionals import Functional, NegativeLogLikelihood
-from ksos.functionals.base import Bound
+from ksos.functionals.base import Bound, from_values
+from ksos.functionals.basis_sums import Basis
+from ksos.functionals.likelihood import likelihood_term
 from ksos.functionals.objective import Objective
 from ksos.functionals.penalties import UncurvedLinear
 from ksos.ground.arrays import Array, inner, like, norm, to_numpy
+from ksos.ground.run import Run
 from ksos.solvers import Progress, Solution
-from ksos.solvers.eigenvalues import lowest_bound
-from ksos.solvers.likelihood_sums import LikelihoodSums
+from ksos.solvers.certificate import lowest_bound
 from ksos.space.space import SoSSpace
 
 __all__ = ["fit_to_all"]
 
-_MOST_PASSES = 12
+_LOUDEST = 1024  # samples that are kept: few beside a part of thousands, and they matter most
+_MOST_PASSES = 12  # each makes the gap several times smaller, so that more never helped
 _INNER = 0.25  # of the tolerance, for the fits to the part
-_UNIT = 2.0**-52
-_BITS = 40
+_UNIT = 2.0**-52  # the rounding unit of doubles
+_BITS = 40  # of 53, kept of a slope: the order of the samples shows in the last ones only
 _SOLVED = ("solved", "solved_inaccurate")
 
 
@@ -69,6 +74,103 @@ class _Kept(NamedTuple):
         own = np.concatenate([self.own[stay], np.ones(known.shape[0], dtype=bool)])
         all_masses = np.concatenate([self.masses[stay], np.bincount(which, weights=masses)])
         return _Kept(np.concatenate([self.points[stay], points[first]]), all_masses, own)
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodSums:
+    """−Σ_i a_i log p(x_i) and its gradient −Σ_i a_i ψ_iψ_iᵀ/p(x_i), with those samples whose share
+    in the gradient is largest.
+    """
+
+    checks: Checks
+    basis: Basis
+    log_unit: float
+    factor: np.ndarray
+    """G with C = GGᵀ."""
+    total: float
+    """The mass of all samples, those to come included."""
+    value: float
+    gradient: np.ndarray
+    """Without the samples that are kept."""
+    points: np.ndarray
+    masses: np.ndarray
+    psi: np.ndarray
+    """The basis at the samples that are kept."""
+    slopes: np.ndarray
+    """−a_i/p(x_i) of these."""
+    tally: Tally
+
+    @classmethod
+    def nothing(
+        cls, checks: Checks, space: SoSSpace, factor: np.ndarray, total: float
+    ) -> LikelihoodSums:
+        """No samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space."""
+        basis, none, r = Basis.of(space), np.empty(0), space.rank
+        known = basis, float(space.log_unit), to_numpy(factor), total
+        return cls(
+            checks,
+            *known,
+            0.0,
+            np.zeros((r, r)),
+            np.empty((0, space.n_features)),
+            none,
+            np.empty((0, r)),
+            none,
+            Tally(),
+        )
+
+    def update(self, chunk: Chunk) -> LikelihoodSums:
+        """This and one more chunk."""
+        rows, checks = self.checks.rows(chunk)
+        points, masses = to_numpy(rows.points), to_numpy(rows.masses)
+        counted = masses > 0.0
+        with naming(chunk):
+            out = replace(self, checks=checks).add(points[counted], masses[counted])
+        return replace(out, tally=self.tally.merge(Tally.of(rows)))
+
+    @np.errstate(under="ignore")
+    def add(self, X: np.ndarray, a: np.ndarray) -> LikelihoodSums:
+        """This and more samples of positive masses."""
+        out = self
+        for rows, psi in self.basis.blocks(X):
+            term, p = (
+                likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total),
+                np.sum((psi @ self.factor) ** 2, axis=1),
+            )
+            known = {"points": X[rows], "masses": a[rows], "psi": psi, "slopes": term.slopes(p)[0]}
+            nothing = np.zeros_like(self.gradient)
+            out = out.merge(
+                replace(self, value=term.value_at(p), gradient=nothing, tally=Tally(), **known)
+            )
+        return out
+
+    def merge(self, other: LikelihoodSums) -> LikelihoodSums:
+        """The sums over both sets of samples. Only samples that are no longer kept enter the
+        gradient, which is then free of huge terms.
+        """
+        names = ("points", "masses", "psi", "slopes")
+        points, masses, psi, slopes = (
+            np.concatenate([vars(self)[name], vars(other)[name]]) for name in names
+        )
+        order = np.argsort(slopes * np.sum(psi * psi, axis=1), kind="stable")
+        loud, rest = order[:_LOUDEST], order[_LOUDEST:]
+        gradient = self.gradient + other.gradient + from_values(psi[rest], slopes[rest])
+        return replace(
+            self,
+            checks=self.checks.merge(other.checks),
+            value=self.value + other.value,
+            gradient=gradient,
+            points=points[loud],
+            masses=masses[loud],
+            psi=psi[loud],
+            slopes=slopes[loud],
+            tally=self.tally.merge(other.tally),
+        )
+
+    @property
+    def whole_gradient(self) -> np.ndarray:
+        """That of all samples."""
+        return np.asarray(self.gradient + from_values(self.psi, self.slopes))
 
 
 def fit_to_all(
@@ -100,8 +202,9 @@ def fit_to_all(
         try:
             all_of = passes.again(nothing(factor=G))
         except KeyboardInterrupt:
+            Run.current().interrupt()
             best = replace(found, gap=None, objective=math.nan) if best is None else best
-            found = replace(found, status="interrupted", keyboard_interrupt=True)
+            found = replace(found, status="interrupted")
             break
         objective, gap = _certificate(
             all_of.value / mass, all_of.whole_gradient / mass, space, penalty, start
@@ -138,9 +241,8 @@ def fit_to_all(
     status = (
         "solved" if gap <= tol else "solved_inaccurate" if found.status in _SOLVED else found.status
     )
-    return replace(
-        best, gap=gap, status=status, note=note, keyboard_interrupt=found.keyboard_interrupt
-    )
+    interrupted = Run.current().interrupted
+    return replace(best, gap=gap, status=status, note=note, keyboard_interrupt=interrupted)
 
 
 def _certificate(

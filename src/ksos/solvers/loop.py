@@ -14,26 +14,26 @@ import numpy as np
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective, Point
 from ksos.ground.arrays import Array, is_numpy, linalg_errors, namespace
-from ksos.ground.deadline import TimeUp, require_time
-from ksos.ground.progress import tell_stopping
+from ksos.ground.run import Run, TimeUp
 from ksos.ground.validation import as_callback, as_count
 from ksos.solvers.certificate import certify
 from ksos.solvers.solution import Progress
 
-__all__ = ["Outcome", "Solver", "Stage", "Stepper", "Watch", "run"]
+__all__ = ["Outcome", "Solver", "Stage", "Stepper", "Watch", "iterate"]
 
 Watch = Callable[[Progress], Any]
 """Called with every certificate; a true answer stops the run."""
 
-_ROUNDING = 1e-14
+_ROUNDING = 1e-14  # a lower objective by less is rounding: some fifty units in the last place
 _MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
 _FIRST_STEP = 3.0  # certificates: about what the first step takes at least
-_HALVINGS, _CERTIFICATES, _SECONDS = (
-    2.0,
-    8,
-    5.0,
-)  # without half the gap: twice as long as it took to get there, and more than this
-_EXTRA_DIGITS, _EXTRA_SIZE = 1e-4, 400  # more digits where they cost next to nothing
+# A run whose gap has not halved for long is given up: for twice as long as it took to get there,
+# and for more certificates and seconds than a healthy run of benchmarks/solvers ever needs.
+_HALVINGS = 2.0  # times the seconds until the last halving
+_CERTIFICATES = 8  # certificates, since one of them may be unlucky
+_SECONDS = 5.0  # seconds, so that short runs are never given up
+_EXTRA_DIGITS = 1e-4  # of the goal: four more digits, where they cost next to nothing
+_EXTRA_SIZE = 400  # the largest r of such extra steps: above, a dense eigenvalue takes 10 ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,14 +152,51 @@ class Outcome:
     status: str
     n_iter: int
     history: list[Progress]
-    keyboard: bool = False  # whether Ctrl-C ended it
 
 
 class _StopRequested(Exception):
     """A callback has returned a true value."""
 
 
-def run(
+class _Record:
+    """The certificates of a run so far: its best point, and how long there has been no better one."""
+
+    def __init__(self, objective: Objective, start: Point, tol: float, rtol: float) -> None:
+        self.objective, self.tol, self.rtol = objective, tol, rtol
+        self.point, self.gap, self.goal = start, np.inf, tol
+        self.history: list[Progress] = []
+        self.least, self.since_best = np.inf, 0
+        self.half, self.since_half, self.when_half = np.inf, 0, 0.0
+        self.watching = False  # whether a callback runs, whose errors are not ours
+
+    def check(self, n_iter: int, point: Point, watch: Watch | None) -> bool:
+        """Certify a point. Whether the run may end with it."""
+        objective, gap, _ = certify(self.objective, point)
+        elapsed = Run.current().elapsed
+        self.since_best += 1
+        if objective < self.least - _ROUNDING * abs(objective):
+            self.least, self.since_best = objective, 0
+        if gap < self.gap:
+            self.point, self.gap, self.since_best = point, gap, 0
+        self.since_half += 1
+        if self.gap <= 0.5 * self.half:
+            self.half, self.since_half, self.when_half = self.gap, 0, elapsed
+        self.goal = max(self.tol, self.rtol * abs(objective))
+        self.history.append(Progress(n_iter, objective, gap, elapsed))
+        if watch is not None:
+            self.watching = True
+            if watch(replace(self.history[-1], parameter=point.C, space=self.objective.space)):
+                raise _StopRequested
+            self.watching = False
+        return gap <= self.goal
+
+    def slow(self) -> bool:
+        """Whether the last halving of the gap was so long ago that the next is not worth waiting for."""
+        patient = _HALVINGS * self.when_half + _SECONDS
+        return self.since_half > _CERTIFICATES and Run.current().elapsed - self.when_half > patient
+
+
+def iterate(
     solver: Stepper,
     objective: Objective,
     start: Array | Point,
@@ -173,124 +210,74 @@ def run(
     """Iterate until the certified gap is at most ``tol`` or ``rtol``·|f|, or a limit comes first;
     always return the point of least gap.
 
-    The time limit is the objective's deadline; a step that would end long after it is not begun. A
-    true answer of ``watch`` stops the run, as Ctrl-C does: both give status "interrupted". Where
-    there are ``others`` to go on, a solver that is stuck ends with "max_iter".
+    A step that would end long after the time limit of the call is not begun. A true answer of
+    ``watch`` stops the run, as Ctrl-C does: both give status "interrupted". If there are ``others``
+    to go on, a solver that is stuck ends with "max_iter".
     """
-    limit, every, deadline = (
-        solver.max_iter if max_iter is None else max_iter,
-        solver.interval(objective),
-        objective.deadline,
-    )
-    best_point, best_gap, goal, least, since_best = (
-        start if isinstance(start, Point) else Point(start, None),
-        np.inf,
-        tol,
-        np.inf,
-        0,
-    )
-    history: list[Progress] = []
-    n_iter, status, watching, xp = 0, "max_iter", False, namespace(best_point.C)
-    half, since_half, when_half = np.inf, 0, 0.0
-
-    def stalled() -> bool:
-        """Whether no more can be gained, or so slowly that it is not worth while; a run of so many
-        steps has an end in any case.
-        """
-        patient = _HALVINGS * when_half + _SECONDS
-        slow = (
-            max_iter is None
-            and since_half > _CERTIFICATES
-            and deadline.elapsed - when_half > patient
-        )
-        return slow or since_best > solver.patience
-
-    def check(n_iter: int, point: Point) -> bool:
-        """Certify a point; whether the run may end with it."""
-        nonlocal \
-            best_point, \
-            best_gap, \
-            goal, \
-            least, \
-            since_best, \
-            watching, \
-            half, \
-            since_half, \
-            when_half
-        certificate = certify(objective, point)
-        since_best += 1
-        if certificate.objective < least - _ROUNDING * abs(certificate.objective):
-            least, since_best = certificate.objective, 0
-        if certificate.gap < best_gap:
-            best_point, best_gap, since_best = point, certificate.gap, 0
-        since_half += 1
-        if best_gap <= 0.5 * half:
-            half, since_half, when_half = best_gap, 0, deadline.elapsed
-        goal = max(tol, rtol * abs(certificate.objective))
-        history.append(Progress(n_iter, certificate.objective, certificate.gap, deadline.elapsed))
-        if watch is not None:
-            watching = True
-            if watch(replace(history[-1], parameter=point.C, space=objective.space)):
-                raise _StopRequested
-            watching = False
-        return certificate.gap <= goal
-
+    call = Run.current()
+    limit, every = solver.max_iter if max_iter is None else max_iter, solver.interval(objective)
+    first = start if isinstance(start, Point) else Point(start, None)
+    record = _Record(objective, first, tol, rtol)
+    n_iter, status, xp = 0, "max_iter", namespace(first.C)
     try:
-        first, longest = best_point, 0.0
+        longest = 0.0  # seconds of a step
         if solver.certifies_ends:
             if is_numpy(first.C):
-                require_time(objective.operations, "a first certificate")
-            longest = -deadline.elapsed
+                call.require_time(objective.operations, "a first certificate")
+            began = call.elapsed
             first = objective.point(first.C, first.F)
             first = replace(first, G=objective.gradient(first))
-            if check(0, first):
-                return Outcome(best_point, "solved", 0, history)
-            longest = _FIRST_STEP * (longest + deadline.elapsed)
-        if deadline.passed or not deadline.allows(longest):
-            return Outcome(best_point, "time_limit", 0, history)
+            if record.check(0, first, watch):
+                return Outcome(record.point, "solved", 0, record.history)
+            longest = _FIRST_STEP * (call.elapsed - began)
+        if call.over or not call.allows(longest):
+            return Outcome(record.point, "time_limit", 0, record.history)
         state = solver.init(objective, first)
         solved, extra = False, solver.extra_steps if objective.size <= _EXTRA_SIZE else 0
         while n_iter < limit and not (
             solved
-            and (extra == 0 or best_gap <= _EXTRA_DIGITS * goal or not solver.is_quick(state))
-        ):
-            began = deadline.elapsed
-            state = solver.step(objective, state)
-            longest = (
-                deadline.elapsed - began if n_iter == 0 else max(longest, deadline.elapsed - began)
+            and (
+                extra == 0
+                or record.gap <= _EXTRA_DIGITS * record.goal
+                or not solver.is_quick(state)
             )
+        ):
+            began = call.elapsed
+            state = solver.step(objective, state)
+            took = call.elapsed - began
+            longest = took if n_iter == 0 else max(longest, took)
             n_iter += 1
             extra -= solved
-            late = deadline.passed or not deadline.allows(longest)
-            if n_iter % every == 0 or late or n_iter == limit:
-                point = solver.point(state)
-                if finite := bool(xp.all(xp.isfinite(point.C))):
-                    solved = check(n_iter, point) or solved
-                status = (
-                    "numerical_error"
-                    if not finite
-                    else "solved_inaccurate"
-                    if stalled()
-                    else "time_limit"
-                    if late
-                    else status
-                )
-                if status != "max_iter" or (others and not solved and solver.is_stuck(state)):
-                    break
-    except (KeyboardInterrupt, _StopRequested) as stop:
-        if isinstance(stop, KeyboardInterrupt):
-            tell_stopping()
-        return Outcome(
-            best_point, "interrupted", n_iter, history, keyboard=isinstance(stop, KeyboardInterrupt)
-        )
+            late = call.over or not call.allows(longest)
+            if n_iter % every and not late and n_iter < limit:
+                continue
+            point = solver.point(state)
+            if not bool(xp.all(xp.isfinite(point.C))):
+                status = "numerical_error"
+                break
+            solved = record.check(n_iter, point, watch) or solved
+            # a run of a given number of steps has an end in any case
+            if record.since_best > solver.patience or (max_iter is None and record.slow()):
+                status = "solved_inaccurate"
+                break
+            if late:
+                status = "time_limit"
+                break
+            if others and not solved and solver.is_stuck(state):
+                break
+    except KeyboardInterrupt:
+        call.interrupt()
+        return Outcome(record.point, "interrupted", n_iter, record.history)
+    except _StopRequested:
+        return Outcome(record.point, "interrupted", n_iter, record.history)
     except TimeUp:
-        if not history:
+        if not record.history:
             raise
         status = "time_limit"
     except linalg_errors():
-        if watching:  # the callback's own error
+        if record.watching:
             raise
         status = "numerical_error"
-    if best_gap <= goal:
+    if record.gap <= record.goal:
         status = "solved"
-    return Outcome(best_point, status, n_iter, history)
+    return Outcome(record.point, status, n_iter, record.history)

@@ -27,7 +27,8 @@ from ksos.ground.arrays import (
     norm,
     zeros,
 )
-from ksos.solvers.eigenvalues import DENSE, lowest_eigenpairs
+from ksos.ground.run import Run
+from ksos.solvers.certificate import DENSE, lowest_eigenpairs
 from ksos.solvers.interior_point import optimum_on_face
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import centre, factor, grown, pruned
@@ -172,7 +173,7 @@ class LowRank(Stepper):
             state = self._from_gradient(block) if F is None else self.at(block, _padded(F, k))
             for _ in range(_COARSE_STEPS):
                 state = self.step(block, state)
-                if state.gap <= _COARSE * abs(state.value) or objective.deadline.passed:
+                if state.gap <= _COARSE * abs(state.value) or Run.current().over:
                     break
             F = state.F
         return (
@@ -250,7 +251,7 @@ class LowRank(Stepper):
         hessian = FactorHessian(objective, state, multiplier, self.dense_unknowns)
         damping = state.damping
         for _ in range(_MOST_DAMPINGS):
-            if objective.deadline.passed:
+            if Run.current().over:
                 return state
             E = hessian.solve(-gradient, damping * slope)
             if E is not None:
@@ -447,7 +448,7 @@ class FactorHessian:
                 return E if moved else None
             step = energy / curvature
             E, R, moved = E + step * P, R - step * HP, True
-            if norm(R) <= min(0.1, math.sqrt(start)) * start or self.objective.deadline.passed:
+            if norm(R) <= min(0.1, math.sqrt(start)) * start or Run.current().over:
                 break
             Z = precondition(R)
             energy, previous = inner(R, Z), energy
