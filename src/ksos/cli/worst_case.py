@@ -22,10 +22,10 @@ import numpy as np
 from ksos import WorstCase, worst_case
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_measure
-from ksos.cli.columns import column_names
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, described, require_writable
 from ksos.cli.formula import parse_formula
-from ksos.cli.tables import add_table_arguments, read_table, table_options
+from ksos.cli.reading import add_table_arguments, column_names, table_options
+from ksos.data import read_table
 from ksos.ground.arrays import to_numpy
 
 __all__ = ["add_arguments", "run"]
