@@ -4,15 +4,18 @@ and decisions made against it.
 
 from __future__ import annotations
 
+from ksos.robust.atoms import AtomicBall
+from ksos.robust.ball import Ball
 from ksos.robust.learning import RobustSolution, robust_minimize, robust_path
 from ksos.robust.losses import AbsoluteLoss, HuberLoss, LogisticLoss, ResidualLoss, SquareLoss
 from ksos.robust.mode import ModePath, RobustMode, robust_mode
-from ksos.robust.setting import bootstrap_radius
 from ksos.robust.worst_case import WorstCase, worst_case
 from ksos.space.labelled import LabelledDensity, LabelledEmbedding
 
 __all__ = [
     "AbsoluteLoss",
+    "AtomicBall",
+    "Ball",
     "HuberLoss",
     "LabelledDensity",
     "LabelledEmbedding",
@@ -25,7 +28,6 @@ __all__ += [
     "RobustSolution",
     "SquareLoss",
     "WorstCase",
-    "bootstrap_radius",
     "robust_minimize",
     "robust_mode",
     "robust_path",
