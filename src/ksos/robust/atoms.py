@@ -26,7 +26,7 @@ from scipy.optimize import brentq, nnls
 from ksos.ground.validation import as_points
 from ksos.robust.ball import Ball
 
-__all__ = ["AtomicDual", "AtomicBall", "WorstAtoms", "worst_atoms"]
+__all__ = ["AtomicBall", "AtomicDual", "WorstAtoms", "worst_atoms"]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
 _ABOVE = 1.5  # c, for a loss that lies between −½ and ½

@@ -127,7 +127,7 @@ class Ball:
             domain = Discrete(self.points, self.weights)
         if not isinstance(domain, Measure | None):
             raise TypeError(
-                "domain must be a measure such as ksos.measures.Box(low, high), \"samples\" or"
+                'domain must be a measure such as ksos.measures.Box(low, high), "samples" or'
                 f" None for R^d; got {domain!r}"
             )
         self.domain: Measure = Lebesgue() if domain is None else domain
@@ -148,9 +148,7 @@ class Ball:
         if not isinstance(radius, str):
             return float(radius)
         self._require_distribution('radius="bootstrap"')
-        return resampled_radius(
-            self, self.n_samples, self.confidence, self.n_resamples, self.rng
-        )
+        return resampled_radius(self, self.n_samples, self.confidence, self.n_resamples, self.rng)
 
     def _require_distribution(self, what: str) -> None:
         if not self.is_distribution:

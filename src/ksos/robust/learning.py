@@ -411,9 +411,7 @@ class _UserFamily(ParametricFamily):
             hessian,
             adversary.ball.weights,
         )
-        self._loss_on(adversary.ball.points).values(
-            theta
-        )  # a plain mistake shows before any work
+        self._loss_on(adversary.ball.points).values(theta)  # a plain mistake shows before any work
         nodes = self.nodes()
         self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)
 

@@ -98,9 +98,8 @@ class WorstCase(Certified):
     * ``upper_bound`` bounds the worst case over all distributions of the domain.
 
     >>> import ksos
-    >>> worst: WorstCase = ksos.worst_case(
-    ...     ksos.observables.coordinate(0), ksos.Ball([[0.0]], 0.5, domain=ksos.measures.Box([-1.0], [1.0]))
-    ... )
+    >>> ball = ksos.Ball([[0.0], [0.5]], 0.5, domain=ksos.measures.Box([-1.0], [1.0]))
+    >>> worst: WorstCase = ksos.worst_case(ksos.observables.coordinate(0), ball)
     >>> worst.status, worst.empirical_value < worst.value <= worst.dual_value <= worst.upper_bound
     ('solved', True)
     """
@@ -360,7 +359,9 @@ class FixedLoss(Family):
     risk: FixedRisk
 
     @np.errstate(under="ignore")
-    def __init__(self, adversary: Adversary, loss: Observable, lipschitz: float | None = None) -> None:
+    def __init__(
+        self, adversary: Adversary, loss: Observable, lipschitz: float | None = None
+    ) -> None:
         super().__init__(adversary)
         self.loss, self.lipschitz = loss, lipschitz
         term = Expectation(loss).bind(adversary.space)
