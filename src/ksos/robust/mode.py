@@ -28,9 +28,9 @@ from ksos.robust.problem import Goal
 from ksos.robust.setting import Setting, as_radius, as_setting
 from ksos.robust.worst_case import ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
 from ksos.solvers.newton import Value
-from ksos.space.cover import grid, region, scattered
 from ksos.space.embedding import MeanEmbedding, evaluate
 from ksos.space.space import SoSSpace
+from ksos.space.support import grid, region, scattered
 
 __all__ = ["ADVERSARIES", "ModePath", "Player", "RobustMode", "robust_mode"]
 
