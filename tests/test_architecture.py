@@ -40,8 +40,6 @@ LAYERS: list[set[str]] = [
     {"estimators"},
     {"explorer", "plotting"},
     {"__init__"},
-    {"reproduce"},
-    {"bench"},
     {"cli"},
     {"__main__"},
 ]
@@ -231,7 +229,7 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
 
 
 def test_files_stay_short() -> None:
-    folders = [ROOT / name for name in ("src", "tests", "experiments", "examples", "benchmarks")]
+    folders = [ROOT / name for name in ("src", "tests", "examples", "benchmarks")]
     lengths = {file: house.count_lines(file) for folder in folders for file in house.files(folder)}
     none(
         [

@@ -62,7 +62,7 @@ def _tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_tree")
 def test_every_check_finds_its_offenders_and_nothing_else() -> None:
     assert house.sizes() == {
-        "": (1, 1),
+        "ground": (1, 1),
         "measures": (1, 2),
         "robust": (1, 23),
         "density": (1, 14),

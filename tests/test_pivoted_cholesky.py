@@ -9,13 +9,13 @@ import pytest
 from sklearn.datasets import make_moons
 
 import ksos
-from ksos import whitening
 from ksos.functionals import SquaredMMD, Trace
 from ksos.ground.memory import resources
 from ksos.ground.pivoted_cholesky import choose_pivots, definite_root, thin_root
 from ksos.integrals import triple
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
+from ksos.space import whitening
 
 
 def moons(n: int) -> np.ndarray:

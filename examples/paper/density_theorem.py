@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.integrate import cumulative_trapezoid
 
+from examples.paper.files import BLUE, GREY, ORANGE, Report, save
+from ksos import MeanEmbedding, SoSSpace, mmd
 from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
-from ksos.reproduce.files import BLUE, GREY, ORANGE, Report, save, sheet
+from ksos.plotting import sheet
 from ksos.solvers import Solution, minimize
-from ksos.space.embedding import MeanEmbedding, mmd
-from ksos.space.space import SoSSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

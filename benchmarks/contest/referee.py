@@ -1,7 +1,7 @@
-"""The referee judges any answer by the note's definitions and nothing that a contestant uses; a
+"""The referee judges any answer by the paper's definitions and nothing that a method uses; a
 stopwatch stands still meanwhile.
 
-An answer is a pair (L, C) that stands for B = LCLᵀ, in whatever coordinates the contestant works.
+An answer is a pair (L, C) that stands for B = LCLᵀ, in whatever coordinates the method works.
 It is carried into the space of the problem (the eigenvectors of W above τ_W), made feasible there,
 and only then judged: nobody gains by an infeasible point, and nobody loses by mere rounding of the
 mass or of an eigenvalue.
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import eigh, eigvalsh
 from scipy.spatial.distance import cdist
 
-from ksos.bench.problem import TOLERANCE, Setting
+from contest.problem import TOLERANCE, Setting
 
 __all__ = ["CLOCKS", "OutOfTimeError", "Referee", "Watch"]
 
@@ -83,7 +83,7 @@ class Referee:
 
 
 class OutOfTimeError(Exception):
-    """The limit came before the contestant's own stop."""
+    """The limit came before the method's own stop."""
 
 
 class Watch:
@@ -109,7 +109,7 @@ class Watch:
 
     @property
     def seconds(self) -> float:
-        """Time of the contestant so far."""
+        """Time of the method so far."""
         return self._spent + (self.clock() - self._since)
 
     @property

@@ -1,4 +1,4 @@
-"""Who takes part: every solver of this package, the paper's algorithm, and CVXPY in four forms."""
+"""The methods that are timed: every solver of this package, the paper's algorithm, and CVXPY in four forms."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import partial
 
 import numpy as np
 
-from ksos.bench import rivals
-from ksos.bench.problem import TOLERANCE, Setting
-from ksos.bench.referee import OutOfTimeError, Watch
+from contest import baselines
+from contest.problem import TOLERANCE, Setting
+from contest.referee import OutOfTimeError, Watch
+from ksos import SoSSpace
 from ksos.functionals import SquaredMMD, Trace
 from ksos.kernels import Gaussian
 from ksos.solvers import SOLVERS, Progress, minimize
-from ksos.space.space import SoSSpace
 
-__all__ = ["CONTESTANTS", "QUICK", "Contestant", "solve_ours"]
+__all__ = ["METHODS", "QUICK", "Method", "solve_ours"]
 
 _TOLERANCES = (1e-8, 1e-9)
 _NO_LIMIT = 10_000_000  # iterations: only the clock counts
@@ -44,7 +44,7 @@ def solve_ours(name: str, setting: Setting, X: np.ndarray, tol: float, watch: Wa
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Method:
     """One way to solve the problem.
 
     ``solve(setting, X, tol, watch)`` makes one run from the points to an answer, shows it to
@@ -56,27 +56,24 @@ class Contestant:
     tolerances: tuple[float, ...]
     title: str
     prepare: Callable[[], object] = lambda: None
-    """Import what the runs need; raises, with the remedy, where that is missing."""
+    """Import what the runs need; raises, with the suggested fix, where that is missing."""
 
 
-CONTESTANTS: dict[str, Contestant] = {
+METHODS: dict[str, Method] = {
+    **{name: Method(partial(solve_ours, name), _TOLERANCES, f"ksos, {name}") for name in SOLVERS},
+    "published": Method(baselines.solve_published, (baselines.STOPPING,), "the paper's algorithm"),
     **{
-        name: Contestant(partial(solve_ours, name), _TOLERANCES, f"ksos, {name}")
-        for name in SOLVERS
-    },
-    "published": Contestant(rivals.solve_published, (rivals.STOPPING,), "the paper's algorithm"),
-    **{
-        f"{solver}_{formulation}": Contestant(
-            partial(rivals.solve_conic, solver, formulation),
-            rivals.TOLERANCES[solver],
+        f"{solver}_{formulation}": Method(
+            partial(baselines.solve_conic, solver, formulation),
+            baselines.TOLERANCES[solver],
             f"CVXPY {'SCS' if solver == 'scs' else solver.capitalize()}, {formulation}",
-            rivals.require_cvxpy,
+            baselines.require_cvxpy,
         )
-        for formulation in rivals.FORMULATIONS
-        for solver in rivals.TOLERANCES
+        for formulation in baselines.FORMULATIONS
+        for solver in baselines.TOLERANCES
     },
 }
-"""Every contestant by name."""
+"""Every method by name."""
 
 QUICK = [
     name
@@ -88,6 +85,6 @@ QUICK = [
         "clarabel_whitened",
         "scs_whitened",
     )
-    if name in CONTESTANTS
+    if name in METHODS
 ]
 """Those of a preview."""

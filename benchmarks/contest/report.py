@@ -1,4 +1,4 @@
-"""The results: what is known of each contestant, f* that all are measured against, tables for
+"""The results: what is known of each method, f* that all are measured against, tables for
 people, everything as JSON.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos.bench.contestants import CONTESTANTS
-from ksos.bench.problem import TOLERANCE, Setting
+from contest.methods import METHODS
+from contest.problem import TOLERANCE, Setting
 
 __all__ = [
     "TARGETS",
@@ -37,7 +37,7 @@ TARGETS = (1e-4, 1e-6, 1e-8)
 """f − f* to be reached."""
 
 HOW = (
-    "BLAS pinned to one thread; each contestant on each problem in a process of its own, imports"
+    "BLAS pinned to one thread; each method on each problem in a process of its own, imports"
     " and a warm-up before the clock; whitening and integrals count; short runs repeated, the"
     " fastest counts; ≥: never reached, it stopped or was stopped then; call: the whole call that"
     " ends within the last target, certificate included"
@@ -64,9 +64,9 @@ class Run:
 
 @dataclass
 class Row:
-    """One contestant on one problem."""
+    """One method on one problem."""
 
-    contestant: str
+    method: str
     setting: Setting
     runs: list[Run] = field(default_factory=list)
     status: str = ""
@@ -110,7 +110,7 @@ class Row:
         """For JSON."""
         best = self.best()
         shown: dict[str, Any] = {
-            "contestant": self.contestant,
+            "method": self.method,
             **vars(self.setting),
             "lambda": self.setting.lam,
             "status": self.status,
@@ -131,7 +131,7 @@ class Row:
 
 def optimum(rows: Iterable[Row]) -> float | None:
     """f*, from below: the largest objective − gap that the referee certified, over all runs of all
-    contestants on one problem.
+    methods on one problem.
 
     Every such number is a proven lower bound of the optimum, so that f − f* is never reported
     smaller than it is.
@@ -195,7 +195,7 @@ def _table(setting: Setting, rows: list[Row]) -> list[str]:
     heads = "".join(f"{f's to {target:g}':>12}" for target in TARGETS)
     lines = [f"{setting.name}: {known}"]
     lines.append(
-        f"{'contestant':28}{heads}{'ratio':>10}{'call s':>9}{'f/f* − 1':>11}{'peak MB':>9}  status"
+        f"{'method':28}{heads}{'ratio':>10}{'call s':>9}{'f/f* − 1':>11}{'peak MB':>9}  status"
     )
     for row in rows:
         best = row.best()
@@ -205,7 +205,7 @@ def _table(setting: Setting, rows: list[Row]) -> list[str]:
         call = row.whole_call(TARGETS[-1], f_star)
         ratio = "–" if best_time is None else _shown(row, TARGETS[-1], f_star, best_time)
         numbers = f"{ratio:>10}{'' if call is None else seconds(call):>9}{excess:>11}{memory:>9}"
-        lines.append(f"{CONTESTANTS[row.contestant].title:28}{times}{numbers}  {row.status}")
+        lines.append(f"{METHODS[row.method].title:28}{times}{numbers}  {row.status}")
     return lines
 
 

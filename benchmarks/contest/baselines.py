@@ -1,4 +1,4 @@
-"""The rivals: the paper's algorithm as published, and the same problem in CVXPY, as somebody would
+"""The baselines: the paper's algorithm as published, and the same problem in CVXPY, as somebody would
 write it who has the integrals.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from ksos.bench.problem import TOLERANCE, Setting
-from ksos.bench.referee import OutOfTimeError, Watch
+from contest.problem import TOLERANCE, Setting
+from contest.referee import OutOfTimeError, Watch
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 
 __all__ = [
@@ -37,7 +37,7 @@ TOLERANCES = {"clarabel": (1e-6, 1e-8, 1e-10, 1e-12), "scs": (1e-4, 1e-6, 1e-8, 
 
 
 def solve_published(setting: Setting, X: np.ndarray, tol: float, watch: Watch) -> str:
-    """FISTA on the note's eq. (12), C = RBRᵀ with W = RᵀR, from the centre until the loss has
+    """FISTA on the paper's eq. (12), C = RBRᵀ with W = RᵀR, from the centre until the loss has
     decreased by less than ``tol``.
     """
     m = X.shape[0]
@@ -128,7 +128,7 @@ def _cholesky(M: np.ndarray) -> np.ndarray:
 
 
 def require_cvxpy() -> Any:
-    """The module, or an error with the remedy."""
+    """The module, or an error with the suggested fix."""
     try:
         import cvxpy
     except ModuleNotFoundError as error:

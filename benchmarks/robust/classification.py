@@ -10,7 +10,7 @@ The radius comes from one grid by 3 folds of the unshifted samples (of the plain
 ridge, likewise), or is given. Run again to go on where a run has stopped. Settings were fixed on
 seeds from 1000 on.
 
-    PYTHONPATH=src:. python experiments/robust_classification.py --seeds 30 --jobs 4 --out
+    python -m benchmarks.robust.classification --seeds 30 --jobs 4 --out
     results/robust_classification
 """
 

@@ -6,7 +6,7 @@ Ten samples ξ uniform on [−½, ½]; ‖(A_0 + ξA_1)θ − b‖²; tests with
 takes its radius from one grid, by 5-fold cross-validation on the unshifted samples, or as given.
 Run again to go on where a run has stopped. Settings were fixed on seeds from 1000 on.
 
-    PYTHONPATH=src:. python experiments/robust_least_squares.py --seeds 100 --jobs 4 --out
+    python -m benchmarks.robust.least_squares --seeds 100 --jobs 4 --out
     results/robust_least_squares
 """
 

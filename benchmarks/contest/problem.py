@@ -1,4 +1,4 @@
-"""The problem that every contestant gets: points, bandwidth, λ; and the sizes and bandwidths of the
+"""The problem that every method gets: points, bandwidth, λ; and the sizes and bandwidths of the
 full benchmark.
 """
 
@@ -50,7 +50,7 @@ class Setting:
 
     @property
     def lam(self) -> float:
-        """λ: the note's 10⁻³ in the plane; elsewhere, where a fixed λ means another thing for every
+        """λ: the paper's 10⁻³ in the plane; elsewhere, where a fixed λ means another thing for every
         σ, 10⁻³ in units of w₀.
         """
         return 1e-3 if self.d == 2 else 1e-3 * self.unit

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.density import SoSDensity
-from ksos.estimators import KernelSoSDensity
-from ksos.reproduce.files import ORANGE, Report, save, scientific, sheet
+from examples.paper.files import ORANGE, Report, save, scientific
+from ksos import KernelSoSDensity, SoSDensity, mmd
+from ksos.plotting import sheet
 from ksos.solvers import Solution
-from ksos.space.embedding import mmd
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

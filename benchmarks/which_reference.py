@@ -1,7 +1,7 @@
 """One data set over three references: Lebesgue measure, a normal law, a mixture of normal laws; and
 λ from ∞ to small.
 
-    python experiments/which_reference.py [folder] [--quick]
+    python -m benchmarks.which_reference [folder] [--quick]
 
 draws ``which_reference.png`` and prints the tables of docs/which-reference.md.
 """

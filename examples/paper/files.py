@@ -1,54 +1,26 @@
-"""What every figure needs: a blank sheet in one style, numbers as people write them, and the three
-files it ends in.
-"""
+"""What every figure of the paper needs: colors, numbers in mathematical notation, and its files."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from ksos.plotting.canvas import require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Report", "Row", "require_matplotlib", "save", "scientific", "sheet", "write_csv"]
+__all__ = ["Report", "Row", "save", "scientific", "write_csv"]
 
 Report = Callable[[str], None]
 """Where lines for people go."""
 Row = Mapping[str, Any]
 """One line of a table of numbers."""
 
-STYLE = {
-    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8.0),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7.0),
-    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
-    **{"lines.linewidth": 1.3, "savefig.dpi": 200.0, "mathtext.fontset": "dejavusans"},
-    "pdf.fonttype": 42,  # fonts that publishers accept and readers can search
-}
-
 BLUE, GREEN, ORANGE, GREY = "#0072B2", "#007A5A", "#D55E00", "#666666"
 """Colours that people with any kind of colour vision tell apart, from the palette of [Okabe2008].
 """
-
-
-@contextmanager
-def sheet(width: float, height: float) -> Iterator[Figure]:
-    """A new figure of the given size in inches; draw and save it inside the ``with`` block, whose
-    style ends with it.
-
-    No state of pyplot is touched, and the style does not depend on the user's settings.
-    """
-    require_matplotlib()
-    import matplotlib.style
-    from matplotlib.figure import Figure
-
-    with matplotlib.style.context(["default", STYLE]):
-        yield Figure(figsize=(width, height))
 
 
 def save(figure: Figure, rows: Sequence[Row], output: Path, name: str) -> list[Path]:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from examples.paper.files import BLUE, GREEN, GREY, ORANGE, Report, save, write_csv
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import KernelFunction
-from ksos.reproduce.files import BLUE, GREEN, GREY, ORANGE, Report, save, sheet, write_csv
+from ksos.plotting import sheet
 from ksos.robust import WorstCase, robust_mode, worst_case
 from ksos.robust.atoms import MMDBall, WorstAtoms
 from ksos.space.embedding import MeanEmbedding, evaluate

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from examples.paper import density_theorem, figure1, figure2
+from examples.paper.files import Report
 from ksos.ground.validation import as_choice
-from ksos.reproduce import density_theorem, figure1, figure2
-from ksos.reproduce.files import Report, require_matplotlib
+from ksos.plotting import require_matplotlib
 
 __all__ = ["FIGURES", "run"]
 

@@ -1,11 +1,13 @@
-"""The picture of the README: a density fitted to two moons. Usage: python
-experiments/readme_picture.py docs/figures/two_moons.png.
+"""The figure of the README: a density fitted to two moons.
+
+Usage: ``python -m examples.paper.readme_figure docs/figures/two_moons.png``.
 """
 
 import sys
 
-from ksos.reproduce.figure2 import TOL, Setting, draw_density, fit, peak
-from ksos.reproduce.files import scientific, sheet
+from examples.paper.figure2 import TOL, Setting, draw_density, fit, peak
+from examples.paper.files import scientific
+from ksos.plotting import sheet
 
 fitted = fit(Setting(m=100, sigma=0.5, lam=1e-4))
 print(fitted.line())

@@ -19,13 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 
-from ksos import reproduce
+from examples import paper
+from examples.paper import __main__ as command
+from examples.paper import density_theorem, figure1, figure2
+from examples.paper.files import scientific
 from ksos.kernels import Gaussian, Laplace
-from ksos.reproduce import density_theorem, figure1, figure2
-from ksos.reproduce.files import scientific, sheet
+from ksos.plotting import sheet
 from ksos.robust.atoms import MMDBall
 
-EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """All figures, quick versions: the folder, the files returned, the lines reported."""
     pytest.importorskip("matplotlib")
     folder, lines = tmp_path_factory.mktemp("figures") / "not" / "there", []
-    files = reproduce.run(None, folder, True, lines.append)
+    files = paper.run(None, folder, True, lines.append)
     yield {"folder": folder, "files": files, "lines": lines}
     figure2.fit.cache_clear()
 
@@ -58,7 +60,7 @@ def number(text: str) -> Any:
 def test_every_figure_is_there_in_three_forms(drawn: dict[str, Any]) -> None:
     expected = {
         drawn["folder"] / f"{name}.{kind}"
-        for name in reproduce.FIGURES
+        for name in paper.FIGURES
         for kind in ("png", "pdf", "csv")
     }
     expected.add(drawn["folder"] / "figure1_sos.csv")
@@ -87,7 +89,7 @@ def test_lines_report_certificates_and_where_the_files_are(drawn: dict[str, Any]
 
 
 def test_some_figures_only_and_the_same_again(drawn: dict[str, Any], tmp_path: Path) -> None:
-    files = reproduce.run(["figure1", "figure1"], tmp_path, True, lambda line: None)
+    files = paper.run(["figure1", "figure1"], tmp_path, True, lambda line: None)
     assert [file.name for file in files] == [
         "figure1.png",
         "figure1.pdf",
@@ -100,7 +102,7 @@ def test_some_figures_only_and_the_same_again(drawn: dict[str, Any], tmp_path: P
 
 def test_unknown_figure_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"figures must be one of 'figure1', .*; got 'figure9'"):
-        reproduce.run(["figure1", "figure9"], tmp_path, True, print)
+        paper.run(["figure1", "figure9"], tmp_path, True, print)
     assert not list(tmp_path.iterdir())
 
 
@@ -117,7 +119,7 @@ def test_missing_matplotlib_is_said_before_any_work(
     monkeypatch.setattr(builtins, "__import__", without)
     lines: list[str] = []
     with pytest.raises(ModuleNotFoundError, match=r'pip install "kernel-sos\[plot\]"') as caught:
-        reproduce.run(None, tmp_path, True, lines.append)
+        paper.run(None, tmp_path, True, lines.append)
     assert caught.value.name == "matplotlib"
     assert lines == []
 
@@ -136,32 +138,39 @@ def test_drawing_leaves_matplotlib_as_it_was() -> None:
         assert pyplot.get_fignums() == open_figures
 
 
-@pytest.mark.parametrize("name", [*reproduce.FIGURES])
-def test_experiment_scripts_draw_their_figure(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_draws_what_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     calls: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(
-        reproduce,
-        "run",
-        lambda figures, output, quick, report: calls.append((figures, output, quick)),
-    )
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", "somewhere"])
-    runpy.run_path(str(EXPERIMENTS / f"{name}.py"))
-    monkeypatch.setattr(sys, "argv", [f"{name}.py"])
-    runpy.run_path(str(EXPERIMENTS / f"{name}.py"))
-    assert calls == [([name], Path("somewhere"), False), ([name], Path("figures"), False)]
+
+    def run(figures: Any, output: Path, quick: bool, report: Any) -> list[Path]:
+        calls.append((figures, output, quick))
+        report("drawing")
+        return [output / "one.png"]
+
+    monkeypatch.setattr(command, "run", run)
+    words = ["--figure", "figure2a", "--figure", "figure1", "--output", str(tmp_path), "--quick"]
+    assert command.main(words) == command.main([]) == 0
+    assert calls == [(["figure2a", "figure1"], tmp_path, True), (None, Path("figures"), False)]
+    out = capsys.readouterr().out
+    assert out.startswith(f"drawing\n{tmp_path / 'one.png'}\n")
+    for wrong in (["--figure", "figure9"], ["--output", __file__]):
+        with pytest.raises(SystemExit, match="2"):
+            command.main(wrong)
+        assert wrong[1] in capsys.readouterr().err
 
 
-def test_readme_picture_is_small(
+def test_the_figure_of_the_readme_is_small(
     drawn: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture, middle = tmp_path / "picture.png", figure2.fit(figure2.MIDDLE)
+    file, middle = tmp_path / "figure.png", figure2.fit(figure2.MIDDLE)
     monkeypatch.setattr(
         figure2, "fit", lambda setting: middle
     )  # in place of a fit that takes longer
-    monkeypatch.setattr(sys, "argv", ["readme_picture.py", str(picture)])
-    runpy.run_path(str(EXPERIMENTS / "readme_picture.py"))
-    for file in (picture, EXPERIMENTS.parent / "docs" / "figures" / "two_moons.png"):
-        assert 10_000 < file.stat().st_size < 150_000
+    monkeypatch.setattr(sys, "argv", ["readme_figure.py", str(file)])
+    runpy.run_module("examples.paper.readme_figure")
+    for one in (file, ROOT / "docs" / "figures" / "two_moons.png"):
+        assert 10_000 < one.stat().st_size < 150_000
 
 
 @pytest.mark.parametrize(

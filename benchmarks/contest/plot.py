@@ -1,4 +1,4 @@
-"""The picture: time to the last target against m, one panel per dimension and bandwidth."""
+"""The figure of the contest: time to the last target against m, one panel per dimension and bandwidth."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ksos.bench.contestants import CONTESTANTS
-from ksos.bench.problem import Setting
-from ksos.bench.report import TARGETS, Row, by_setting, optimum
-from ksos.reproduce.files import sheet
+from contest.methods import METHODS
+from contest.problem import Setting
+from contest.report import TARGETS, Row, by_setting, optimum
+from ksos.plotting import sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,10 +32,10 @@ _MARKERS = "osD^vXP*<>"
 
 
 def draw(rows: Sequence[Row], path: Path) -> Path:
-    """Write the picture as PNG; hollow markers are times by which the target had not been reached."""
+    """Write the figure as PNG; hollow markers are times by which the target had not been reached."""
     stars = {setting: optimum(here) for setting, here in by_setting(rows)}
     panels = list(dict.fromkeys((row.setting.d, row.setting.sigma) for row in rows))
-    names = [name for name in CONTESTANTS if any(row.contestant == name for row in rows)]
+    names = [name for name in METHODS if any(row.method == name for row in rows)]
     across, down = min(3, len(panels)), -(-len(panels) // 3)
     with sheet(3.2 * across + 2.2, 2.9 * down + 0.2) as figure:
         axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
@@ -44,7 +44,7 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
         for ax, (d, sigma) in zip(axes, panels, strict=False):
             here = [row for row in rows if (row.setting.d, row.setting.sigma) == (d, sigma)]
             for name in names:
-                _curve(ax, [row for row in here if row.contestant == name], stars, _look(name))
+                _curve(ax, [row for row in here if row.method == name], stars, _look(name))
             ax.set(
                 xscale="log",
                 yscale="log",
@@ -59,7 +59,7 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
         for row_start in range(0, len(panels), across):
             axes[row_start].set_ylabel(f"seconds until f − f* ≤ {TARGETS[-1]:g}")
         handles = [
-            axes[0].plot([], [], **_look(name), markersize=4, label=CONTESTANTS[name].title)[0]
+            axes[0].plot([], [], **_look(name), markersize=4, label=METHODS[name].title)[0]
             for name in names
         ]
         hollow = {"color": "#666666", "marker": "o", "markerfacecolor": "none", "linestyle": "none"}
@@ -72,15 +72,15 @@ def draw(rows: Sequence[Row], path: Path) -> Path:
 
 
 def _look(name: str) -> dict[str, Any]:
-    """Colour and marker: the same in every picture, whoever else takes part."""
-    place = list(CONTESTANTS).index(name) % len(_COLOURS)
+    """Colour and marker: the same in every figure, regardless of the other methods."""
+    place = list(METHODS).index(name) % len(_COLOURS)
     return {"color": _COLOURS[place], "marker": _MARKERS[place]}
 
 
 def _curve(
     ax: Axes, rows: list[Row], stars: dict[Setting, float | None], look: dict[str, Any]
 ) -> None:
-    """One contestant: a line through the times that reached the target, hollow markers for the
+    """One method: a line through the times that reached the target, hollow markers for the
     others.
     """
     reached, missed = [], []

@@ -1,4 +1,4 @@
-"""The benchmark: the referee judges by the definitions, contestants solve the same problem, and
+"""The benchmark: the referee judges by the definitions, methods solve the same problem, and
 whatever happens becomes a row.
 """
 
@@ -11,18 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import contest
 import numpy as np
 import pytest
+from contest import baselines, processes, report
+from contest.app import main
+from contest.methods import solve_ours
+from contest.referee import OutOfTimeError, Referee, Watch
+from contest.report import Row, Run, optimum, ranked
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 
-from ksos import bench
-from ksos.bench import contest, report, rivals
-from ksos.bench.contestants import solve_ours
-from ksos.bench.referee import OutOfTimeError, Referee, Watch
-from ksos.bench.report import Row, Run, optimum, ranked
-from ksos.cli import main
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
@@ -30,21 +30,21 @@ from ksos.solvers import SOLVERS
 from ksos.solvers.certificate import certify
 from ksos.space.space import SoSSpace
 
-SMALL = bench.Setting(10, 2, 0.5)
+SMALL = contest.Setting(10, 2, 0.5)
 
 
 def judged(
-    contestant: Callable[[Any, np.ndarray, float, Watch], str], setting: bench.Setting, tol: float
+    method: Callable[[Any, np.ndarray, float, Watch], str], setting: contest.Setting, tol: float
 ) -> tuple[Watch, str, list[Any]]:
     X, looks = setting.points(), []
     watch = Watch(Referee(setting, X), 60.0, lambda t, f: looks.append((t, f)))
-    return watch, contestant(setting, X, tol, watch), looks
+    return watch, method(setting, X, tol, watch), looks
 
 
 # --- the referee ---
 
 
-def in_the_notes_own_terms(setting: bench.Setting, B: np.ndarray) -> float:
+def in_the_papers_own_terms(setting: contest.Setting, B: np.ndarray) -> float:
     """‖P(v − w_p)‖² + λ tr A with the tensor u_pqr and K⁻¹; for settings in which K can be
     inverted.
     """
@@ -60,8 +60,8 @@ def in_the_notes_own_terms(setting: bench.Setting, B: np.ndarray) -> float:
     return float(residual @ np.linalg.solve(K, residual) + setting.lam * np.sum(B * K))
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from([SMALL, bench.Setting(7, 3, 1.0)]))
-def test_referee_agrees_with_the_note(seed: int, setting: bench.Setting) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from([SMALL, contest.Setting(7, 3, 1.0)]))
+def test_referee_agrees_with_the_paper(seed: int, setting: contest.Setting) -> None:
     referee = Referee(setting, setting.points())
     m = setting.m
     assert referee.T.shape == (m, m), "nothing is truncated here"
@@ -72,14 +72,16 @@ def test_referee_agrees_with_the_note(seed: int, setting: bench.Setting) -> None
     np.testing.assert_allclose(
         B / B[0, 0], F @ F.T / (F @ F.T)[0, 0], atol=1e-6
     )  # only the mass was changed
-    assert referee.value(C) == pytest.approx(in_the_notes_own_terms(setting, B), rel=1e-8)
+    assert referee.value(C) == pytest.approx(in_the_papers_own_terms(setting, B), rel=1e-8)
     np.testing.assert_allclose(
         referee.feasible(F, np.eye(3)), C, atol=1e-10
     )  # the same answer in other coordinates
 
 
-@pytest.mark.parametrize("setting", [SMALL, bench.Setting(40, 2, 1.0), bench.Setting(20, 10, 2.0)])
-def test_referee_agrees_with_the_library(setting: bench.Setting) -> None:
+@pytest.mark.parametrize(
+    "setting", [SMALL, contest.Setting(40, 2, 1.0), contest.Setting(20, 10, 2.0)]
+)
+def test_referee_agrees_with_the_library(setting: contest.Setting) -> None:
     X = setting.points()
     referee, space = Referee(setting, X), SoSSpace(Gaussian(setting.sigma), X)
     assert (referee.T.shape[1], referee.S.shape[0]) == (space.rank, space.embedding_rank)
@@ -104,13 +106,13 @@ def test_referee_makes_answers_feasible_and_refuses_empty_ones() -> None:
             referee.feasible(None, nothing)
 
 
-# --- contestants ---
+# --- methods ---
 
 
 @pytest.fixture(scope="module")
 def solved() -> tuple[float, float]:
     """Objective and gap at the optimum of the small problem, by the library."""
-    watch, status, _ = judged(bench.CONTESTANTS["low_rank"].solve, SMALL, 1e-11)
+    watch, status, _ = judged(contest.METHODS["low_rank"].solve, SMALL, 1e-11)
     assert status == "solved" and watch.C is not None
     return watch.objective, watch.referee.gap(watch.C)
 
@@ -119,12 +121,12 @@ def solved() -> tuple[float, float]:
     "name",
     ["fista", "published", "clarabel_natural", "clarabel_whitened", "scs_natural", "scs_whitened"],
 )
-def test_contestants_find_the_same_optimum(name: str, solved: tuple[float, float]) -> None:
+def test_methods_find_the_same_optimum(name: str, solved: tuple[float, float]) -> None:
     if "_" in name:
         pytest.importorskip("cvxpy")
-    contestant = bench.CONTESTANTS[name]
+    method = contest.METHODS[name]
     watch, _, looks = judged(
-        contestant.solve, SMALL, {"fista": 1e-8}.get(name, 1e-9 if "_" in name else 1e-13)
+        method.solve, SMALL, {"fista": 1e-8}.get(name, 1e-9 if "_" in name else 1e-13)
     )
     objective, gap = solved
     assert gap < 1e-9
@@ -134,8 +136,8 @@ def test_contestants_find_the_same_optimum(name: str, solved: tuple[float, float
 
 
 def test_every_solver_takes_part_and_its_iterates_are_seen() -> None:
-    assert set(SOLVERS) <= set(bench.CONTESTANTS)
-    _, _, looks = judged(bench.CONTESTANTS["fista"].solve, SMALL, 1e-6)
+    assert set(SOLVERS) <= set(contest.METHODS)
+    _, _, looks = judged(contest.METHODS["fista"].solve, SMALL, 1e-6)
     assert len(looks) > 3, "iterates are seen, not only the answer"
     watch = Watch(Referee(SMALL, SMALL.points()), 0.0, lambda t, f: None)
     assert solve_ours("fista", SMALL, SMALL.points(), 1e-9, watch) == "time_limit"
@@ -146,7 +148,7 @@ def test_the_kronecker_step_is_valid() -> None:
     referee's own map.
     """
     X = SMALL.points()
-    bound, referee = rivals.kronecker_lipschitz(SMALL, X), Referee(SMALL, X)
+    bound, referee = baselines.kronecker_lipschitz(SMALL, X), Referee(SMALL, X)
     columns = []
     for i in range(10):
         for j in range(10):
@@ -163,12 +165,12 @@ def test_the_kronecker_step_is_valid() -> None:
 
 
 def test_published_algorithm_stops_by_its_rule_and_says_when_memory_is_short() -> None:
-    _, status, looks = judged(rivals.solve_published, SMALL, 1e-4)
+    _, status, looks = judged(baselines.solve_published, SMALL, 1e-4)
     assert status == "stopped by its rule"
-    _, _, longer = judged(rivals.solve_published, SMALL, 1e-8)
+    _, _, longer = judged(baselines.solve_published, SMALL, 1e-8)
     assert longer[-1][1] < looks[-1][1]
     with pytest.raises(MemoryError, match="Kronecker matrix with m = 2000"):
-        rivals.solve_published(
+        baselines.solve_published(
             SMALL,
             np.zeros((2000, 2)),
             1e-4,
@@ -176,7 +178,7 @@ def test_published_algorithm_stops_by_its_rule_and_says_when_memory_is_short() -
         )
 
 
-def test_without_cvxpy_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cvxpy_the_suggested_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def block(name: str, *arguments: Any, **options: Any) -> Any:
@@ -186,7 +188,7 @@ def test_without_cvxpy_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(builtins, "__import__", block)
     with pytest.raises(ModuleNotFoundError, match=r'pip install "kernel-sos\[cvx\]"'):
-        rivals.require_cvxpy()
+        baselines.require_cvxpy()
 
 
 # --- the watch ---
@@ -270,7 +272,7 @@ def test_the_reference_goes_first_and_losers_are_not_tried_at_larger_sizes() -> 
     asked: list[tuple[str, int, float | None]] = []
 
     def run_one(
-        name: str, setting: bench.Setting, limit: float, f_star: float | None, clock: str
+        name: str, setting: contest.Setting, limit: float, f_star: float | None, clock: str
     ) -> Row:
         asked.append((name, setting.m, f_star))
         if name == "published":
@@ -280,8 +282,8 @@ def test_the_reference_goes_first_and_losers_are_not_tried_at_larger_sizes() -> 
         )
 
     told: list[float | None] = []
-    rows = bench.race(
-        bench.grid([9, 5], [2], [1.0, 2.0]),
+    rows = contest.run_all(
+        contest.grid([9, 5], [2], [1.0, 2.0]),
         ["published", "low_rank", "published"],
         1.0,
         lambda row, f: told.append(f),
@@ -299,12 +301,12 @@ def test_the_reference_goes_first_and_losers_are_not_tried_at_larger_sizes() -> 
         "not tried: failed at m=5",
     ]
     assert told == [1.5] * 8
-    with pytest.raises(ValueError, match="contestants"):
-        bench.race([], ["nobody"], 1.0, lambda row, f: None)
+    with pytest.raises(ValueError, match="methods"):
+        contest.run_all([], ["nobody"], 1.0, lambda row, f: None)
 
 
 def test_grid_has_three_bandwidths_for_each_dimension() -> None:
-    settings = bench.grid([25, 50], [2, 10], None)
+    settings = contest.grid([25, 50], [2, 10], None)
     assert len(settings) == len(set(settings)) == 12
     for setting in settings:
         assert setting.points().shape == (setting.m, setting.d)
@@ -314,15 +316,15 @@ def test_grid_has_three_bandwidths_for_each_dimension() -> None:
 
 
 def test_a_process_that_is_too_slow_short_of_memory_or_broken_becomes_a_row() -> None:
-    short = contest.run_one("published", bench.Setting(500, 2, 1.0), 5.0, None)
+    short = processes.run_one("published", contest.Setting(500, 2, 1.0), 5.0, None)
     assert short.status.startswith("out of memory: the m² × m² Kronecker matrix with m = 500 needs")
     assert len(short.runs) == 1 and short.time_spent() is None, (
         "it began, but how long it would take is not known"
     )
-    broken = contest.run_one("nobody", SMALL, 5.0, None)
+    broken = processes.run_one("nobody", SMALL, 5.0, None)
     assert broken.status == "crashed: KeyError: 'nobody'" and not broken.runs
     pytest.importorskip("cvxpy")
-    slow = contest.run_one("clarabel_natural", bench.Setting(60, 2, 1.0), 0.01, None, grace=0.0)
+    slow = processes.run_one("clarabel_natural", contest.Setting(60, 2, 1.0), 0.01, None, grace=0.0)
     assert slow.status == "killed at the limit"
     assert slow.time_spent() == 0.01
 
@@ -338,7 +340,7 @@ def test_the_command_writes_a_table_numbers_and_a_picture(
         "--quick",
         "--sizes",
         "12",
-        "--contestants",
+        "--methods",
         "published",
         "low_rank",
         "--limit",
@@ -348,7 +350,7 @@ def test_the_command_writes_a_table_numbers_and_a_picture(
         "--output",
         str(tmp_path / "new"),
     ]
-    assert main(["bench", *words]) == 0
+    assert main(words) == 0
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
@@ -364,7 +366,7 @@ def test_the_command_writes_a_table_numbers_and_a_picture(
     assert files[1].read_bytes().startswith(b"\x89PNG")
     results = json.loads(files[0].read_text())
     first, second = results["rows"]
-    assert (first["contestant"], second["contestant"]) == ("low_rank", "published")
+    assert (first["method"], second["method"]) == ("low_rank", "published")
     assert (
         0.0
         < first["seconds_to"]["0.0001"]
@@ -378,21 +380,17 @@ def test_the_command_writes_a_table_numbers_and_a_picture(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "what"),
+    ("words", "what"),
     [
-        (
-            ["--sizes", "1"],
-            2,
-            "argument --sizes: a whole number of at least 2 was expected; got '1'",
-        ),
-        (["--limit", "nan"], 2, "argument --limit: a positive number was expected; got 'nan'"),
-        (["--contestants", "nobody"], 2, "argument --contestants: invalid choice: 'nobody'"),
-        (["--output", __file__], 1, "is a file; --output expects a folder"),
+        (["--sizes", "1"], "--sizes expects numbers of at least 2"),
+        (["--limit", "nan"], "--limit and --bandwidths expect positive numbers"),
+        (["--methods", "nobody"], "argument --methods: invalid choice: 'nobody'"),
+        (["--output", __file__], "is a file; --output expects a folder"),
     ],
 )
-def test_the_command_refuses(
-    words: list[str], code: int, what: str, capsys: pytest.CaptureFixture[str]
+def test_bad_words_are_named(
+    words: list[str], what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", *words]) == code
-    err = capsys.readouterr().err
-    assert err.startswith("ksos bench: error: ") and what in err and err.count("\n") == 1
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert what in capsys.readouterr().err

@@ -8,7 +8,7 @@ kernel. The radius comes from one grid by 3 folds of the unshifted samples (kern
 its ridge, likewise), or is given. Run again to go on where a run has stopped. Settings were fixed
 on seeds from 1000 on.
 
-    PYTHONPATH=src:. python experiments/robust_kernel_regression.py --seeds 30 --jobs 4 --out
+    python -m benchmarks.robust.kernel_regression --seeds 30 --jobs 4 --out
     results/robust_kernel_regression
 """
 

@@ -1,4 +1,4 @@
-"""What happens inside the process of one contestant: ``python -m ksos.bench.runner '{"contestant":
+"""What happens inside the process of one method: ``python -m contest.runner '{"method":
 …}'``, one JSON object per line.
 
 Imports and a warm-up on another, tiny problem come before the clock starts; whitening and integrals
@@ -15,10 +15,10 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
-from ksos.bench.contestants import CONTESTANTS, Contestant
-from ksos.bench.problem import Setting
-from ksos.bench.referee import CLOCKS, Referee, Watch
-from ksos.bench.report import TARGETS
+from contest.methods import METHODS, Method
+from contest.problem import Setting
+from contest.referee import CLOCKS, Referee, Watch
+from contest.report import TARGETS
 from ksos.ground.memory import available_memory
 
 __all__ = ["main"]
@@ -29,13 +29,13 @@ _REPEATS = 5
 
 
 def main(words: list[str]) -> None:
-    """Run one contestant on one problem."""
+    """Run one method on one problem."""
     order = json.loads(words[0])
-    contestant, setting = CONTESTANTS[order["contestant"]], Setting(**order["setting"])
+    method, setting = METHODS[order["method"]], Setting(**order["setting"])
     _limit_memory()
     with threadpool_limits(1):
         try:
-            _work(contestant, setting, order["limit"], order["f_star"], order["clock"])
+            _work(method, setting, order["limit"], order["f_star"], order["clock"])
         except MemoryError as error:
             _say(
                 event="end",
@@ -46,21 +46,19 @@ def main(words: list[str]) -> None:
             _say(event="end", status=f"not installed: {error}", peak=None)
 
 
-def _work(
-    contestant: Contestant, setting: Setting, limit: float, f_star: float | None, clock: str
-) -> None:
-    contestant.prepare()
+def _work(method: Method, setting: Setting, limit: float, f_star: float | None, clock: str) -> None:
+    method.prepare()
     X = _WARM_UP.points()
     with suppress(MemoryError):
-        contestant.solve(_WARM_UP, X, 1e-4, Watch(Referee(_WARM_UP, X), 10.0, lambda t, f: None))
+        method.solve(_WARM_UP, X, 1e-4, Watch(Referee(_WARM_UP, X), 10.0, lambda t, f: None))
     X = setting.points()
     referee = Referee(setting, X)
     before = _peak()
     _say(event="ready")
-    for tol in contestant.tolerances:
-        run = _run(contestant, setting, X, tol, referee, limit, clock)
+    for tol in method.tolerances:
+        run = _run(method, setting, X, tol, referee, limit, clock)
         for _ in range(min(_REPEATS, int(_REPEATED_BELOW / max(run["seconds"], 1e-3))) - 1):
-            _run(contestant, setting, X, tol, referee, limit, clock)
+            _run(method, setting, X, tol, referee, limit, clock)
         reached = (
             f_star is not None
             and run["objective"] is not None
@@ -72,7 +70,7 @@ def _work(
 
 
 def _run(
-    contestant: Contestant,
+    method: Method,
     setting: Setting,
     X: Any,
     tol: float,
@@ -87,7 +85,7 @@ def _run(
         lambda seconds, objective: _say(event="look", seconds=seconds, objective=objective),
         CLOCKS[clock],
     )
-    status = contestant.solve(setting, X, tol, watch)
+    status = method.solve(setting, X, tol, watch)
     run = {
         "seconds": watch.seconds,
         "status": status,
@@ -98,7 +96,7 @@ def _run(
 
 
 def _limit_memory() -> None:
-    """Nine tenths of what is free: a contestant that wants more fails by itself and takes nobody
+    """Nine tenths of what is free: a method that wants more fails by itself and takes nobody
     along.
     """
     with suppress(ValueError, OSError):

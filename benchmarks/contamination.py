@@ -1,7 +1,7 @@
 """Two moons with up to 20 % outliers: what a fit keeps depends on its objective a little, and on
 what chooses its bandwidth a lot.
 
-Usage: python experiments/contamination.py [folder] [--quick]. Writes contamination.png, .pdf and
+Usage: python -m benchmarks.contamination [folder] [--quick]. Writes contamination.png, .pdf and
 .csv. Two objectives (MMD, likelihood) times two criteria for held-out samples (L² distance,
 log-likelihood), on one grid of bandwidths; a KDE beside them. The criterion is varied apart from
 the objective because one sample far from all others can outweigh hundreds in a held-out likelihood,
@@ -21,8 +21,9 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neighbors import KernelDensity
 
 import ksos
+from examples.paper.files import BLUE, GREY, ORANGE, save
 from ksos.kernels import Gaussian
-from ksos.reproduce.files import BLUE, GREY, ORANGE, save, sheet
+from ksos.plotting import sheet
 
 SHARES = (0.0, 0.05, 0.1, 0.2)
 N_SAMPLES, NOISE, REACH = 200, 0.1, 7.0

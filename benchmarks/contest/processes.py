@@ -1,4 +1,4 @@
-"""All contestants on all problems, one after the other, each in a process of its own that is ended
+"""All methods on all problems, one after the other, each in a process of its own that is ended
 at the limit.
 """
 
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import ksos
-from ksos.bench.contestants import CONTESTANTS
-from ksos.bench.problem import Setting
-from ksos.bench.referee import CLOCKS
-from ksos.bench.report import Row, Run, optimum
+from contest.methods import METHODS
+from contest.problem import Setting
+from contest.referee import CLOCKS
+from contest.report import Row, Run, optimum
 from ksos.ground.validation import as_choice
 
-__all__ = ["ONE_THREAD", "race", "run_one"]
+__all__ = ["ONE_THREAD", "run_all", "run_one"]
 
 _THREADED = ("OMP", "OPENBLAS", "MKL", "BLIS", "RAYON")
 ONE_THREAD = {**{f"{name}_NUM_THREADS": "1" for name in _THREADED}, "VECLIB_MAXIMUM_THREADS": "1"}
@@ -37,7 +37,7 @@ Report = Callable[[Row, float | None], None]
 Runner = Callable[[str, Setting, float, float | None, str], Row]
 
 
-def race(
+def run_all(
     settings: Sequence[Setting],
     names: Sequence[str],
     limit: float,
@@ -45,14 +45,14 @@ def race(
     clock: str = "wall",
     run: Runner | None = None,
 ) -> list[Row]:
-    """Run the contestants ``names`` on every problem; ``report(row, f_star)`` is called as each
+    """Run the methods ``names`` on every problem; ``report(row, f_star)`` is called as each
     ends. ``run``: by default :func:`run_one`.
 
-    Within one dimension and bandwidth, a contestant that ran out of time or memory at one size is
+    Within one dimension and bandwidth, a method that ran out of time or memory at one size is
     not tried at the larger ones.
     """
     as_choice(clock, "clock", CLOCKS)
-    chosen = [as_choice(name, "contestants", CONTESTANTS) for name in dict.fromkeys(names)]
+    chosen = [as_choice(name, "methods", METHODS) for name in dict.fromkeys(names)]
     chosen.sort(key=lambda name: name != REFERENCE)
     rows: list[Row] = []
     beaten: dict[tuple[str, int, float], int] = {}
@@ -83,25 +83,25 @@ def run_one(
     clock: str = "wall",
     grace: float = 3.0,
 ) -> Row:
-    """One contestant on one problem: a crash, a memory blow-up or an endless run becomes a row like
+    """One method on one problem: a crash, a memory blow-up or an endless run becomes a row like
     any other.
 
-    ``grace``: seconds beyond the limit in which a contestant may end by itself.
+    ``grace``: seconds beyond the limit in which a method may end by itself.
     """
     order = {
-        "contestant": name,
+        "method": name,
         "setting": vars(setting),
         "limit": limit,
         "f_star": f_star,
         "clock": clock,
     }
-    source = str(Path(ksos.__file__).parents[1])
+    sources = [str(Path(file).parents[1]) for file in (ksos.__file__, __file__)]
     environment = {
         **os.environ,
         **ONE_THREAD,
-        "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([*sources, os.environ.get("PYTHONPATH", "")]),
     }
-    command = [sys.executable, "-m", "ksos.bench.runner", json.dumps(order)]
+    command = [sys.executable, "-m", "contest.runner", json.dumps(order)]
     row = Row(name, setting, limit=limit)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
