@@ -415,7 +415,7 @@ def rules() -> list[str]:
 def is_private(name: str) -> bool:
     """Whether a part of a dotted name is private; names with two underscores belong to Python.
 
-    >>> is_private("ksos.ground.memory.available_memory"), is_private("builtins.__import__")
+    >>> is_private("ksos.ground._memory.available"), is_private("builtins.__import__")
     (True, False)
     """
     return any(

@@ -373,7 +373,7 @@ def f(m, offset):  # a comment
         f"""from ksos.density.good import g
 from ksos.density import good, public
 def test_it(monkeypatch):
-    monkeypatch.setattr("ksos.ground.memory.available_memory", lambda: 1)
+    monkeypatch.setattr("ksos.ground._memory.available", lambda: 1)
     monkeypatch.setattr(module, "_LIMIT", 1)
     monkeypatch.setattr(_memory, "limit", 1)
     monkeypatch.setattr(module, "public", lambda _: 1)
