@@ -25,7 +25,7 @@ help:
 	@echo "make clean          remove what the commands above made, .venv included"
 
 demo: $(VENV)/.installed-plot
-	$(ONE_THREAD) $(BIN)/ksos reproduce --quick --output demo
+	$(ONE_THREAD) $(BIN)/python -m examples.paper --quick --output demo
 
 test: $(VENV)/.installed-test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)

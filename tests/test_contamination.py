@@ -16,7 +16,7 @@ from sklearn.neighbors import KernelDensity
 import ksos
 from ksos.measures import Lebesgue
 
-SCRIPT = Path(__file__).resolve().parents[1] / "experiments" / "contamination.py"
+SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "contamination.py"
 
 
 @pytest.fixture(scope="module")

@@ -213,7 +213,7 @@ def anchors(page: Path) -> set[str]:
 @every_page
 def test_named_files_exist(page: Path) -> None:
     names = re.findall(
-        r"`((?:src|tests|docs|experiments|examples|benchmarks)/[\w./-]*)`",
+        r"`((?:src|tests|docs|examples|benchmarks)/[\w./-]*)`",
         page.read_text(encoding="utf-8"),
     )
     assert not [name for name in names if not (ROOT / name).exists()]
@@ -271,7 +271,7 @@ def tracked() -> list[Path]:
     else:
         found = [
             file
-            for name in ("src", "tests", "docs", "examples", "experiments", "benchmarks")
+            for name in ("src", "tests", "docs", "examples", "benchmarks")
             for file in (ROOT / name).rglob("*")
         ]
         found += [file for file in ROOT.iterdir() if file.suffix in (".md", ".toml", ".cff")]
@@ -322,12 +322,13 @@ def test_every_source_that_is_cited_is_listed_and_every_one_listed_is_cited() ->
     listed = re.findall(r"^@\w+\{(\w+),", read("docs/references.bib"), re.MULTILINE)
     cited = {
         key
-        for file in (ROOT / "src").rglob("*.py")
+        for folder in ("src", "examples")
+        for file in (ROOT / folder).rglob("*.py")
         for key in KEY.findall(file.read_text(encoding="utf-8"))
     }
     assert len(listed) == len(set(listed))
     assert cited - set(listed) == set(), "cited, but not in docs/references.bib"
-    assert set(listed) - cited == set(), "in docs/references.bib, but not cited in src"
+    assert set(listed) - cited == set(), "in docs/references.bib, but not cited in src or examples"
 
 
 def test_every_reference_is_whole() -> None:

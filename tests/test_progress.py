@@ -1,4 +1,4 @@
-"""Time left: laws of the estimate, what a fit prints, and the line that a terminal shows."""
+"""A run: its end, the estimate of the time left, what it prints and the line a terminal shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import ksos
-from ksos.ground.progress import Convergence, Steps, is_shown, left_in_words, report, shown, tell
+from ksos.ground import Convergence, Run, Steps, TimeUp, left_in_words
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0, 20.0])
@@ -62,12 +62,8 @@ def test_a_quiet_fit_says_nothing_and_a_verbose_one_its_stages(
 
 
 def test_stages_have_the_time_since_the_call(capsys: pytest.CaptureFixture[str]) -> None:
-    say = report(1, clock=iter([10.0, 12.5]).__next__)
-    say("bandwidth")
+    Run(verbose=1, clock=iter([10.0, 12.5]).__next__).report("fit", "bandwidth")
     assert capsys.readouterr().out == "[fit] bandwidth  2.50 s\n"
-
-
-# --- the line ---
 
 
 class Lines:
@@ -121,73 +117,120 @@ def test_answers_say_how_far_they_are() -> None:
     ]
     for ask, told in questions:
         lines = Lines()
-        with shown(line=lines, after=0.0, clock=Ticking()):
+        with Run(line=lines, after=0.0, clock=Ticking()):
             ask()
         assert any(re.match(told, line) for line in lines.lines), lines.lines
 
 
 def test_steps_foretell_the_time_left_by_their_costs() -> None:
     lines, clock, costs = Lines(), Clock(), [4.0, 1.0, 1.0, 2.0]
-    with shown("search", line=lines, after=0.0, clock=clock):
+    with Run(None, "search", line=lines, after=0.0, clock=clock):
         steps = Steps(costs)
         for number, cost in enumerate(costs):
             steps.begin("mixtures")
             clock.now += 3.0 * cost
-            with shown():  # a call inside knows its own part
-                tell("solver", left=0.0)
+            with Run():  # a call inside knows its own part
+                Run.current().tell("solver", left=0.0)
             left = 3.0 * sum(costs[number + 1 :])
             assert lines.lines[-1].startswith(f"search: step {number + 1} of 4: mixtures: solver, ")
             assert lines.lines[-1].endswith(f" s; about {left:.1f} s left")
-    assert lines.erased == 1 and not is_shown()
+    assert lines.erased == 1 and not Run.current().shown
 
 
 def test_what_is_not_known_is_not_foretold() -> None:
     lines, clock = Lines(), Clock()
-    with shown(line=lines, after=0.0, clock=clock):
-        tell("first multiplier", 0.0, np.inf)
-        with shown():
+    with Run(line=lines, after=0.0, clock=clock):
+        Run.current().tell("first multiplier", 0.0, np.inf)
+        with Run():
             clock.now += 5.0
-            tell("iteration 3", left=0.5)
+            Run.current().tell("iteration 3", left=0.5)
     assert lines.lines == ["first multiplier", "first multiplier: iteration 3, 5 s"]
 
 
 def test_quick_calls_show_nothing_and_verbose_ones_speak_for_themselves() -> None:
     lines, clock = Lines(), Clock()
-    with shown("fit", line=lines, clock=clock):
+    with Run(None, "fit", line=lines, clock=clock):
         clock.now += 1.9
-        tell("bandwidth")
+        Run.current().tell("bandwidth")
         assert lines.lines == []
         clock.now += 0.2
-        tell("support")
+        Run.current().tell("support")
         assert lines.lines == ["fit: support, 2 s"]
     with (
-        shown("fit", line=lines, clock=clock, verbose=1),
-        shown("minimize", line=lines, clock=clock),
+        Run(None, "fit", line=lines, clock=clock, verbose=1),
+        Run(None, "minimize", line=lines, clock=clock),
     ):
         clock.now += 100.0
-        tell("iteration 1")
-        assert not is_shown()
+        Run.current().tell("iteration 1")
+        assert not Run.current().shown
     assert len(lines.lines) == 1 and lines.erased == 1
 
 
-def test_time_passes_on_the_line_and_other_threads_have_none() -> None:
-    lines, inside, go = Lines(), [], threading.Event()
-
-    def look() -> None:
-        with shown("another", line=lines, after=0.0):
-            tell("unseen")
-            inside.append(is_shown())
-            go.set()
-
-    with shown("fit", line=lines, after=0.0):
-        tell("bandwidth", left=100.0)
-        threading.Thread(target=look).start()
-        assert go.wait(10.0) and inside == [False]
+def test_time_passes_on_the_line() -> None:
+    lines = Lines()
+    with Run(None, "fit", line=lines, after=0.0) as run:
+        run.tell("bandwidth", left=100.0)
         for _ in range(100):
             if len(lines.lines) > 1:
                 break
             threading.Event().wait(0.1)
     assert len(lines.lines) > 1 and all("bandwidth" in line for line in lines.lines)
+
+
+def test_no_run_ends_later_than_the_one_around_it() -> None:
+    clock = Clock()
+    with Run(10.0, clock=clock) as outer:
+        clock.now += 4.0
+        with Run() as inner, Run(20.0) as third, Run(2.0) as short:
+            found = [run.remaining for run in (outer, inner, third, short)]
+            assert found == [6.0, 6.0, 6.0, 2.0] and Run.current() is short
+            clock.now += 3.0
+            assert short.over and not third.over and (third.elapsed, third.used) == (3.0, 0.5)
+            assert short.limit() > 0.0 and third.limit(0.5) == 1.5
+        assert Run.current() is outer and (outer.used, outer.limit()) == (0.7, 3.0)
+    assert Run.current().limit() is None and not Run.current().over
+
+
+def test_steps_that_end_late_are_not_begun() -> None:
+    clock = Ticking()
+    with Run(100.0, clock=clock) as run:
+        run.require_time(1e9, "a short step")
+        assert run.allows(run.remaining + 20.0) and not run.allows(run.remaining + 30.0)
+        with pytest.raises(TimeUp, match="the factorization takes about"):
+            run.require_time(1e12, "the factorization")  # at 2·512³ operations per second
+        assert 0.0 < run.operations(0.5) < 2.0 * 512.0**3 * 50.0
+    Run.current().require_time(1e30, "anything at all")
+
+
+def test_an_interrupt_and_a_cancelled_call_end_every_stage() -> None:
+    clock = Clock()
+    with Run(clock=clock) as outer:
+        with Run(), Run() as inner:
+            inner.interrupt(grace=5.0)
+            clock.now += 4.0
+            assert outer.interrupted and not outer.over
+        clock.now += 2.0
+        with Run(100.0) as later:
+            assert later.over and not later.interrupted and not later.allows(1e-3)
+    assert not Run.current().over and not Run.current().interrupted
+    end = threading.Event()
+    with Run(cancelled=end.is_set), Run(10.0) as inside, inside.setup(0.5):
+        assert not inside.over and not inside.setup_is_over(0.5)
+        end.set()
+        assert inside.over and inside.setup_is_over(0.5) and not inside.allows(1e-3)
+    assert not Run.current().over
+
+
+def test_a_run_that_was_never_closed_is_forgotten() -> None:
+    """As if Ctrl-C had come just before the end of the ``with`` block."""
+
+    def interrupted() -> None:
+        Run(1e-9).__enter__()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not Run.current().over
 
 
 def blobs(n: int = 60, d: int = 2) -> np.ndarray:
@@ -265,7 +308,7 @@ def test_every_long_call_says_what_it_does(call: str) -> None:
         clock.now += 1.0
         return clock.now
 
-    with shown(line=lines, after=0.0, clock=later):
+    with Run(line=lines, after=0.0, clock=later):
         run()
     for pattern in wanted:
         assert any(re.search(pattern, line) for line in lines.lines), (pattern, lines.lines)
@@ -282,7 +325,7 @@ def test_ctrl_c_keeps_what_the_search_has_found(stop: str) -> None:
         return clock.now
 
     lines = Lines(stop)
-    with shown(line=lines, after=0.0, clock=later), pytest.raises(KeyboardInterrupt):
+    with Run(line=lines, after=0.0, clock=later), pytest.raises(KeyboardInterrupt):
         est.fit(X)
     after = [line for line in lines.lines if "stopping" in line]
     assert (
@@ -346,11 +389,11 @@ def watched(program: str, seen: bool = True, **environment: str) -> str:
 @pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
 def test_a_slow_fit_in_a_terminal() -> None:
     text = watched(SLOW)
-    first, *_ = lines = [line for line in text.split("\r\x1b[K") if line]
+    first, *_ = lines = [line for line in text.split("\r") if line]
     assert re.match(r"KernelSoSDensity: iteration \d+, obj.*, \d s", first)
-    assert any(re.search(r"about \d+\.\d s left\r$", line) for line in lines)
-    assert all(len(line) <= 80 and "\n" not in line for line in lines)
-    assert text.endswith("\r\x1b[K"), "the line is taken away at the end"
+    assert any(re.search(r"about \d+\.\d s left *$", line) for line in lines)
+    assert all(len(line) < 80 and "\n" not in line for line in lines)
+    assert lines[-1].isspace() and text.endswith("\r"), "the line is erased at the end"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
@@ -361,18 +404,14 @@ def test_no_line_where_nobody_wants_it(seen: bool, environment: dict[str, str]) 
     assert watched(SLOW, seen, **environment) == ""
 
 
-def test_a_notebook_shows_a_line_that_is_overwritten(
+def test_a_notebook_shows_a_line_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shell = type("ZMQInteractiveShell", (), {})()
+    shell = SimpleNamespace(config={})  # of IPython, but without the widgets of a notebook
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
     clock = Clock()
-    with shown("fit", clock=clock):
-        for word in ("a long word", "short"):
-            clock.now += 3.0
-            tell(word)
-    assert (
-        capsys.readouterr().err
-        == "\rfit: a long word, 3 s\rfit: short, 6 s      \r" + " " * 15 + "\r"
-    )
+    with Run(None, "fit", clock=clock) as run:
+        clock.now += 3.0
+        run.tell("bandwidth")
+    assert "fit: bandwidth, 3 s" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+EXPERIMENTS = Path(__file__).resolve().parents[1] / "benchmarks" / "robust"
 SMALL: dict[str, dict[str, Any]] = {
     "robust_least_squares": {
         "GRID": (0.01, 0.1),
@@ -48,7 +48,7 @@ SMALL: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SMALL)
 def test_from_data_to_figure(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("cvxpy")
-    script = runpy.run_path(str(EXPERIMENTS / f"{name}.py"))
+    script = runpy.run_path(str(EXPERIMENTS / f"{name.removeprefix('robust_')}.py"))
     for key, value in SMALL[name].items():
         assert key in script
         monkeypatch.setitem(script["main"].__globals__, key, value)
@@ -65,7 +65,7 @@ def test_from_data_to_figure(name: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_shifted_losses_are_expectations() -> None:
-    script = runpy.run_path(str(EXPERIMENTS / "robust_least_squares.py"))
+    script = runpy.run_path(str(EXPERIMENTS / "least_squares.py"))
     problem, xi = script["problem_of"](5)
     assert xi.shape == (10, 1) and np.all(np.abs(xi) <= 0.5)
     theta = np.random.default_rng(0).normal(size=10)
@@ -78,7 +78,7 @@ def test_shifted_losses_are_expectations() -> None:
 
 
 def test_regression_errors_are_expectations() -> None:
-    script = runpy.run_path(str(EXPERIMENTS / "robust_kernel_regression.py"))
+    script = runpy.run_path(str(EXPERIMENTS / "kernel_regression.py"))
 
     class Truth:
         def predict(self, x: np.ndarray) -> np.ndarray:

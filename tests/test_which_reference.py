@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[1] / "experiments" / "which_reference.py"
+SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "which_reference.py"
 
 
 @pytest.fixture(scope="module")

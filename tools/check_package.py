@@ -141,7 +141,7 @@ def check_installed(archive: Path) -> None:
             " to that of scikit-learn"
         )
         assert times[FIRST_DENSITY] < LONGEST and added < LONGEST_IMPORT
-        assert "reproduce" in run("-m", "ksos", "--help")
+        assert "explore" in run("-m", "ksos", "--help")
         (work / "data.csv").write_text(
             "x,y\n" + "".join(f"{i % 7},{(i * i) % 11}\n" for i in range(60))
         )

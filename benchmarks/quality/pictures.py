@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ksos.reproduce.files import sheet
+from ksos.plotting import sheet
 from quality.contestants import CONTESTANTS
 from quality.overview import PLAIN, SEARCH
 from quality.summary import Cell

@@ -1,8 +1,8 @@
 """
-A whole law, and its worst case
-===============================
+A whole distribution, and its worst case
+========================================
 
-The time that a delivery takes, given its distance: far away it depends on the road, and the law has
+The time that a delivery takes, given its distance: far away it depends on the road, and the density has
 two modes. A mean would name a time at which hardly anybody arrives. Beside it, the question of a
 planner: how often is the demand above the capacity of 1.6, if its distribution is not quite that of
 the data?
@@ -29,13 +29,8 @@ _, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constra
 x, y = np.linspace(1.0, 9.0, 150), np.linspace(0.0, 70.0, 250)
 left.pcolormesh(x, y, est.pdf(x[:, None], grid=y).T, cmap="Blues", vmax=0.13, shading="nearest")
 left.plot(distance[:, 0], minutes, ".", color="black", markersize=2)
-left.plot(
-    x,
-    est.predict_quantile(x[:, None], [0.05, 0.95]),
-    color="C1",
-    linewidth=1.2,
-    label=["5 % and 95 %", "_"],
-)
+quantiles = est.predict_quantile(x[:, None], [0.05, 0.95])
+left.plot(x, quantiles, color="C1", linewidth=1.2, label=["5% and 95%", "_"])
 left.set(xlabel="distance", ylabel="minutes", title="p(minutes | distance)")
 left.legend(loc="upper left")
 

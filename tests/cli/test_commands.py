@@ -1,4 +1,4 @@
-"""``score``, ``sample``, ``inspect`` and ``reproduce``: the numbers are the library's, in digits
+"""``score``, ``sample`` and ``inspect``: the numbers are the library's, in digits
 that lose nothing.
 """
 
@@ -10,7 +10,6 @@ import json
 import os
 import stat
 import sys
-import types
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -44,7 +43,6 @@ OPTIONS = {
     "score": {*READING_OPTIONS, "--per-row", "--json"},
     "sample": {"-n", "--n-samples", "--seed", "-o", "--output", "--json", "--given", "--features"},
     "inspect": {"--json"},
-    "reproduce": {"--figure", "--output", "--quick", "--json"},
 }
 
 
@@ -58,27 +56,8 @@ def boxed(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def drawing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A stand-in for the module that draws the figures; keeps what it was asked for."""
-    calls: list[Any] = []
-
-    def run(
-        figures: list[str] | None, output: Path, quick: bool, report: Callable[[str], None]
-    ) -> list[Path]:
-        calls.append((figures, output, quick))
-        report("drawing")
-        return [output / "one.png", output / "one.csv"]
-
-    module = types.ModuleType("ksos.reproduce")
-    module.FIGURES, module.run = {"one": None, "two": None}, run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ksos.reproduce", module)
-    monkeypatch.setattr(library, "reproduce", module, raising=False)
-    return calls
-
-
 @pytest.mark.parametrize("name", OPTIONS)
-def test_every_option_is_listed_here_and_tested_below(name: str, drawing: list[Any]) -> None:
+def test_every_option_is_listed_here_and_tested_below(name: str) -> None:
     parser = argparse.ArgumentParser(add_help=False)
     import_module(f"ksos.cli.{name}").add_arguments(parser)
     assert {flag for action in parser._actions for flag in action.option_strings} == OPTIONS[name]
@@ -379,55 +358,3 @@ def test_a_file_that_is_no_model(
     assert (
         done.err == f"ksos {words[0]}: error: {tmp_path / 'none.ksos'}: No such file or directory\n"
     )
-
-
-# --- reproduce ---
-
-
-def test_reproduce_asks_for_what_was_chosen(
-    ksos: Command, drawing: list[Any], tmp_path: Path
-) -> None:
-    done = ksos("reproduce", "--figure", "two", "--figure", "one", "--output", tmp_path, "--quick")
-    assert done == (0, f"drawing\n{tmp_path / 'one.png'}\n{tmp_path / 'one.csv'}\n", "")
-    assert ksos("reproduce", "--json") == (
-        0,
-        '{"files": ["figures/one.png", "figures/one.csv"]}\n',
-        "",
-    )
-    assert drawing == [(["two", "one"], tmp_path, True), (None, Path("figures"), False)]
-
-
-def test_reproduce_refuses_other_names_and_files(
-    ksos: Command, drawing: list[Any], plain: Path
-) -> None:
-    wrong = ksos("reproduce", "--figure", "three")
-    assert wrong.code == 2 and "choose from 'one', 'two'" in wrong.err
-    done = ksos("reproduce", "--output", plain)
-    assert (
-        done.code == 1
-        and done.err == f"ksos reproduce: error: {plain} is a file; --output expects a folder\n"
-    )
-    assert drawing == []
-
-
-def test_reproduce_on_a_terminal(
-    ksos: Command, drawing: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ksos.cli.console.Console.watched", True)
-    assert ksos("reproduce") == (0, "drawing\nfigures/one.png\nfigures/one.csv\n", "")
-    assert ksos("reproduce", "--json") == (
-        0,
-        '{"files": ["figures/one.png", "figures/one.csv"]}\n',
-        "ksos reproduce: drawing\n",
-    )
-
-
-def test_reproduce_without_matplotlib(
-    ksos: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = ksos("reproduce", "--output", tmp_path / "figures")
-    assert done.code == 1
-    (line,) = done.err.splitlines()
-    assert "matplotlib" in line and 'pip install "kernel-sos[plot]"' in line
-    assert list(tmp_path.iterdir()) == []

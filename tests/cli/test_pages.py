@@ -16,7 +16,6 @@ import pytest
 Command = Callable[..., Any]
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN_ELSEWHERE = {"reproduce", "bench"}
 
 
 def commands(page: str) -> list[list[str]]:
@@ -57,7 +56,7 @@ def test_the_command_lines_of_a_page(
             "mass": rng.uniform(1.0, 2.0, 40),
         }
         pq.write_table(pa.table(columns), f"data/{k}.parquet")
-    lines = [words for words in commands(page) if words[0] not in RUN_ELSEWHERE]
+    lines = commands(page)
     assert len(lines) >= least
     for words in lines:
         done = ksos(*words)

@@ -5,18 +5,22 @@ nothing.
 from __future__ import annotations
 
 import hashlib
-import os
+import io
+import json
 import pickle
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import skops.io
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
 import ksos
-from ksos.estimators.conditional_file import (
+from ksos.estimators import (
     StoredConditional,
     is_conditional_file,
     load_conditional,
@@ -50,6 +54,8 @@ def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         again.predict_quantile(X, [0.1, 0.9]), estimator.predict_quantile(X, [0.1, 0.9])
     )
+    estimator.save(tmp_path / "own")
+    np.testing.assert_array_equal(ksos.load(tmp_path / "own").predict(X), estimator.predict(X))
     np.testing.assert_array_equal(
         again.predict_interval(X, 0.8, method="conformal"),
         estimator.predict_interval(X, 0.8, method="conformal"),
@@ -71,63 +77,105 @@ def test_every_flipped_byte_is_noticed(fitted: Any, tmp_path: Path) -> None:
             load_conditional(path)
 
 
-class Calls:
-    """A pickle that calls a function when it is read."""
+def forge(path: Path, value: Any, change: Callable[[Any], None] = lambda schema: None) -> Path:
+    """A file whose checksum agrees, of what skops makes of ``value``, with a changed schema."""
+    whole, forged = io.BytesIO(skops.io.dumps(value)), io.BytesIO()
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(forged, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            if name == "schema.json":
+                schema = json.loads(content)
+                change(schema)
+                content = json.dumps(schema).encode()
+            target.writestr(name, content)
+    return sealed(path, forged.getvalue())
 
-    def __init__(self, *what: Any) -> None:
-        self.what = what
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.what
-
-
-def forge(path: Path, value: Any) -> Path:
-    body = pickle.dumps(value)
-    path.write_bytes(b"\x89KSOC2\r\n\x1a" + hashlib.sha256(body).digest() + body)
+def sealed(path: Path, body: bytes) -> Path:
+    path.write_bytes(b"\x89KSOC3\r\n\x1a" + hashlib.sha256(body).digest() + body)
     return path
 
 
+class Payload:
+    """What stands for a type of another library."""
+
+    def __init__(self) -> None:
+        self.argument = "made"
+
+
 @pytest.mark.parametrize(
-    "value",
+    "module, name",
     [
-        Calls(os.mkdir, ("made",)),
-        Calls(getattr, (np.ones(1), "tofile")),
-        Calls(eval, ("1",)),
-        Calls(np.memmap, ("made", "u1", "w+", 0, (4,))),
-        Calls(Path, ("made",)),
-        Calls(ksos.load, ("made",)),
-        Calls(ksos.mmd, ()),
-        {"a": Calls(os.getenv, ("HOME",))},
+        ("os", "mkdir"),
+        ("builtins", "eval"),
+        ("pathlib", "Path"),
+        ("numpy", "memmap"),
+        ("ksos", "load"),
+        ("ksos.estimators.conditional_file", "load"),
+        ("ksos.estimators.conditional_file", "os"),
+        ("ksos.__main__", "main"),
+        ("no.such", "module"),
     ],
-    ids=["mkdir", "getattr", "eval", "memmap", "Path", "load", "mmd", "inside"],
 )
 def test_a_forged_file_runs_nothing(
-    value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+
+    def change(schema: Any) -> None:
+        schema |= {"__module__": module, "__class__": name}
+
     with pytest.raises(ksos.ModelFormatError, match="forged"):
-        load_conditional(forge(tmp_path / "forged", value))
+        load_conditional(forge(tmp_path / "forged", Payload(), change))
     assert not (tmp_path / "made").exists()
 
 
-def test_what_is_no_conditional_density_is_refused(tmp_path: Path) -> None:
+def test_types_of_other_libraries_are_listed(tmp_path: Path) -> None:
+    path = forge(tmp_path / "own", [Payload(), LinearRegression()])
+    with pytest.raises(ksos.ModelFormatError, match=r"own holds types.*: \S*Payload; .*trust"):
+        ksos.load(path)
+    with pytest.raises(ksos.ModelFormatError, match="holds no conditional density; got list"):
+        load_conditional(path, trust=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"no zip", pickle.dumps(print), bytes(1000)],
+    ids=["empty", "text", "pickle", "zeros"],
+)
+def test_what_is_no_file_of_skops_raises(body: bytes, tmp_path: Path) -> None:
+    with pytest.raises(ksos.ModelFormatError, match="forged"):
+        load_conditional(sealed(tmp_path / "forged", body))
+
+
+def test_a_file_that_would_unfold_raises(tmp_path: Path) -> None:
+    body = skops.io.dumps([0.0] * 10_000, compression=zipfile.ZIP_DEFLATED)
+    with pytest.raises(ksos.ModelFormatError, match="bomb is compressed"):
+        load_conditional(sealed(tmp_path / "bomb", body))
+
+
+def test_what_is_no_conditional_density_raises(tmp_path: Path) -> None:
     with pytest.raises(
         ksos.ModelFormatError, match="holds no conditional density; got LinearRegression"
     ):
         load_conditional(forge(tmp_path / "other", LinearRegression()))
 
 
-def test_a_file_of_an_earlier_version_is_named(tmp_path: Path) -> None:
-    (tmp_path / "old").write_bytes(b"\x89KSOC\r\n\x1a" + bytes(100))
+@pytest.mark.parametrize("kind", [b"", b"2"])
+def test_a_file_of_an_earlier_version_is_named(kind: bytes, tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"\x89KSOC" + kind + b"\r\n\x1a" + bytes(100))
     for read in (load_conditional, ksos.load):
-        with pytest.raises(
-            ksos.ModelFormatError,
-            match=r"old was written by an earlier version of ksos.* fit it again",
-        ):
+        with pytest.raises(ksos.ModelFormatError, match=r"old was written by an earlier version"):
             read(tmp_path / "old")
 
 
-def test_a_trusted_file_may_name_anything(tmp_path: Path) -> None:
-    path = forge(tmp_path / "own", Calls(os.getenv, ("PATH",)))
-    with pytest.raises(ksos.ModelFormatError, match="holds no conditional density; got str"):
-        load_conditional(path, trust=True)
+def test_a_regressor_that_cannot_be_stored_raises_before_the_file_is_there(tmp_path: Path) -> None:
+    class Lazy(LinearRegression):
+        def __getstate__(self) -> Any:
+            return {"generator": (one for one in ())}
+
+    X = np.random.default_rng(0).normal(size=(40, 1))
+    estimator = ksos.KernelSoSConditional(Lazy(), "constant", given=None).fit(X, X[:, 0] ** 2)
+    with pytest.raises(TypeError, match=r"model was not written.* joblib"):
+        estimator.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()

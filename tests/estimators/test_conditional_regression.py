@@ -366,7 +366,7 @@ def test_life_with_scikit_learn(tmp_path: Any) -> None:
     assert np.isfinite(
         pickle.loads(pickle.dumps(clone(found.best_estimator_).fit(X, y))).score(X, y)
     )
-    est.save(tmp_path / "u.ksos")
+    est.residual_density_.save(tmp_path / "u.ksos")
     u = np.linspace(-2.0, 2.0, 5)[:, None]
     np.testing.assert_array_equal(
         ksos.load(tmp_path / "u.ksos").logpdf(u), est.residual_density_.logpdf(u)

@@ -39,8 +39,6 @@ COMMANDS = {
     ),
     "inspect": "show what is in a saved density",
     "worst-case": "the worst distribution for a loss within a distance of the rows of a table",
-    "reproduce": "draw the figures of the paper",
-    "bench": "time the solvers against the paper's algorithm and CVXPY",
 }
 """Every command with its one-line help; ``ksos.cli.NAME`` (_ for -) holds its
 ``add_arguments(parser)`` and ``run(arguments, console)``.

@@ -19,9 +19,8 @@ from ksos.cli.view import View, add_view_options, take_view
 from ksos.density.io import load
 from ksos.ground.files import replace_whole
 from ksos.plotting import DensityDisplay
-from ksos.plotting.canvas import require_matplotlib
+from ksos.plotting.canvas import require_matplotlib, sheet
 from ksos.plotting.density import MOST_PAIRED, figure_size
-from ksos.reproduce.files import sheet
 
 __all__ = ["add_arguments", "run"]
 

@@ -9,6 +9,12 @@ from ksos.ground.lazy import later as _later
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators.conditional import KernelSoSConditional
+    from ksos.estimators.conditional_file import (
+        StoredConditional,
+        is_conditional_file,
+        load_conditional,
+        save_conditional,
+    )
     from ksos.estimators.robust import RobustClassifier, RobustRegressor
     from ksos.estimators.search import KernelSoSDensityCV
 
@@ -18,6 +24,10 @@ __all__ = [
     "KernelSoSDensityCV",
     "RobustClassifier",
     "RobustRegressor",
+    "StoredConditional",
+    "is_conditional_file",
+    "load_conditional",
+    "save_conditional",
 ]
 
 __getattr__, __dir__ = _later(
@@ -27,5 +37,9 @@ __getattr__, __dir__ = _later(
         "KernelSoSDensityCV": "ksos.estimators.search",
         "RobustClassifier": "ksos.estimators.robust",
         "RobustRegressor": "ksos.estimators.robust",
+        "StoredConditional": "ksos.estimators.conditional_file",
+        "is_conditional_file": "ksos.estimators.conditional_file",
+        "load_conditional": "ksos.estimators.conditional_file",
+        "save_conditional": "ksos.estimators.conditional_file",
     },
 )

@@ -359,14 +359,15 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return distributions.at(rows).with_feature_names(self._target_names)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the density of the scaled residuals, or the joint one, to a file of numbers that
-        :func:`ksos.load` reads.
+        """Write the whole estimator, regressors included, to a file that :func:`ksos.load` reads.
 
-        The regressors are not in it: they are scikit-learn's objects, for which there is only
-        pickle, and a pickle can run any code when it is read. Keep them with
-        ``joblib.dump(est, …)`` and read such a file only if you trust its origin.
+        The format is that of ``skops.io``, which runs nothing of a file when it is read. Regressors
+        must consist of classes that skops can store, as those of scikit-learn do.
         """
-        self._fitted().density.save(path)
+        from ksos.estimators.conditional_file import StoredConditional, save_conditional
+
+        self._fitted()
+        save_conditional(StoredConditional(self), path)
 
     # --- fitting ---
 

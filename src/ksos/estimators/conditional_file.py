@@ -1,25 +1,21 @@
-"""The file of a whole conditional density, regressors included: a pickle that is read with a list
-of the classes it may name.
+"""The file of a whole conditional density, regressors included.
 
-Regressors are scikit-learn's objects, for which there is no format but pickle, and a pickle can
-name any function for its reader to call. This reader looks up classes of scikit-learn and ksos, and
-the few functions by which NumPy's arrays come back, and nothing else. What it calls are their
-constructors, which store their arguments. A regressor from another library raises an error unless
-you trust the file.
+The body is written by ``skops.io``, a format for scikit-learn's objects that names every type and
+calls nothing of what it names before a reader has agreed to all types. A reader here agrees to
+classes of ksos, to what skops trusts by itself, and to the few types below. Regressors of other
+libraries raise an error that lists their types, unless you trust the file.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import os
-import pickle
+import zipfile
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from ksos.density.io import load as load_density
-from ksos.estimators.conditional import KernelSoSConditional
 from ksos.exceptions import ModelFormatError
 from ksos.ground.files import replace_whole
 
@@ -32,40 +28,23 @@ __all__ = [
 ]
 
 _KIND = b"\x89KSOC"
-_MAGIC = _KIND + b"2\r\n\x1a"  # files of the first kind hold classes that are gone
-_PACKAGES = ("density", "estimators", "integrals", "kernels", "measures", "solvers", "quadrature")
-_LIBRARIES = (
-    *(f"ksos.{name}." for name in _PACKAGES),
-    "ksos.space.space",
-    "ksos.space.whitening",
-    "ksos.space.coordinates",
-    "ksos.space.embedding",
-    "sklearn.",
-)
-_NOT = ("sklearn.externals", "sklearn.datasets", "sklearn.utils._testing", "sklearn.utils._joblib")
-_SHORT_NAMES = {"_loss": "sklearn._loss._loss"}
-"""What a module of scikit-learn 1.7 calls itself, and what it is: the short name would be looked
-for in the current folder."""
-_FUNCTIONS = {
-    "numpy._core.multiarray": {"_reconstruct", "scalar"},
-    "numpy._core.numeric": {"_frombuffer"},
-    "numpy": {"dtype", "ndarray", "float64", "float32", "int64", "int32", "bool_", "str_"},
-    "numpy.random._pickle": {"__bit_generator_ctor", "__generator_ctor", "__randomstate_ctor"},
-    "numpy.random._mt19937": {"MT19937"},
-    "numpy.random._pcg64": {"PCG64"},
-    "numpy.random.bit_generator": {"SeedSequence", "__pyx_unpickle_SeedSequence"},
-    "sklearn.utils.validation": {"check_array"},
-    "builtins": {"slice", "set", "frozenset", "complex", "bytearray", "range", "object"},
-    "collections": {"OrderedDict", "defaultdict"},
-    "copyreg": {"_reconstructor"},
-    "functools": {"partial"},
+_MAGIC = _KIND + b"3\r\n\x1a"  # the third kind of such files: the first two were pickles
+_START = len(_MAGIC) + hashlib.sha256().digest_size
+# what the default regressors hold beside the types that skops trusts: none runs code of the file
+_TRUSTED = {
+    "functools.partial",
+    "numpy.dtype",
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.utils.validation.check_array",
 }
 
 
 class StoredConditional(NamedTuple):
     """What such a file holds."""
 
-    estimator: KernelSoSConditional
+    estimator: Any
+    """A fitted :class:`~ksos.KernelSoSConditional`."""
     columns: tuple[str, ...] | None = None
     """The names of the columns of x, in their order."""
     target: str = "y"
@@ -79,14 +58,13 @@ class StoredConditional(NamedTuple):
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read the file ``path``: a density or mixture, bit for bit as it was saved, or the
-    :class:`~ksos.KernelSoSConditional` that ``ksos fit --target`` has fitted.
+    """Read the file ``path``: a density or mixture, bit for bit as it was saved, or a
+    :class:`~ksos.KernelSoSConditional`.
 
-    Nothing in the file of a density is executed, and nothing is allocated that the file's own
-    length does not cover. The regressors of a conditional density are scikit-learn's objects, which
-    only pickle stores. Classes of scikit-learn and ksos are created again, and no other name is
-    looked up. It raises ModelFormatError for every file that is not a whole, undamaged model of a
-    known version, and OSError if the file cannot be read.
+    Nothing in the file is executed, and nothing is allocated that the file's own length does not
+    cover. A conditional density holds regressors. Those of scikit-learn are read, and other types
+    raise an error that lists them. It raises ModelFormatError for every file that is not a whole,
+    undamaged model of a known version, and OSError if the file cannot be read.
 
     >>> import os, tempfile
     >>> import ksos
@@ -102,7 +80,15 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def save_conditional(stored: StoredConditional, path: str | os.PathLike[str]) -> None:
     """Write all of ``stored`` to ``path``, whole or not at all."""
-    body = pickle.dumps(stored, protocol=5)
+    import skops.io  # heavy, and needed by files alone
+
+    try:
+        body = skops.io.dumps(stored)
+    except TypeError as error:
+        raise TypeError(
+            f"{os.fsdecode(path)} was not written, for skops cannot store a part of the regressors:"
+            f" {error}; use a regressor that consists of scikit-learn's classes, or joblib.dump"
+        ) from None
     replace_whole(path, [_MAGIC, hashlib.sha256(body).digest(), body])
 
 
@@ -115,62 +101,70 @@ def is_conditional_file(path: str | os.PathLike[str]) -> bool:
 def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> StoredConditional:
     """Read the conditional density in the file ``path``.
 
-    With ``trust`` the pickle may name anything: only for files whose origin you know. It raises
-    ModelFormatError for every other file.
+    With ``trust`` the file may name any type: only for files whose origin you know. It raises
+    ModelFormatError for every file that :func:`save_conditional` has not written.
     """
     name = os.fsdecode(path)
     with open(path, "rb") as file:
         content = file.read()
-    if content.startswith(_KIND + b"\r\n"):
+    if content.startswith((_KIND + b"\r\n", _KIND + b"2\r\n")):
         raise ModelFormatError(
-            f"{name} was written by an earlier version of ksos, whose conditional densities cannot "
-            "be read; fit it again with ksos fit --target"
+            f"{name} was written by an earlier version of ksos, whose conditional densities cannot"
+            " be read; fit it again with ksos fit --target"
         )
-    start = len(_MAGIC) + hashlib.sha256().digest_size
-    if content[: len(_MAGIC)] != _MAGIC or len(content) <= start:
+    if not content.startswith(_MAGIC) or len(content) <= _START:
         raise ModelFormatError(
-            f"{name} is not a conditional density that ksos wrote; expected a file of ksos fit "
-            "--target"
+            f"{name} is not a conditional density that ksos wrote; expected a file of ksos fit"
+            " --target"
         )
-    body = content[start:]
-    if hashlib.sha256(body).digest() != content[len(_MAGIC) : start]:
+    body = content[_START:]
+    if hashlib.sha256(body).digest() != content[len(_MAGIC) : _START]:
         raise ModelFormatError(
-            f"{name} is damaged: its checksum does not agree with its content; copy it again from "
-            "its source"
+            f"{name} is damaged: its checksum does not agree with its content; copy it again from"
+            " its source"
         )
     try:
-        found = pickle.loads(body) if trust else _Reader(io.BytesIO(body)).load()
+        found = _read(body, trust)
     except ModelFormatError as error:
-        raise ModelFormatError(f"{name}: {error}") from None
-    except Exception as error:  # whatever a forged or outdated pickle makes of its reader
+        raise ModelFormatError(f"{name} {error}") from None
+    except Exception as error:  # a forged or outdated file can make skops raise anything
         raise ModelFormatError(
-            f"{name} cannot be read ({type(error).__name__}: {error}); fit again with the "
-            "installed versions of ksos and scikit-learn"
+            f"{name} cannot be read ({type(error).__name__}: {error}); fit again with the"
+            " installed versions of ksos and scikit-learn"
         ) from None
-    if not (
-        isinstance(found, StoredConditional) and isinstance(found.estimator, KernelSoSConditional)
-    ):
-        raise ModelFormatError(f"{name} holds no conditional density; got {type(found).__name__}")
     return found
 
 
-class _Reader(pickle.Unpickler):
-    """Names resolve to what the lists above hold, or not at all."""
+def _read(body: bytes, trust: bool) -> StoredConditional:
+    """What skops makes of ``body``, if its types are known or trusted."""
+    import skops.io  # heavy, and needed by files alone
 
-    def find_class(self, module: str, name: str) -> Any:
-        module = _SHORT_NAMES.get(module, module)
-        if name in _FUNCTIONS.get(module, ()):
-            return functools.partial if module == "functools" else super().find_class(module, name)
-        if module.startswith(_LIBRARIES) and not module.startswith(_NOT) and name.isidentifier():
-            found = vars(import_module(module)).get(name)
-            own = isinstance(found, type) and _SHORT_NAMES.get(
-                found.__module__, found.__module__
-            ).startswith(_LIBRARIES)
-            # compiled classes come back by functions of such names
-            if own or (callable(found) and name.startswith("__pyx_unpickle_")):
-                return found
+    from ksos.estimators.conditional import KernelSoSConditional
+
+    with zipfile.ZipFile(io.BytesIO(body)) as members:
+        # a small file must not unfold to a large one
+        if sum(member.file_size for member in members.infolist()) > len(body):
+            raise ModelFormatError("is compressed, which files of ksos are not; fit it again")
+    types = skops.io.get_untrusted_types(data=body)
+    unknown = [one for one in types if not _is_known(one)]
+    if unknown and not trust:
         raise ModelFormatError(
-            f"it names {module[:80]}.{name[:80]}, which is not on the list of what may be read; a "
-            "regressor from another library needs the option to trust the file (--trust), and that "
-            "you know where the file comes from"
+            f"holds types that are not known to be harmless: {', '.join(unknown)[:400]}; if you"
+            " know where the file comes from, trust them: ksos predict --trust, or"
+            " ksos.estimators.load_conditional(path, trust=True)"
         )
+    found = skops.io.loads(body, trusted=types)
+    if not isinstance(found, StoredConditional) or not isinstance(
+        found.estimator, KernelSoSConditional
+    ):
+        raise ModelFormatError(f"holds no conditional density; got {type(found).__name__}")
+    return found
+
+
+def _is_known(name: str) -> bool:
+    """Whether ``name`` is on the list above, or a class of ksos: no function, which runs."""
+    module, _, short = name.rpartition(".")
+    if name in _TRUSTED or not module.startswith("ksos.") or "__" in module:
+        return name in _TRUSTED
+    found = vars(import_module(module)).get(short)
+    return isinstance(found, type) and found.__module__ == module

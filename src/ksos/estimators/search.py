@@ -70,7 +70,7 @@ BANDWIDTHS = {
     (True, True): (3.0,),
     (True, False): (1.0, 1.4, 2.0, 2.8),
     # outliers widen the unit, and criteria that resist them need narrower kernels: with 20% of
-    # outliers a tenth, in experiments/contamination.py
+    # outliers a tenth, in benchmarks/contamination.py
     (False, False): (0.1, 0.2, 0.4, 0.8, 1.6),
 }
 """Multiples of the bandwidth that suits a kernel density estimate, by whether the criterion is the

@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from ksos.ground.run import Run, Setup, TimeUp
 from ksos.ground.validation import as_positive
+
+SetUp = Setup
 
 __all__ = [
     "Deadline",
     "SetUp",
     "TimeUp",
+    "as_time_limit",
     "ended_by",
     "require_time",
     "running",
@@ -25,7 +29,6 @@ __all__ = [
 ]
 
 _LATE = 0.25  # of the time limit: by so much a step that cannot be interrupted may end after it
-_SHORT = 5e9  # floating-point operations: a tenth of a second
 _TRIAL, _TRIALS = 512, 2  # the size of the matrices whose product tells how fast the machine is
 
 
@@ -46,7 +49,8 @@ def ended_by(end: Callable[[], bool]) -> Iterator[None]:
     """
     token = _ended.set(end)
     try:
-        yield
+        with Run(cancelled=end):
+            yield
     finally:
         _ended.reset(token)
 
@@ -128,76 +132,37 @@ class Deadline:
         )
 
 
-class TimeUp(Exception):
-    """A step that cannot be interrupted would end long after the deadline."""
-
-
-_running: ContextVar[Deadline | None] = ContextVar("running", default=None)
+def require_time(operations: float, what: str) -> None:
+    """As in Run."""
+    Run.current().require_time(operations, what)
 
 
 @contextmanager
 def running(deadline: Deadline) -> Iterator[None]:
-    """Inside, :func:`require_time` looks at this deadline."""
-    token = _running.set(deadline)
-    try:
+    """As in Run."""
+    with Run(as_time_limit(deadline)):
         yield
-    finally:
-        _running.reset(token)
-
-
-def require_time(operations: float, what: str) -> None:
-    """Raise :class:`TimeUp` if so many floating-point operations in one piece would end too late
-    for the call that is running.
-    """
-    deadline = _running.get()
-    if deadline is None or operations <= _SHORT or math.isinf(deadline.remaining):
-        return
-    seconds = operations / deadline.speed()
-    if not deadline.allows(seconds):
-        raise TimeUp(f"{what} takes about {seconds:.2g} s")
-
-
-class SetUp:
-    """What a call does before it can solve anything, and the share of the time left that this may
-    take.
-    """
-
-    def __init__(self, deadline: Deadline, share: float, least: float = 0.0) -> None:
-        self.deadline, self.least = deadline, least
-        self.until = (1.0 - share) * deadline.used + share
-        self.cut = False
-        """Whether a loop has ended early."""
-
-
-_set_up: ContextVar[SetUp | None] = ContextVar("set_up", default=None)
 
 
 @contextmanager
-def set_up(deadline: Deadline, share: float, least: float = 0.0) -> Iterator[SetUp]:
-    """Inside, long loops that can end early do so once a ``share`` of the time that was left has
-    gone, and ``least`` of their work is done.
-
-    >>> ticks = iter([0.0, 0.0, 1.0, 5.0])
-    >>> with set_up(Deadline(10.0, clock=lambda: next(ticks)), 0.3) as stage:
-    ...     set_up_is_over(0.5), set_up_is_over(0.5), stage.cut
-    (False, True, True)
-    """
-    stage = SetUp(deadline, share, least)
-    token = _set_up.set(stage)
-    try:
+def set_up(deadline: Deadline, share: float, least: float = 0.0) -> Iterator[Any]:
+    """As in Run."""
+    with (
+        Run(as_time_limit(deadline), clock=deadline._clock) as run,
+        run.setup(share, least) as stage,
+    ):
+        stage.deadline = deadline  # type: ignore[attr-defined]
         yield stage
-    finally:
-        _set_up.reset(token)
 
 
 def set_up_is_over(done: float, *, cuts: bool = True) -> bool:
-    """Whether a loop of the set-up must end now, with so much of its work done (0 to 1); False
-    where there is no limit.
+    """As in Run."""
+    return Run.current().setup_is_over(done, cuts=cuts)
 
-    ``cuts``: whether something is missing then, and not only less refined.
-    """
-    stage = _set_up.get()
-    if stage is None or done < stage.least or stage.deadline.used <= stage.until:
-        return False
-    stage.cut = stage.cut or cuts
-    return True
+
+def as_time_limit(time_limit: Any) -> Any:
+    """A running deadline as the seconds that are left of it; anything else as it is."""
+    if not isinstance(time_limit, Deadline):
+        return time_limit
+    left = time_limit.remaining
+    return None if left == math.inf else max(left, 1e-300)

@@ -4,6 +4,8 @@ global setting is changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["Display", "axes_grid", "colour_map", "require_matplotlib", "single_axes"]
+__all__ = ["Display", "axes_grid", "colour_map", "require_matplotlib", "sheet", "single_axes"]
 
 _RAMP = [
     "#ffffff",
@@ -25,6 +27,15 @@ _RAMP = [
     "#375f99",
     "#234484",
 ]  # equal steps in CIELAB
+
+STYLE = {
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8.0),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7.0),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
+    **{"lines.linewidth": 1.3, "savefig.dpi": 200.0, "mathtext.fontset": "dejavusans"},
+    "pdf.fonttype": 42,  # fonts that publishers accept and readers can search
+}
+"""The settings of a figure for a paper: small type, thin lines."""
 
 
 class Display:
@@ -100,6 +111,21 @@ def axes_grid(
     if given.size != rows * columns or not all(isinstance(one, Axes) for one in given.ravel()):
         raise ValueError(f"ax must be one Axes, or {rows}×{columns} of them; got {ax!r}")
     return given.flat[0].figure, given.reshape(rows, columns)
+
+
+@contextmanager
+def sheet(width: float, height: float) -> Iterator[Figure]:
+    """A new figure of the given size in inches; draw and save it inside the ``with`` block, whose
+    style ends with it.
+
+    No state of pyplot is touched, and the style does not depend on the user's settings.
+    """
+    require_matplotlib()
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    with matplotlib.style.context(["default", STYLE]):
+        yield Figure(figsize=(width, height))
 
 
 def _new_figure(size: tuple[float, float]) -> Figure:

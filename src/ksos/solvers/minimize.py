@@ -13,8 +13,8 @@ import numpy as np
 from ksos.functionals.base import Constraint, Functional
 from ksos.functionals.objective import Objective, Point
 from ksos.ground.arrays import Array, eye, like, memory_errors, namespace, norm, zeros
-from ksos.ground.deadline import Deadline, TimeUp, running
-from ksos.ground.progress import Convergence, is_shown, left_in_words, shown, tell
+from ksos.ground.deadline import Deadline, as_time_limit
+from ksos.ground.run import Convergence, Run, TimeUp, left_in_words
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.solvers.certificate import certify_integrals
@@ -260,13 +260,11 @@ def minimize(
         np.errstate(under="ignore"),
         "use fewer support points or landmarks (n_support), or solver='fista'",
     )
-    seen = shown("minimize", "setting up", verbose=verbose)
     with (
-        seen,
+        Run(as_time_limit(time_limit), "minimize", "setting up", verbose=verbose),
         quiet,
         one_blas_thread(space.rank),
         memory_errors(remedy),
-        running(deadline),
     ):  # kernels vanish far away, whatever is said
         try:
             limits = as_constraints(constraints)
@@ -439,7 +437,7 @@ def _watcher(
     A line also comes when there has been none for two seconds. Without ``verbose`` it is the line
     of a terminal that is told.
     """
-    if not verbose and callback is None and not is_shown():
+    if not verbose and callback is None and not Run.current().shown:
         return None
     last, printed, convergence = math.inf, -math.inf, Convergence(tol)
 
@@ -447,7 +445,7 @@ def _watcher(
         nonlocal last, printed
         progress = replace(progress, n_iter=progress.n_iter + n_before)
         left = convergence.left(progress.time, progress.gap)
-        tell(
+        Run.current().tell(
             f"iteration {progress.n_iter}, objective {progress.objective:.6e}, gap"
             f" {progress.gap:.1e}",
             left=left,
