@@ -409,7 +409,7 @@ def test_a_large_ball_holds_the_farthest_atom() -> None:
 
 
 def test_relaxed_value_is_attained_by_its_adversary() -> None:
-    from ksos.space.embedding import MeanEmbedding
+    from ksos.space import MeanEmbedding
 
     kernel, x = Gaussian(0.8), np.array([[-0.4], [0.9]])
     theta = np.array([[0.3], [-1.0]])

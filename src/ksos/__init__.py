@@ -26,8 +26,14 @@ from ksos.exceptions import (
 )
 from ksos.ground.lazy import later as _later
 from ksos.solvers import Progress, Solution, minimize, regularization_path
-from ksos.space.embedding import MeanEmbedding, median_kernel, mmd
-from ksos.space.space import SoSSpace
+from ksos.space import (
+    MeanEmbedding,
+    SoSSpace,
+    TwoSampleTest,
+    median_kernel,
+    mmd,
+    two_sample_test,
+)
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import (
@@ -54,7 +60,6 @@ if TYPE_CHECKING:  # imported on first use, see below
         robust_path,
         worst_case,
     )
-    from ksos.space.two_sample import TwoSampleTest, two_sample_test
 
 __all__ = [
     "Compression",
@@ -121,7 +126,6 @@ _homes |= {
     "ksos.plotting": _plotting,
     "ksos.robust": _robust,
     "ksos.estimators.conditional_file": ("load",),
-    "ksos.space.two_sample": ("TwoSampleTest", "two_sample_test"),
     "": ("plotting", "robust"),
 }
 __getattr__, __dir__ = _later(

@@ -16,8 +16,7 @@ from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, coordinate
 from ksos.solvers.spectraplex import factor, project
-from ksos.space.coordinates import Witness
-from ksos.space.embedding import MeanEmbedding, exact_inner
+from ksos.space import MeanEmbedding, Witness, exact_inner
 
 SPACES: dict[str, tuple[int, Any, Any]] = {
     "line": (1, Lebesgue(), Gaussian),

@@ -24,7 +24,7 @@ from ksos.robust.node_risk import NodeRisk, UserLoss
 from ksos.robust.problem import Problem
 from ksos.robust.risk import LeastRisk, SquareRisk, affine_moments, kernel_moments
 from ksos.solvers.newton import Minimum, proven_minimum
-from ksos.space.nodes import Nodes, finer_nodes, nodes_of
+from ksos.space import Nodes, finer_nodes, nodes_of
 
 BOX = Box([-2.0], [2.0])
 

@@ -27,9 +27,9 @@ from ksos.robust.exact_ball import Answer, settled
 from ksos.robust.problem import Goal
 from ksos.robust.worst_case import ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
 from ksos.solvers.newton import Value
-from ksos.space.cover import grid, region, scattered
 from ksos.space.embedding import MeanEmbedding, evaluate
 from ksos.space.space import SoSSpace
+from ksos.space.support import grid, region, scattered
 
 __all__ = ["ADVERSARIES", "ModePath", "Player", "RobustMode", "robust_mode"]
 

@@ -22,10 +22,10 @@ from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomia
 from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
 from ksos.robust.atoms import worst_atoms
 from ksos.robust.ball import Adversary
-from ksos.space.cover import scattered
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.labelled import LabelledEmbedding
 from ksos.space.space import SoSSpace
+from ksos.space.support import scattered
 
 __all__ = ["UpperBound", "supremum_on", "upper_bound"]
 

@@ -18,7 +18,7 @@ from ksos.integrals.quadruple import density_inner
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 from ksos.observables import KernelFunction, coordinate
-from ksos.space.embedding import TensorRule, require_exact_mmd
+from ksos.space import TensorRule, require_exact_mmd
 
 every_measure = pytest.mark.parametrize(
     "name", [name for name, by_dimension in MEASURE_CASES.items() if 1 in by_dimension]
