@@ -18,9 +18,9 @@ from ksos.ground.validation import as_bandwidth, as_count, as_nonnegative, as_po
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Box, Discrete, Lebesgue, Measure
 from ksos.space.bandwidth import bandwidth_rule
-from ksos.space.support import finest_bandwidth, landmark_candidates, pivots, region, support_cover
 from ksos.space.embedding import MeanEmbedding, mmd, require_exact_mmd
 from ksos.space.space import SoSSpace
+from ksos.space.support import finest_bandwidth, landmark_candidates, pivots, region, support_cover
 
 __all__ = ["Adversary", "Ball", "adversary_in", "check_radius", "require_ball", "resampled_radius"]
 
