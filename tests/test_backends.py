@@ -27,7 +27,7 @@ from ksos.ground import arrays, memory
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
 from ksos.solvers.eigenvalues import lowest_bound, lowest_eigenpairs
-from ksos.space.support import SELECTIONS
+from ksos.space import SELECTIONS
 
 torch = pytest.importorskip("torch")
 

@@ -28,7 +28,7 @@ from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.solvers import SOLVERS
 from ksos.solvers.certificate import certify
-from ksos.space.space import SoSSpace
+from ksos.space import SoSSpace
 
 SMALL = contest.Setting(10, 2, 0.5)
 
