@@ -37,7 +37,7 @@ from ksos.solvers import (
     ProjectedGradient,
     Solver,
 )
-from ksos.space.whitening import ROUTES
+from ksos.space import ROUTES
 
 __all__ = [
     "FEATURE_KERNELS",

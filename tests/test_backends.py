@@ -26,8 +26,8 @@ from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.ground import arrays, memory
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
-from ksos.solvers.certificate import lowest_bound, lowest_eigenpairs
-from ksos.space.support import SELECTIONS
+from ksos.solvers import lowest_bound, lowest_eigenpairs
+from ksos.space import SELECTIONS
 
 torch = pytest.importorskip("torch")
 

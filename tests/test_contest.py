@@ -26,9 +26,8 @@ from scipy.linalg import eigh
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
-from ksos.solvers import SOLVERS
-from ksos.solvers.certificate import certify
-from ksos.space.space import SoSSpace
+from ksos.solvers import SOLVERS, certify
+from ksos.space import SoSSpace
 
 SMALL = contest.Setting(10, 2, 0.5)
 

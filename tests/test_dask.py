@@ -21,7 +21,7 @@ import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV
 from ksos.data.sources import chunks
 from ksos.kernels import Gaussian
-from ksos.space.source_embedding import sums_at
+from ksos.space import sums_at
 
 dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 da, dd, pandas = (

@@ -17,9 +17,8 @@ from ksos.data import Survey, device_hashes, row_hashes, surveyed
 from ksos.density.sampling.inversion import draw_by_inversion
 from ksos.density.sampling.on_device import draw_on_device
 from ksos.functionals import SquaredMMD
-from ksos.ground.arrays import full_single_precision, is_tensor, to_numpy, uniforms
-from ksos.kernels import Gaussian, Laplace, Matern
-from ksos.kernels.products import Products
+from ksos.ground import full_single_precision, is_tensor, to_numpy, uniforms
+from ksos.kernels import Gaussian, Laplace, Matern, Products
 from ksos.measures import Box
 
 torch = pytest.importorskip("torch")

@@ -22,7 +22,7 @@ from tables import points
 
 import ksos
 from ksos.exceptions import ModelFormatError
-from ksos.ground.names import column_names, frame, matrix_of
+from ksos.ground import column_names, frame, matrix_of
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, GaussianMixture, Normal
 

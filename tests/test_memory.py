@@ -13,7 +13,7 @@ import pytest
 
 import ksos
 from ksos.functionals import NegativeLogLikelihood, SquaredL2, Trace
-from ksos.ground.memory import available_memory, group_memory, resources
+from ksos.ground import available_memory, group_memory, resources
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 
@@ -96,7 +96,7 @@ def test_without_groups_or_limits_there_is_none(tmp_path: Path) -> None:
 )
 def test_the_limit_of_the_address_space_counts() -> None:
     code = (
-        "import resource; from ksos.ground.memory import available_memory as free; before = free();"
+        "import resource; from ksos.ground import available_memory as free; before = free();"
         " resource.setrlimit(resource.RLIMIT_AS, (8 << 30, resource.RLIM_INFINITY)); import time;"
         " time.sleep(0.05); used = int(open('/proc/self/statm').read().split()[0]) *"
         " resource.getpagesize(); assert abs(free() - min(before, (8 << 30) - used)) < 0.05 * (8 <<"

@@ -14,7 +14,7 @@ from tables import points
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import ksos
-from ksos.ground.threads import SMALL_MATRIX, one_blas_thread
+from ksos.ground import SMALL_MATRIX, one_blas_thread
 
 FIT = """
 import numpy as np, ksos

@@ -26,8 +26,14 @@ from ksos.exceptions import (
 )
 from ksos.ground.lazy import later as _later
 from ksos.solvers import Progress, Solution, minimize, regularization_path
-from ksos.space.embedding import MeanEmbedding, median_kernel, mmd
-from ksos.space.space import SoSSpace
+from ksos.space import (
+    MeanEmbedding,
+    SoSSpace,
+    TwoSampleTest,
+    median_kernel,
+    mmd,
+    two_sample_test,
+)
 
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import (
@@ -45,16 +51,15 @@ if TYPE_CHECKING:  # imported on first use, see below
         SolutionDisplay,
     )
     from ksos.robust import (
+        Ball,
         RobustMode,
         RobustSolution,
         WorstCase,
-        bootstrap_radius,
         robust_minimize,
         robust_mode,
         robust_path,
         worst_case,
     )
-    from ksos.space.two_sample import TwoSampleTest, two_sample_test
 
 __all__ = [
     "Compression",
@@ -91,10 +96,10 @@ __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "R
 __all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
 __all__ += ["Explorer", "explore"]
 __all__ += [
+    "Ball",
     "RobustMode",
     "RobustSolution",
     "WorstCase",
-    "bootstrap_radius",
     "robust_minimize",
     "robust_mode",
     "robust_path",
@@ -104,10 +109,10 @@ __all__ += [
 _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
 _plotting = ("ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
 _robust = (
+    "Ball",
     "RobustMode",
     "RobustSolution",
     "WorstCase",
-    "bootstrap_radius",
     "robust_minimize",
     "robust_mode",
     "robust_path",
@@ -121,7 +126,6 @@ _homes |= {
     "ksos.plotting": _plotting,
     "ksos.robust": _robust,
     "ksos.estimators.conditional_file": ("load",),
-    "ksos.space.two_sample": ("TwoSampleTest", "two_sample_test"),
     "": ("plotting", "robust"),
 }
 __getattr__, __dir__ = _later(

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ksos.cli.formula import CONSTANTS, FUNCTIONS, FormulaError, parse_formula
 from ksos.cli.formula_range import formula_range
-from ksos.observables import BoxIndicator, NumericFunction, Polynomial
-from ksos.observables.base import SumObservable
+from ksos.observables import BoxIndicator, NumericFunction, Polynomial, SumObservable
 
 X = np.random.default_rng(0).uniform(0.2, 2.0, (20, 3))
 x1, x2, x3 = X.T

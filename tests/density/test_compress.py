@@ -11,7 +11,7 @@ import ksos
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue
-from ksos.space.support import pivoted_cholesky
+from ksos.space import pivoted_cholesky
 
 # two features only where a quadrature rule for them is small
 CASES = {

@@ -9,7 +9,7 @@ from oracles import quadrature_rule, tolerance
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 

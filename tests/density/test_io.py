@@ -20,7 +20,7 @@ from ksos import __version__
 from ksos.density import SoSDensity
 from ksos.density.io import load, read_header, save
 from ksos.exceptions import ModelFormatError
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 

@@ -25,7 +25,7 @@ from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 from ksos.observables import BoxIndicator, KernelFunction, Polynomial
 from ksos.quadrature import composite, cut, tensor_grid
-from ksos.space.embedding import evaluate
+from ksos.space import evaluate
 
 TIED = Gaussian([[0.64, 0.25], [0.25, 0.3]])
 THREE = GaussianMixture(

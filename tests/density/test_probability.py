@@ -14,7 +14,7 @@ from scipy.stats import laplace, norm
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 

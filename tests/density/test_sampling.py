@@ -35,9 +35,10 @@ from ksos.density.sampling.inversion import (
     tree_flops,
 )
 from ksos.density.sampling.rejection import PairEnvelope, PointEnvelope, envelope, envelope_bytes
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
+from ksos.quadrature import positions
 
 CONTINUOUS = {
     name: pair
@@ -532,8 +533,8 @@ def test_the_end_of_the_last_panel_is_not_beyond_the_boundary() -> None:
         axis = Axis(p, 0)
         values, one = np.ones((1, NODES_PER_PANEL)), np.ones(1)
         last = axis.points(
-            axis.panels.positions(
-                np.array([len(axis) - 1]), values, 2.0 * axis.panels.half[-1:], one
+            positions(
+                axis.panels, np.array([len(axis) - 1]), values, 2.0 * axis.panels.half[-1:], one
             )
         )
         assert high + 1.0 - 1e-12 < last[0] <= high + 1.0

@@ -14,7 +14,7 @@ from statistics_checks import dkw_passes_at
 from ksos import KernelSoSDensity
 from ksos.kernels import KERNELS
 from ksos.measures import Box, Lebesgue
-from ksos.space.metric import embedding_width
+from ksos.space import embedding_width
 
 WALLED = {
     "beta(1, 3) on [0, 1]": (beta(1.0, 3.0), Box([0.0], [1.0])),

@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info
 
 from ksos import KernelSoSConditional, KernelSoSDensity
-from ksos.ground.threads import MANY_ROWS, few_threads
+from ksos.ground import MANY_ROWS, few_threads
 
 FIT = """
 import time

@@ -22,10 +22,10 @@ from sklearn.model_selection import GridSearchCV
 import ksos
 from ksos import BandwidthWarning, KernelSoSDensity, Progress
 from ksos.functionals import SquaredMMD, Trace
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.measures import Box, Discrete
 from ksos.solvers import SOLVERS, Auto, Fista, LowRank
-from ksos.space.bandwidth import RULES
+from ksos.space import RULES
 
 X = make_moons(60, noise=0.05, random_state=0)[0]
 SOURCE = Path(ksos.__file__).resolve().parents[1]

@@ -17,7 +17,6 @@ from ksos.functionals import SquaredMMD
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.solvers import SOLVERS, Auto
-from ksos.space.bandwidth import median
 
 X = make_moons(40, noise=0.05, random_state=0)[0]
 BASE: dict[str, Any] = {"tol": 1e-5, "random_state": 0}
@@ -142,23 +141,6 @@ def test_the_median_counts_weights_as_repetitions() -> None:
         distances = pdist(np.repeat(data, counts, axis=0))
         est = KernelSoSDensity(bandwidth="median", tol=1e-2).fit(data, sample_weight=counts)
         assert est.bandwidth_ == pytest.approx(np.median(distances[distances > 0]), rel=1e-12)
-
-
-def test_the_median_of_many_points_is_that_of_a_subset() -> None:
-    data = np.random.default_rng(0).normal(size=(400, 2))
-    exact = np.median(pdist(data))
-    equal = np.full(400, 1.0 / 400)
-    estimates = [
-        float(
-            median(
-                data, equal, np.random.default_rng(seed), Gaussian(1.0), Lebesgue(), most_points=200
-            )
-        )
-        for seed in (0, 0, 1)
-    ]
-    assert estimates[0] == estimates[1] != estimates[2]
-    np.testing.assert_allclose(estimates, exact, rtol=0.1)
-    assert exact not in estimates
 
 
 @pytest.mark.parametrize(

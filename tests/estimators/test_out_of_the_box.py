@@ -13,8 +13,8 @@ from scipy.stats import gaussian_kde
 from sklearn.datasets import make_moons
 
 from ksos import KernelSoSDensity
-from ksos.ground.memory import resources
-from ksos.space.bandwidth import bandwidth_rule
+from ksos.ground import resources
+from ksos.space import bandwidth_rule
 
 Draw = Callable[[int, np.random.Generator], np.ndarray]
 

@@ -12,7 +12,7 @@ import pytest
 
 from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV
 from ksos.estimators import search
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.measures import Box
 
 RNG = np.random.default_rng(0)

@@ -32,7 +32,7 @@ from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, GaussianMixture, Lebesgue, Normal
-from ksos.space.embedding import Projection
+from ksos.space import Projection
 
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
 FRESH = make_moons(2000, noise=0.1, random_state=1)[0]

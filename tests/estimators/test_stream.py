@@ -23,7 +23,7 @@ import ksos
 from ksos import KernelSoSDensity, KernelSums, chunks
 from ksos.data import Survey
 from ksos.exceptions import ModelFormatError
-from ksos.ground.state import read_state
+from ksos.ground import read_state
 from ksos.kernels import Gaussian
 
 X = points(12_000, 2, 3)

@@ -26,8 +26,7 @@ from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 from ksos.observables import BoxIndicator, KernelFunction, coordinate
-from ksos.solvers.low_rank import FactorHessian, LowRank
-from ksos.solvers.spectraplex import factor, project
+from ksos.solvers import FactorHessian, LowRank, factor, project
 
 torch = pytest.importorskip("torch")
 

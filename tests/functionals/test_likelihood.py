@@ -18,7 +18,7 @@ from ksos.functionals import NegativeLogLikelihood, Trace, check_gradient
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
-from ksos.solvers.spectraplex import factor, project
+from ksos.solvers import factor, project
 
 SPACE = ksos.SoSSpace(Gaussian(1.0), points(8, 2))
 X = points(12, 2, 1)

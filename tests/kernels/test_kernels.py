@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import KERNEL_CASES, points
 
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.integrals import closed_form
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern, distances
 from ksos.measures import Box, Lebesgue

@@ -1,4 +1,4 @@
-"""Laws of the rules, the panels, and the laws on panels."""
+"""Laws of the rules, the panels, and the distributions on panels."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 
 import ksos
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.quadrature import (
     MixtureRule,
+    PanelDistribution,
     Panels,
-    PiecewiseLaw,
     cells,
     composite,
     cut,
@@ -27,10 +27,10 @@ from ksos.quadrature import (
     legendre,
     log_outer,
     merged,
+    positions,
     sobol,
     tensor_grid,
 )
-from ksos.quadrature.law import invert_on_panel
 
 ORDER = 12
 ends = st.lists(st.tuples(st.floats(-9.0, 9.0), st.floats(0.0, 5.0)), min_size=1, max_size=12)
@@ -118,12 +118,14 @@ def test_cells_are_those_that_a_box_meets() -> None:
 
 def of_mixture(
     n: int = 3, *, exact: bool = False
-) -> tuple[PiecewiseLaw, list[stats.rv_continuous]]:
+) -> tuple[PanelDistribution, list[stats.rv_continuous]]:
     """Gamma laws of several shapes, which end at 0, cut off where nothing is left."""
     panels = Panels(*cut(np.array([0.0]), np.array([90.0]), 0.5), 16)
     laws = [stats.gamma(4.0 + 3.0 * i) for i in range(n)]
     return (
-        PiecewiseLaw(panels, np.stack([3.0 * law.pdf(panels.nodes) for law in laws]), exact=exact),
+        PanelDistribution(
+            panels, np.stack([3.0 * law.pdf(panels.nodes) for law in laws]), exact=exact
+        ),
         laws,
     )
 
@@ -156,6 +158,65 @@ def test_cdf_and_ppf_are_inverse_and_increase(exact: bool) -> None:
     np.testing.assert_array_equal(law.cdf(np.array([[-1.0, 99.0]] * 3)), [[0.0, 1.0]] * 3)
 
 
+@pytest.mark.parametrize("mass", [1e-3, 0.1, 0.5, 0.9, 0.999, 1.0 - 1e-9])
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_level_is_that_of_the_region_of_its_mass(mass: float, relative: bool) -> None:
+    """Two modes, and levels of the density itself or relative to another."""
+
+    def density(x: np.ndarray) -> np.ndarray:
+        return 0.3 * stats.norm(-2.0, 0.5).pdf(x) + 0.7 * stats.norm(1.0, 1.0).pdf(x)
+
+    other = stats.norm(0.0, 2.0)
+
+    def ratio(x: np.ndarray) -> np.ndarray:
+        return density(x) / other.pdf(x) if relative else density(x)
+
+    panels = Panels(*cut(np.array([-9.0]), np.array([9.0]), 0.3), 16)
+    law = PanelDistribution(
+        panels,
+        density(panels.nodes)[None],
+        exact=True,
+        log_density=np.log(ratio(panels.nodes)) if relative else None,
+    )
+    level = math.exp(law.log_level(mass))
+    grid = np.linspace(-9.0, 9.0, 400_001)
+    inside = ratio(grid) >= level
+    change = np.flatnonzero(inside[1:] != inside[:-1])
+    ends = np.array(
+        [optimize.brentq(lambda x: ratio(x) - level, grid[i], grid[i + 1]) for i in change]
+    )
+    masses = 0.3 * stats.norm(-2.0, 0.5).cdf(ends) + 0.7 * stats.norm(1.0, 1.0).cdf(ends)
+    found = float(np.sum(np.where(inside[change], masses, -masses)))
+    assert found == pytest.approx(mass, rel=1e-7, abs=1e-12)
+
+
+def test_small_answers_come_from_the_distribution_with_its_tails() -> None:
+    normal, made = stats.norm(), []
+
+    def on_panels(reach: float, **more: object) -> PanelDistribution:
+        made.append(reach)
+        panels = Panels(*cut(np.array([-reach]), np.array([reach]), 0.2), 16)
+        return PanelDistribution(panels, normal.pdf(panels.nodes)[None], exact=True, **more)
+
+    law = on_panels(8.5, whole=lambda: on_panels(35.0))
+    np.testing.assert_allclose(law.cdf(np.array([[0.0]])), 0.5, rtol=1e-14)
+    assert made == [8.5]
+    x = np.array([[-20.0, -9.0, 0.0, 3.0]])
+    np.testing.assert_allclose(law.cdf(x), normal.cdf(x), rtol=1e-11)
+    q = np.array([[1e-60, 1e-30, 0.3]])
+    np.testing.assert_allclose(law.ppf(q), normal.ppf(q), rtol=1e-11)
+    assert made == [8.5, 35.0]
+
+
+def test_rows_name_their_distributions() -> None:
+    law, known = of_mixture()
+    which, q = np.array([2, 0, 0, 1]), np.random.default_rng(0).random((4, 5))
+    x = law.ppf(q, which)
+    np.testing.assert_allclose(law.cdf(x, which), q, atol=1e-13)
+    for row, number in enumerate(which):
+        np.testing.assert_allclose(x[row], known[number].ppf(q[row]), rtol=1e-9)
+
+
 def test_an_exact_law_keeps_the_digits_of_its_tails() -> None:
     law, known = of_mixture(exact=True)
     q = 10.0 ** -np.arange(3.0, 12.0)
@@ -167,7 +228,7 @@ def test_an_exact_law_keeps_the_digits_of_its_tails() -> None:
 
 def test_a_gap_between_panels_has_no_mass() -> None:
     panels = Panels(np.array([0.0, 5.0]), np.array([1.0, 6.0]), 8)
-    law = PiecewiseLaw(panels, np.ones((1, 2, 8)))
+    law = PanelDistribution(panels, np.ones((1, 2, 8)))
     np.testing.assert_allclose(
         law.cdf(np.array([[0.5, 1.0, 3.0, 5.0, 5.5]])), [[0.25, 0.5, 0.5, 0.5, 0.75]]
     )
@@ -193,7 +254,8 @@ def test_a_polynomial_is_inverted_on_its_panel(seed: int, exact: bool) -> None:
     )  # squares: flat where a root lies inside
     total = values @ weights
     share = total * np.r_[0.0, 1.0, rng.random(48)]
-    s = invert_on_panel(values, share, total, exact=exact)
+    panel = Panels(np.array([-1.0]), np.array([1.0]), ORDER)
+    s = positions(panel, np.zeros(50, dtype=int), values, share, total, exact=exact)
     assert np.all((s >= -1.0) & (s <= 1.0))
     for i in range(50):
         series = np.polynomial.legendre.legint(

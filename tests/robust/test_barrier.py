@@ -17,7 +17,7 @@ from ksos.robust.barrier import JointBarrier
 from ksos.robust.node_risk import NodeRisk, UserLoss
 from ksos.robust.problem import Goal, Problem
 from ksos.robust.search import solve
-from ksos.space.nodes import nodes_of
+from ksos.space import nodes_of
 
 X = np.array([[-0.5], [-0.4], [-0.1], [0.0], [0.3]])
 RIDGE = np.array([0.1, 0.05])

@@ -19,8 +19,10 @@ from ksos.observables import (
     Observable,
     Polynomial,
     coordinate,
+    enclosure,
+    proven_supremum,
+    searched_supremum,
 )
-from ksos.observables.supremum import enclosure, proven_supremum, searched_supremum
 from ksos.robust.upper_bound import supremum_on
 
 FUNCTIONS: dict[str, Observable] = {

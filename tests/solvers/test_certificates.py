@@ -17,7 +17,7 @@ from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure
 from ksos.observables import NumericFunction, as_observable, coordinate
-from ksos.space.embedding_map import CompressedMap, _streamed_tensor
+from ksos.space import CompressedMap
 
 KERNELS = {"gaussian": Gaussian(0.7), "laplace": Laplace(0.7, product=True)}
 KERNELS |= {f"matern {order}": Matern(order, 0.7, product=True) for order in (1.5, 2.5)}
@@ -85,20 +85,18 @@ def test_objective_gap_and_mass_are_those_of_the_density(
 def test_rounding_where_the_basis_is_not_formed_at_nodes_is_known(kernel: str) -> None:
     X = clustered()
     space = ksos.SoSSpace(KERNELS[kernel], X, BOX)
-    tensor, noise = _streamed_tensor(
+    streamed = CompressedMap.streamed(
         space.integrals, X, X, space.kernel, space.T, space.projection.S, space.log_unit
     )
     y = np.random.default_rng(0).normal(size=(20, space.embedding_rank))
-    known = np.array([CompressedMap(tensor, noise).rounding(row) for row in y])
-    off = np.array(
-        [np.linalg.norm(CompressedMap(tensor).adjoint(row) - space.map.adjoint(row)) for row in y]
-    )
+    known = np.array([streamed.rounding(row) for row in y])
+    off = np.array([np.linalg.norm(streamed.adjoint(row) - space.map.adjoint(row)) for row in y])
     assert off.max() > 1e-7  # which is what the nodes are for
     assert np.all(off <= known) and np.all(known <= 300.0 * off)
     for row in y:  # in the order of matrices: E ± off is positive, to rounding
         E, apart = (
-            CompressedMap(tensor, noise).rounding_matrix(row),
-            CompressedMap(tensor).adjoint(row) - space.map.adjoint(row),
+            streamed.rounding_matrix(row),
+            streamed.adjoint(row) - space.map.adjoint(row),
         )
         root = np.linalg.cholesky(E)
         share = np.linalg.eigvalsh(np.linalg.solve(root, np.linalg.solve(root, apart).T))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksos.solvers.cones import ConePair, cone_divide, cone_product, cone_step
+from ksos.solvers import ConePair, cone_divide, cone_product, cone_step
 
 
 def inside(rng: np.random.Generator, n: int, depth: float) -> np.ndarray:

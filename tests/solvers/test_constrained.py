@@ -30,8 +30,7 @@ from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Normal
 from ksos.observables import BoxIndicator, coordinate
-from ksos.solvers import SOLVERS, Progress
-from ksos.solvers.spectraplex import project
+from ksos.solvers import SOLVERS, Progress, project
 
 X = points(12, 2, 1)
 LOSS = coordinate(0) ** 2 + coordinate(1)

@@ -27,11 +27,19 @@ from ksos.functionals import (
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator, coordinate
-from ksos.solvers.constrained import nearest
-from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers, restored
-from ksos.solvers.interior_point import ConicProgram, central_path
-from ksos.solvers.low_rank import FactorHessian, LowRank
-from ksos.solvers.spectraplex import centre, factor, project
+from ksos.solvers import (
+    ConicProgram,
+    ConstrainedProblem,
+    FactorHessian,
+    LowRank,
+    Multipliers,
+    central_path,
+    centre,
+    factor,
+    nearest,
+    project,
+    restored,
+)
 
 X = points(12, 2, 1)
 SPACE = ksos.SoSSpace(Gaussian(1.0), points(8, 2))

@@ -10,8 +10,7 @@ import ksos
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
-from ksos.solvers import FrankWolfe
-from ksos.solvers.spectraplex import centre
+from ksos.solvers import FrankWolfe, centre
 
 
 @pytest.fixture(scope="module")

@@ -18,12 +18,18 @@ from tables import FUNCTIONAL_CASES, points
 import ksos
 from ksos.functionals import MMD, Frobenius, SquaredMMD, Trace
 from ksos.functionals.objective import Objective
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.kernels import Gaussian
-from ksos.solvers import InteriorPoint
-from ksos.solvers.cones import ScaledPair, SchurSystem, longest_step
-from ksos.solvers.interior_point import ConicProgram, minimum_on_face
-from ksos.solvers.spectraplex import centre, project
+from ksos.solvers import (
+    ConicProgram,
+    InteriorPoint,
+    ScaledPair,
+    SchurSystem,
+    centre,
+    longest_step,
+    minimum_on_face,
+    project,
+)
 
 
 def moons(m: int) -> np.ndarray:

@@ -15,8 +15,7 @@ from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.functionals.base import BoundTerm
 from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
-from ksos.solvers import LBFGS
-from ksos.solvers.lbfgs import Secants, descend, lowest
+from ksos.solvers import LBFGS, Secants, descend, lowest
 
 
 def quadratic(H: np.ndarray):

@@ -20,13 +20,26 @@ from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
 from ksos.functionals.objective import Objective, Point
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Normal
-from ksos.solvers import SOLVERS, STATUSES, LowRank, Progress
-from ksos.solvers.certificate import DENSE, certify, graded_bound, lowest_bound, lowest_eigenpairs
-from ksos.solvers.first_order import lipschitz
-from ksos.solvers.interior_point import optimum_on_face
-from ksos.solvers.loop import Stepper, iterate
-from ksos.solvers.low_rank import FactorHessian
-from ksos.solvers.spectraplex import centre, factor, project, project_simplex
+from ksos.solvers import (
+    DENSE,
+    SOLVERS,
+    STATUSES,
+    FactorHessian,
+    LowRank,
+    Progress,
+    Stepper,
+    centre,
+    certify,
+    factor,
+    graded_bound,
+    iterate,
+    lipschitz,
+    lowest_bound,
+    lowest_eigenpairs,
+    optimum_on_face,
+    project,
+    project_simplex,
+)
 
 every_solver = pytest.mark.parametrize("solver", SOLVER_CASES)
 every_functional = pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import numpy as np
 from ksos.choose.mixtures import MOST_FULL
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.space.bandwidth import bandwidth_rule, predict_left_out, subset_and_factor
-from ksos.space.metric import takes_metrics
+from ksos.space.bandwidth import bandwidth_rule, predict_left_out, subset_and_factor, takes_metrics
 
 __all__ = ["bandwidth_unit", "whitened"]
 

@@ -54,7 +54,8 @@ def box_masses(p: SoSDensity, low: np.ndarray, high: np.ndarray) -> Masses:
 def cumulative(p: SoSDensity, X: np.ndarray) -> np.ndarray:
     """P(x ≤ X_i in every feature), shape (n,)."""
     if p.n_features == 1 and p.measure.atoms is None:
-        return p.line.cumulative(X)
+        standard, line = p.line
+        return line.cdf(standard.coordinates(X).T)[0]
     return box_masses(p, np.full(X.shape, -np.inf), X)[0]
 
 
@@ -67,7 +68,8 @@ def quantiles(p: SoSDensity, q: np.ndarray) -> np.ndarray:
         cumulated = np.cumsum(mass[order])
         at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
         return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
-    x = p.line.quantiles(q)
+    standard, line = p.line
+    x = standard.points(line.ppf(q[None, :]).T)[:, 0]
     x[q == 0.0], x[q == 1.0] = p.measure.boundary(0)
     return np.clip(x, *p.measure.boundary(0))
 

@@ -3,7 +3,7 @@ function, quantiles.
 
 Given the others, p(y | x) ∝ ‖Fᵀ(δ(x) ∘ k(y))‖² with δ_i = k(x, x̃_i): a smooth function of y
 between the kernel's kinks, and never negative. It is evaluated at the nodes of panels that hold all
-the mass, which makes it a :class:`~ksos.quadrature.PiecewiseLaw`.
+the mass, which makes it a :class:`~ksos.quadrature.PanelDistribution`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ksos.density._assemble import Rest, split_columns, unit_rows
 from ksos.density.standard import central_first
 from ksos.integrals.regions import intervals, kinks
-from ksos.quadrature import Panels, PiecewiseLaw, cut
+from ksos.quadrature import PanelDistribution, Panels, cut
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -131,12 +131,7 @@ class ConditionalLine:
         """
         out = np.empty(levels.shape)
         for rows, law in self._laws(X):
-            order = np.argsort(levels[rows], axis=1, kind="stable")
-            increasing = np.take_along_axis(law.ppf(levels[rows]), order, axis=1)
-            np.maximum.accumulate(
-                increasing, axis=1, out=increasing
-            )  # quantiles do not cross, not even by rounding
-            np.put_along_axis(out[rows], order, increasing, axis=1)
+            out[rows] = law.quantiles(levels[rows])
         return np.asarray(
             np.clip(self._origins(X)[:, None] + out, *self._boundary)
         )  # rounding must not carry an answer out of its box
@@ -148,7 +143,7 @@ class ConditionalLine:
             [np.empty(0), *(law.cdf(t[rows, None])[:, 0] for rows, law in self._laws(X))]
         )
 
-    def _laws(self, X: np.ndarray) -> Iterator[tuple[slice, PiecewiseLaw]]:
+    def _laws(self, X: np.ndarray) -> Iterator[tuple[slice, PanelDistribution]]:
         """Blocks of rows with their laws; the masses are in a unit of each row's own."""
         (m, rank), n = self._factor.shape, self._k.shape[1]
         step = max(1, min(512, _BLOCK // max(n, m)))
@@ -175,7 +170,10 @@ class ConditionalLine:
                     f"the density of the conditions vanishes at {where}; there is no conditional"
                     " law there"
                 )
-            yield rows, PiecewiseLaw(self._panels, values.reshape(-1, *self._panels.nodes.shape))
+            yield (
+                rows,
+                PanelDistribution(self._panels, values.reshape(-1, *self._panels.nodes.shape)),
+            )
 
     def _log_delta(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How much each support point counts for each row, and the largest of each row: logarithms,

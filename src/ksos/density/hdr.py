@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ksos.density.expectation import Estimate, affordable, clouds
-from ksos.density.line import weighted_level
 from ksos.density.modes import log_and_gradient
 from ksos.density.moments import node_masses
 from ksos.density.standard import standardize
 from ksos.integrals.regions import cells
-from ksos.quadrature import legendre, tensor_grid
+from ksos.quadrature import legendre, tensor_grid, weighted_level
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -37,7 +36,7 @@ def highest_density_level(
         log_p = density.logpdf(atoms.points)
         log_level, spread, method = weighted_level(log_p, node_masses(density), mass), 0.0, "sum"
     elif density.n_features == 1:
-        log_level, spread, method = p.line.log_level(mass), 0.0, "quadrature"
+        log_level, spread, method = p.line[1].log_level(mass), 0.0, "quadrature"
     else:
         log_level, spread, method = _by_points(density, mass, rng, most_nodes)
     with np.errstate(over="ignore", under="ignore"):

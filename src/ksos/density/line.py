@@ -1,130 +1,51 @@
-"""A density of one feature on its line: its law on panels, and what is asked of it, the panels and
-their values being made once.
-"""
+"""A density of one feature as a distribution on panels, in standard coordinates."""
 
 from __future__ import annotations
 
 import itertools
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.polynomial import legendre
-from scipy.optimize import brentq
 
-from ksos.density.modes import log_and_gradient
-from ksos.density.standard import Standard
+from ksos.density.standard import Standard, standardize
 from ksos.integrals.regions import intervals, kinks
-from ksos.quadrature import Panels, PiecewiseLaw, cut, increasing_root, node_basis
+from ksos.quadrature import LINE_ORDER, PanelDistribution, Panels, cut
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["Line", "line_panels", "weighted_level"]
+__all__ = ["line_distribution", "line_panels"]
 
-_ORDER, _PANELS_PER_LENGTH = 16, 4
-# inside all panels are equally long; outside k falls by e per panel, down to the last level
+# a polynomial through 16 nodes is right to rounding on a quarter of the kernel's length
+_PANELS_PER_LENGTH = 4
+# Inside all panels are equally long. Outside k falls by e per panel, down to the last level. Beyond
+# the first level lies a mass of about e⁻⁶⁴.
 _LOG_LEVEL = -32.0
 _LAST_LEVEL = -330.0  # its square is about the smallest number there is
-_UNSEEN = -80.0  # what lies e⁻⁸⁰ below the top has no mass
-_ROUNDING, _REAL, _SMALL = 1e-15, 1e-4, 1e-10
 
 
-class Line:
-    """A density p of one feature by volume, a box or a normal measure, in standard coordinates.
+def line_distribution(p: SoSDensity) -> tuple[Standard, PanelDistribution]:
+    """Standard coordinates of a density of one feature, and its distribution there.
 
-    Beyond the body of the law, where k > e⁻³² for some support point, lies a mass of about e⁻⁶⁴:
-    what is no smaller than 1e-10 is asked of the body alone, and panels of the tails, which are
-    most of them, are made when something smaller is.
+    The density is by volume, on a box or relative to a normal measure.
     """
+    standard = standardize(p)
+    density = standard.density
 
-    def __init__(self, standard: Standard, *, tails: bool = False) -> None:
-        self.standard, self.p, self.tails = standard, standard.density, tails
-
-    @cached_property
-    def whole(self) -> Line:
-        """The same with the tails."""
-        return self if self.tails else Line(self.standard, tails=True)
-
-    @cached_property
-    def _log_p(self) -> tuple[Panels, np.ndarray]:
-        """Panels, and log p at their nodes."""
-        panels = line_panels(self.p, tails=self.tails)
-        return panels, self.p.logpdf(panels.nodes.reshape(-1, 1)).reshape(panels.nodes.shape)
-
-    @cached_property
-    def law(self) -> PiecewiseLaw:
-        """The law in standard coordinates, with tails to rounding in both of them.
-
-        All terms are positive: nothing of the cancellation in Σ B_ij W_ij is left.
-        """
-        panels, log_p = self._log_p
-        log_density = self.p.measure.log_density(panels.nodes.reshape(-1, 1)).reshape(log_p.shape)
-        return PiecewiseLaw(panels, np.exp(log_p + log_density)[None], exact=True)
-
-    def cumulative(self, X: np.ndarray) -> np.ndarray:
-        """P(x ≤ X_i), shape (n,)."""
-        found = self.law.cdf(self.standard.coordinates(X).T)[0]
-        if not self.tails and np.any(small := found < _SMALL):
-            found[small] = self.whole.cumulative(X[small])
-        return found
-
-    def quantiles(self, q: np.ndarray) -> np.ndarray:
-        """Its inverse."""
-        if not self.tails and np.any((q < _SMALL) | (q > 1.0 - _SMALL)):
-            return self.whole.quantiles(q)
-        return self.standard.points(self.law.ppf(q[None, :]).T)[:, 0]
-
-    @cached_property
-    def _pieces(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Points between which p is monotone, log p and the distribution function at them."""
-        grid = np.clip(_monotone_pieces(*self._log_p), *self.p.measure.boundary(0))
-        return grid, self.p.logpdf(grid[:, None]), self.law.cdf(grid[None, :])[0]
-
-    def log_level(self, mass: float) -> float:
-        """log t with P(p ≥ t) = mass, by the ends of the intervals where p ≥ t, and the
-        distribution function at them.
-
-        Between its extrema p crosses a level at most once, so that no part of the region is
-        overlooked.
-        """
-        if not self.tails and not _SMALL < mass < 1.0 - _SMALL:
-            return self.whole.log_level(mass)
-        p, law, (grid, log_p, at_grid) = self.p, self.law, self._pieces
-
-        def excess(log_level: float) -> float:
-            above = log_p >= log_level
-            change = np.flatnonzero(above[1:] != above[:-1])
-            rising = above[change + 1]
-            ends = law.cdf(
-                _crossings(p, grid[change], grid[change + 1], rising, log_level)[None, :]
-            )[0]
-            total = float(np.sum(np.where(rising, -ends, ends)))
-            return (
-                total
-                + (at_grid[-1] if above[-1] else 0.0)
-                - (at_grid[0] if above[0] else 0.0)
-                - mass
-            )
-
-        top = float(log_p.max())
-        low = weighted_level(log_p, np.diff(np.r_[0.0, at_grid]), mass)
-        step = 0.1
-        while excess(low) < 0.0 and step < 1e3:
-            low, step = low - step, 2.0 * step
-        return (
-            float(brentq(excess, low, top + 1.0, xtol=1e-13, rtol=1e-14))
-            if excess(low) > 0.0
-            else low
+    def on_panels(*, tails: bool) -> PanelDistribution:
+        panels = line_panels(density, tails=tails)
+        nodes = panels.nodes.reshape(-1, 1)
+        log_p = density.logpdf(nodes).reshape(panels.nodes.shape)
+        log_reference = density.measure.log_density(nodes).reshape(panels.nodes.shape)
+        return PanelDistribution(
+            panels,
+            np.exp(log_p + log_reference)[None],
+            exact=True,
+            log_density=log_p,
+            whole=None if tails else lambda: on_panels(tails=True),
         )
 
-
-def weighted_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
-    """The largest log t whose points with log p ≥ log t hold at least this share of the ``masses``."""
-    order = np.argsort(-log_p, kind="stable")
-    cumulated = np.cumsum(masses[order])
-    at = int(np.searchsorted(cumulated, mass * cumulated[-1] * (1.0 - 1e-14), side="left"))
-    return float(log_p[order[min(at, order.shape[0] - 1)]])
+    return standard, on_panels(tails=False)
 
 
 def line_panels(p: SoSDensity, *, tails: bool = True) -> Panels:
@@ -141,7 +62,7 @@ def line_panels(p: SoSDensity, *, tails: bool = True) -> Panels:
             np.concatenate([left[:-1], start, right[:-1]]),
             np.concatenate([left[1:], stop, right[1:]]),
         )
-    return Panels(start[stop > start], stop[stop > start], _ORDER)
+    return Panels(start[stop > start], stop[stop > start], LINE_ORDER)
 
 
 def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
@@ -162,37 +83,3 @@ def _tails(p: SoSDensity, step: float) -> tuple[np.ndarray, np.ndarray]:
         ]
         sides.append(np.unique(np.concatenate(pieces)))
     return sides[0], sides[1]
-
-
-def _monotone_pieces(panels: Panels, log_p: np.ndarray) -> np.ndarray:
-    """The ends of panels and the extrema of p between them, in increasing order; ``log_p`` at the
-    nodes.
-
-    On a panel p is the polynomial through 16 nodes to rounding: its extrema are the real roots of
-    the derivative [Trefethen2013].
-    """
-    middle, highest = panels.start + panels.half, log_p.max(axis=1)
-    pieces = [panels.start, panels.start + 2.0 * panels.half]
-    if not np.any(seen := highest > highest.max() + _UNSEEN):
-        return np.unique(np.concatenate(pieces))
-    with np.errstate(under="ignore"):
-        values = np.exp(log_p[seen] - highest[seen, None])
-    slopes = legendre.legder(node_basis(panels.order).to_series @ values.T)
-    for at, half, slope in zip(middle[seen], panels.half[seen], slopes.T, strict=True):
-        roots = legendre.legroots(legendre.legtrim(slope, _ROUNDING * np.abs(slope).max()))
-        real = roots.real[(np.abs(roots.imag) < _REAL) & (np.abs(roots.real) < 1.0)]
-        pieces.append(at + half * real)
-    return np.unique(np.concatenate(pieces))
-
-
-def _crossings(
-    p: SoSDensity, low: np.ndarray, high: np.ndarray, rising: np.ndarray, log_level: float
-) -> np.ndarray:
-    """Where log p = log_level between ``low`` and ``high``, entry by entry."""
-    sign = np.where(rising, 1.0, -1.0)
-
-    def excess(i: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        log_p, gradient = log_and_gradient(p, y[:, None])
-        return sign[i] * (log_p - log_level), sign[i] * gradient[:, 0], np.zeros(i.shape)
-
-    return increasing_root(excess, low, high, 0.5 * (low + high), step=1e-13 * (1.0 + np.abs(low)))

@@ -20,8 +20,7 @@ from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
 from ksos.measures import GaussianMixture
 from ksos.quadrature import (
     NODES_PER_CELL,
-    Panels,
-    PiecewiseLaw,
+    PanelDistribution,
     cells,
     integrate,
     merged,
@@ -36,7 +35,6 @@ __all__ = [
     "by_width",
     "clouds",
     "draw",
-    "mixed_law",
     "panel_ends",
 ]
 
@@ -72,7 +70,6 @@ _BOX_POINTS, _LEAST_BOX_POINTS, _MOST_BOX_POINTS = 1 << 17, 1 << 8, 1 << 12
 _DIGITS, _ROUNDINGS, _EXACT = 1e-6, 1e-15, 1e-11
 _LEAST_EFFICIENCY, _LEAST_ACCEPTANCE = 0.01, 1e-6
 _PROPOSALS = 1 << 16
-_ORDER = 16
 
 
 def draw(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -313,32 +310,6 @@ def _axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float)
     return np.asarray(np.interp(wanted, panels, ends))
 
 
-def line_law(ends: np.ndarray, log_density: Function) -> PiecewiseLaw:
-    """The law of one feature with these ends of panels."""
-    panels = Panels(ends[:-1], ends[1:], _ORDER)
-    with np.errstate(under="ignore"):
-        values = np.exp(log_density(panels.nodes.reshape(-1, 1)))
-    return PiecewiseLaw(panels, values.reshape(1, *panels.nodes.shape), exact=True)
-
-
-def mixed_law(parts: Iterable[tuple[float, np.ndarray, Function]]) -> PiecewiseLaw:
-    """The law Σ w·p of parts (w, ends of panels, log p): each is evaluated on panels of its own,
-    and its polynomials on those of all.
-    """
-    laws = [(weight, line_law(ends, log_density)) for weight, ends, log_density in parts]
-    ends = np.unique(
-        np.concatenate(
-            [
-                np.r_[law.panels.start, law.panels.start[-1] + 2.0 * law.panels.half[-1]]
-                for _, law in laws
-            ]
-        )
-    )
-    panels = Panels(ends[:-1], ends[1:], _ORDER)
-    values = sum(weight * law.density(panels.nodes.ravel()) for weight, law in laws)
-    return PiecewiseLaw(panels, np.reshape(values, (1, *panels.nodes.shape)), exact=True)
-
-
 def box_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
     """P(low_b ≤ x ≤ high_b) of every box b and an estimate of the error, each of shape (n,), and
     the method.
@@ -421,7 +392,7 @@ def _together(groups: Iterable[Group]) -> Iterator[Group]:
 
 def _on_panels(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Masses of one feature, from the tail in which they are small."""
-    law = line_law(panel_ends(p), p.log_density)
+    law = PanelDistribution.from_log_density(panel_ends(p), p.log_density)
     a, b = low[:, 0][None, :], high[:, 0][None, :]
     below = law.cdf(b)[0] - law.cdf(a)[0]
     return np.where(law.cdf(a)[0] > 0.5, law.sf(a)[0] - law.sf(b)[0], below), np.zeros(low.shape[0])

@@ -17,14 +17,14 @@ from ksos.density._quiet import without_underflow
 from ksos.density.compress import Compression, compress
 from ksos.density.conditional import conditional, conditional_logpdf, marginal
 from ksos.density.far import warn_if_far
-from ksos.density.line import Line
+from ksos.density.line import line_distribution
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
 from ksos.density.sampling import draw
 from ksos.density.sampling.on_device import draw_on_device
 from ksos.density.sampling.rejection import Envelope, envelope
 from ksos.density.sampling.trains import Squares, squares_of
-from ksos.density.standard import feature_scales, standardize
+from ksos.density.standard import Standard, feature_scales
 from ksos.density.transform import affine, times_gaussian
 from ksos.ground.arrays import (
     Array,
@@ -53,6 +53,7 @@ from ksos.integrals import Integrals, closed_form
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
+from ksos.quadrature import PanelDistribution
 
 if TYPE_CHECKING:
     from ksos.density.mixture import SoSMixture
@@ -449,9 +450,11 @@ class SoSDensity(Queries):
         return envelope(self.unnamed.on_host())
 
     @cached_property
-    def line(self) -> Line:
-        """The law of a density of one feature on its line, made when it is first needed."""
-        return Line(standardize(self))
+    def line(self) -> tuple[Standard, PanelDistribution]:
+        """Standard coordinates of a density of one feature, and its distribution there, made when
+        it is first needed.
+        """
+        return line_distribution(self)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(cast("dict[str, Any]", super().__getstate__()))

@@ -10,15 +10,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 
 from ksos.density.corrected import NormalLaws
 from ksos.density.expectation import Estimate, Masses, coarsest
 from ksos.density.normal_sum import Group, inner_product
-from ksos.density.over_normals import affordable, mixed_law
+from ksos.density.over_normals import affordable
 from ksos.density.queries import Answers, Queries
 from ksos.observables import NumericFunction, as_observable
-from ksos.quadrature import PiecewiseLaw
+from ksos.quadrature import PanelDistribution, weighted_level
 
 if TYPE_CHECKING:
     from ksos.density.mixture import SoSMixture
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Sums", "divergence", "normal_groups", "squared_l2"]
 
 _CLOUD_POINTS, _LEAST_EVALUATIONS = 65_536, 2048
-_POINTS_PER_PANEL, _BISECTIONS = 8, 45
 _APART, _LEAST_RTOL = 1e-3, 1e-2
 _ROUNDING = 1e-13
-_SMALL = 1e-4  # what is asked of the law without tails, which hold about 1e-17
 
 
 class Sums(Answers):
@@ -50,10 +48,7 @@ class Sums(Answers):
 
     def cumulative(self, X: np.ndarray) -> np.ndarray:
         if self.p.n_features == 1 and self.p.measure.atoms is None:
-            found = self._body.cdf(X.T)[0]
-            if np.any(small := found < _SMALL):
-                found[small] = self.law.cdf(X[small].T)[0]
-            return found
+            return self.line.cdf(X.T)[0]
         return self.box_masses(np.full(X.shape, -np.inf), X)[0]
 
     def quantiles(self, q: np.ndarray) -> np.ndarray:
@@ -62,31 +57,33 @@ class Sums(Answers):
             cumulated = np.cumsum(self.p.node_masses()[order])
             at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
             return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
-        law = self._body if np.all((q > _SMALL) & (q < 1.0 - _SMALL)) else self.law
-        x = law.ppf(q[None, :])[0]
+        x = self.line.ppf(q[None, :])[0]
         x[q == 0.0], x[q == 1.0] = self.p.measure.boundary(0)
         return np.clip(x, *self.p.measure.boundary(0))
 
     @cached_property
-    def law(self) -> PiecewiseLaw:
-        """The law of one feature, on panels that suit every part."""
-        return self._law(tails=True)
+    def line(self) -> PanelDistribution:
+        """The distribution of one feature, on panels that suit every part."""
+        return self._on_panels(tails=False)
 
-    @cached_property
-    def _body(self) -> PiecewiseLaw:
-        """The same without tails."""
-        return self._law(tails=False)
-
-    def _law(self, *, tails: bool) -> PiecewiseLaw:
+    def _on_panels(self, *, tails: bool) -> PanelDistribution:
         parts = [
             (weight * share, one) for weight, part in self.p.parts for share, one in part.by_width()
         ]
-        return mixed_law(
+        relative = self.p.measure.normals(1) is not None
+        return PanelDistribution.mixture(
             [
-                (weight, one.panel_ends(tails=tails), one.log_density)
+                (
+                    weight,
+                    PanelDistribution.from_log_density(
+                        one.panel_ends(tails=tails), one.log_density
+                    ),
+                )
                 for weight, one in parts
                 if weight > 0.0
-            ]
+            ],
+            log_reference=self.p.measure.log_density if relative else None,
+            whole=None if tails else lambda: self._on_panels(tails=True),
         )
 
     def moment(self, powers: tuple[int, ...], about: np.ndarray) -> float:
@@ -144,21 +141,10 @@ class Sums(Answers):
 
     def level(self, mass: float, rng: Any) -> Estimate:
         if (atoms := self.p.measure.atoms) is not None:
-            log_p = self.p.logpdf(atoms.points)
-            order = np.argsort(-log_p, kind="stable")
-            cumulated = np.cumsum(self.p.node_masses()[order])
-            at = int(np.searchsorted(cumulated, mass * cumulated[-1] * (1.0 - 1e-14), side="left"))
-            return Estimate(math.exp(float(log_p[order[min(at, order.shape[0] - 1)]])), 0.0, "sum")
+            log_level = weighted_level(self.p.logpdf(atoms.points), self.p.node_masses(), mass)
+            return Estimate(math.exp(log_level), 0.0, "sum")
         if self.p.n_features == 1:
-            return Estimate(
-                math.exp(
-                    _line_level(
-                        self.p, self._body if _SMALL < mass < 1.0 - _SMALL else self.law, mass
-                    )
-                ),
-                0.0,
-                "quadrature",
-            )
+            return Estimate(math.exp(self.line.log_level(mass)), 0.0, "quadrature")
         generator = np.random.default_rng(rng)
         most = min(_CLOUD_POINTS, affordable(self._value_cost, self.p.n_features))
         shares = np.maximum(_LEAST_EVALUATIONS, (self._shares * most).astype(int))
@@ -338,39 +324,3 @@ def squared_l2(p: Any, q: Any, max_operations: float) -> float:
         ),
         0.0,
     )
-
-
-def _line_level(p: SoSMixture, law: PiecewiseLaw, mass: float) -> float:
-    """log t with P(p ≥ t) = mass, from the ends of the intervals where p ≥ t."""
-    panels = law.panels
-    fractions = np.arange(_POINTS_PER_PANEL) / _POINTS_PER_PANEL
-    grid = (panels.start[:, None] + 2.0 * panels.half[:, None] * fractions).ravel()
-    relative = p.measure.normals(1) is not None
-
-    def log_density(x: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            return np.log(law.density(x)) - (p.measure.log_density(x[:, None]) if relative else 0.0)
-
-    log_p, at_grid = log_density(grid), law.cdf(grid[None, :])[0]
-
-    def excess(log_level: float) -> float:
-        above = log_p >= log_level
-        change = np.flatnonzero(above[1:] != above[:-1])
-        rising, low, high = above[change + 1], grid[change], grid[change + 1]
-        for _ in range(_BISECTIONS if change.size else 0):
-            middle = 0.5 * (low + high)
-            up = (log_density(middle) >= log_level) == rising
-            low, high = np.where(up, low, middle), np.where(up, middle, high)
-        ends = law.cdf((0.5 * (low + high))[None, :])[0] if change.size else np.empty(0)
-        return (
-            float(np.sum(np.where(rising, -ends, ends)))
-            + (1.0 if above[-1] else 0.0)
-            - (at_grid[0] if above[0] else 0.0)
-            - mass
-        )
-
-    top = float(log_p.max())
-    low, step = top - 1.0, 1.0
-    while excess(low) < 0.0 and step < 1e3:
-        low, step = low - step, 2.0 * step
-    return float(brentq(excess, low, top + 1.0, xtol=1e-12, rtol=1e-13))

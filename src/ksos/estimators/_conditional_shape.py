@@ -29,7 +29,7 @@ from ksos.estimators._conditional_location import LocationScale, fit_scales
 from ksos.ground.deadline import Deadline
 from ksos.ground.progress import tell_stopping
 from ksos.ground.validation import as_levels
-from ksos.quadrature import Panels, RowDistributions, legendre
+from ksos.quadrature import PanelDistribution, Panels, legendre
 
 __all__ = ["JointDistributions", "ResidualDistributions", "Shape", "Transform"]
 __all__ += ["TransformedDistribution", "fit_shape", "log_is_better"]
@@ -240,7 +240,7 @@ class Shape:
         return np.asarray(self.density.conditional_logpdf(rows, list(range(self.knots.shape[1]))))
 
 
-def _tabulated(density: Any, u: np.ndarray, knots: np.ndarray | None) -> RowDistributions:
+def _tabulated(density: Any, u: np.ndarray, knots: np.ndarray | None) -> PanelDistribution:
     """Distributions of the last feature of a density, one for each knot of the others.
 
     ``u`` are the values that the density was fitted to. A value is read off in a microsecond, where
@@ -251,7 +251,8 @@ def _tabulated(density: Any, u: np.ndarray, knots: np.ndarray | None) -> RowDist
     for knot in np.empty((1, 0)) if knots is None else knots:
         rows = np.concatenate([np.tile(knot, (nodes.size, 1)), nodes], axis=1)
         logs.append(np.asarray(density.logpdf(rows)))  # up to the mass at the knot
-    return RowDistributions(panels, logs)
+    values = np.exp(logs - np.max(logs, axis=1, keepdims=True))
+    return PanelDistribution(panels, values.reshape(-1, *panels.nodes.shape))
 
 
 def fit_shape(
@@ -357,13 +358,18 @@ class ResidualDistributions:
         mu, s, which = placed
         columns = ((self.transform.forward(Y) - mu) / s).T
         tables = zip(self.shape.tables, columns, strict=True)
-        found = np.stack([table.per_row("cdf", which, u) for table, u in tables], axis=1)
+        found = np.concatenate([table.cdf(u[:, None], which) for table, u in tables], axis=1)
         return np.where(self.transform.inside(Y), found, 0.0)
 
     def quantile(self, placed: Placed, levels: np.ndarray) -> np.ndarray:
         """y_k with P(y_k' ≤ y_k | x_i) = level, shape (n, levels, k), not decreasing."""
         mu, s, which = placed
-        u = np.stack([table.ppf(which, levels) for table in self.shape.tables], axis=2)
+        quantiles = []
+        for table in self.shape.tables:
+            found = table.quantiles(np.tile(levels, (table.values.shape[0], 1)))
+            found[:, levels == 0.0], found[:, levels == 1.0] = -np.inf, np.inf
+            quantiles.append(found[which])
+        u = np.stack(quantiles, axis=2)
         return self.transform.inverse(mu[:, None] + s[:, None] * u)
 
     def moments(self, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
@@ -385,7 +391,7 @@ class ResidualDistributions:
         mu, s, which = placed
         draws = rng.random((mu.shape[0], count, mu.shape[1]))
         if mu.shape[1] == 1:
-            draws = self.shape.tables[0].per_row("ppf", which, draws)
+            draws = self.shape.tables[0].ppf(draws[:, :, 0], which)[:, :, None]
         else:  # the outputs are drawn together
             for number in np.unique(which):
                 mine = draws[which == number]

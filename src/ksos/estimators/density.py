@@ -42,9 +42,14 @@ from ksos.measures import Lebesgue, Measure
 from ksos.solvers import Solver, minimize
 from ksos.solvers.likelihood_passes import fit_to_all
 from ksos.solvers.minimize import check_options, quick_mmd_fit
-from ksos.space.bandwidth import RULES, bandwidth_rule
+from ksos.space.bandwidth import (
+    PER_SUPPORT_POINT,
+    RULES,
+    automatic_kernel,
+    bandwidth_rule,
+    embedding_width,
+)
 from ksos.space.embedding import MeanEmbedding
-from ksos.space.metric import PER_SUPPORT_POINT, automatic_kernel, embedding_width
 from ksos.space.space import SoSSpace
 from ksos.space.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
 

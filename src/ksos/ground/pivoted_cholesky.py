@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos.ground.arrays import Array, linalg_errors, namespace, triangular_inverse, zeros
+from ksos.ground.arrays import Array, is_numpy, linalg_errors, namespace, triangular_inverse, zeros
 
 __all__ = [
-    "MANY_POINTS",
     "VERY_MANY_POINTS",
     "Pivots",
     "choose_pivots",
@@ -115,8 +114,10 @@ def thin_root(column: Callable[[int], np.ndarray], diagonal: np.ndarray) -> np.n
 
     The rank of a kernel matrix is what the kernel can tell apart, not the number of points. None if
     h would exceed a third of m, or 1000: then M has no low rank worth using. That shows early,
-    after 32 columns.
+    after 32 columns. None as well if there are few points, or if they are not on the host.
     """
+    if not is_numpy(diagonal) or diagonal.shape[0] < MANY_POINTS:
+        return None
     tol = _NEGLIGIBLE * float(diagonal.max())
     found = choose_pivots(
         column, diagonal, tol, min(diagonal.shape[0] // _SMALL_SHARE, _MOST_COLUMNS), _FIRST_LOOK

@@ -12,7 +12,7 @@ import numpy as np
 
 from ksos.ground.arrays import Array, flat, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.pivoted_cholesky import MANY_POINTS, thin_root
+from ksos.ground.pivoted_cholesky import thin_root
 from ksos.integrals.base import Integrals
 from ksos.integrals.components import component_pairs
 from ksos.integrals.constant import WithConstant
@@ -54,11 +54,7 @@ def thin_pairs(
     """:class:`ThinPairs` if there are many points on the host and the factors are kernel matrices
     of low rank; else None.
     """
-    if (
-        not is_numpy(X)
-        or X.shape[0] < MANY_POINTS
-        or (kernels := integrals.pair_kernels(embedding_kernel)) is None
-    ):
+    if not is_numpy(X) or (kernels := integrals.pair_kernels(embedding_kernel)) is None:
         return None
     (log_c, of_G, of_H), m = kernels, X.shape[0]
     Q = _kernel_root(of_G, X)

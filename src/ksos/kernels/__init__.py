@@ -13,8 +13,9 @@ from ksos.kernels.base import Kernel
 from ksos.kernels.gaussian import Gaussian
 from ksos.kernels.laplace import Laplace
 from ksos.kernels.matern import Matern
+from ksos.kernels.products import Products
 
-__all__ = ["KERNELS", "Gaussian", "Kernel", "Laplace", "Matern", "kernel_form"]
+__all__ = ["KERNELS", "Gaussian", "Kernel", "Laplace", "Matern", "Products", "kernel_form"]
 
 KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (Gaussian, Laplace, Matern)}
 """Every kernel by the name that the estimator, the command line and the model file use."""

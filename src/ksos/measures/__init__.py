@@ -9,7 +9,7 @@ from __future__ import annotations
 from ksos.measures.base import Atoms, Measure, Normals
 from ksos.measures.box import Box
 from ksos.measures.discrete import Discrete
-from ksos.measures.gaussian_mixture import GaussianMixture
+from ksos.measures.gaussian_mixture import GaussianMixture, merged
 from ksos.measures.lebesgue import Lebesgue
 from ksos.measures.normal import Normal, log_normal
 
@@ -24,6 +24,7 @@ __all__ = [
     "Normal",
     "Normals",
     "log_normal",
+    "merged",
 ]
 
 MEASURES: dict[str, type[Measure]] = {

@@ -6,14 +6,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
+from ksos.observables.base import Observable, ObservableMatrix, SumObservable, sum_over_nodes
 from ksos.observables.indicator import BoxIndicator
 from ksos.observables.kernel_function import KernelFunction
 from ksos.observables.numeric import NumericFunction
-from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate
+from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate, feature_moments
+from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
 
-__all__ = ["BoxIndicator", "KernelFunction", "NumericFunction", "Observable", "ObservableMatrix"]
-__all__ += ["Polynomial", "as_observable", "coordinate", "sum_over_nodes"]
+__all__ = [
+    "BoxIndicator",
+    "KernelFunction",
+    "NumericFunction",
+    "Observable",
+    "ObservableMatrix",
+    "Polynomial",
+    "SumObservable",
+    "Supremum",
+    "as_observable",
+    "coordinate",
+    "enclosure",
+    "feature_moments",
+    "proven_supremum",
+    "searched_supremum",
+    "sum_over_nodes",
+]
 
 
 def as_observable(f: Any, name: str = "f") -> Observable:

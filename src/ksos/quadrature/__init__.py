@@ -1,5 +1,5 @@
-"""Integrals on a line or a box: intervals, panels, rules, and laws that are polynomials on panels.
-Numbers in, numbers out.
+"""Integrals on a line or a box: intervals, panels, rules, and distributions that are polynomials on
+panels. Numbers in, numbers out.
 
 Nothing here knows a kernel, a measure or a density: callers say where an integrand lives, on which
 length it is smooth and where it has kinks. Every rule of the library is made here.
@@ -8,39 +8,39 @@ length it is smooth and where it has kinks. Every rule of the library is made he
 from __future__ import annotations
 
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
-from ksos.quadrature.law import (
-    PiecewiseLaw,
-    RowDistributions,
+from ksos.quadrature.panel_distribution import (
+    LINE_ORDER,
+    PanelDistribution,
     from_nodes,
     increasing_root,
-    node_basis,
-    sum_pair,
+    position_on_panel,
+    positions,
+    weighted_level,
 )
 from ksos.quadrature.panels import Panels, cells, cut, halved, merged
 from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, tensor_grid
 from ksos.quadrature.sobol import MixtureRule, sobol
 
 __all__ = [
+    "LINE_ORDER",
     "NODES_PER_CELL",
     "MixtureRule",
+    "PanelDistribution",
     "Panels",
-    "PiecewiseLaw",
-    "RowDistributions",
     "cells",
     "composite",
     "cut",
     "from_nodes",
     "halved",
     "increasing_root",
-]
-__all__ += [
     "integrate",
     "laguerre",
     "legendre",
     "log_outer",
     "merged",
-    "node_basis",
+    "position_on_panel",
+    "positions",
     "sobol",
-    "sum_pair",
     "tensor_grid",
+    "weighted_level",
 ]

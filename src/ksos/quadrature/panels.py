@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ksos.ground.memory import row_blocks
-from ksos.quadrature.law import invert_on_panel
 from ksos.quadrature.rules import legendre
 
 __all__ = ["Panels", "cells", "cut", "halved", "merged"]
@@ -16,8 +15,7 @@ __all__ = ["Panels", "cells", "cut", "halved", "merged"]
 Intervals = tuple[np.ndarray, np.ndarray]
 """Starts and ends."""
 
-_MASK_ELEMENTS = 1 << 24
-_AT_ONCE = 1 << 13  # entries whose polynomials stay in the cache
+_MASK_ELEMENTS = 1 << 24  # booleans held at a time: 16 megabytes
 
 
 def merged(low: np.ndarray, high: np.ndarray) -> Intervals:
@@ -97,33 +95,6 @@ class Panels:
     def mirrored(self) -> Panels:
         """The panels of −x."""
         return Panels(-(self.start + 2.0 * self.half)[::-1], -self.start[::-1], self.order)
-
-    def masses(self, values: np.ndarray) -> np.ndarray:
-        """The integral over every panel of what has ``values`` (…, panels, order) at the nodes,
-        shape (…, panels).
-        """
-        return (values @ legendre(self.order)[1]) * self.half
-
-    def positions(
-        self,
-        panel: np.ndarray,
-        values: np.ndarray,
-        target: np.ndarray,
-        total: np.ndarray,
-        *,
-        exact: bool = False,
-    ) -> np.ndarray:
-        """x with mass ``target`` between the start of its ``panel`` and itself; values of the
-        density at that panel's nodes, (n, order).
-
-        The error of the mass is small beside ``total``, or, if ``exact``, beside the target itself.
-        """
-        out = np.empty(target.shape)
-        for rows in row_blocks(target.shape[0], 1, _AT_ONCE):
-            half = self.half[panel[rows]]
-            s = invert_on_panel(values[rows], target[rows] / half, total[rows] / half, exact=exact)
-            out[rows] = self.start[panel[rows]] + half * (s + 1.0)
-        return out
 
 
 def cells(

@@ -1,5 +1,11 @@
-"""Rules for the bandwidth: all of them scale with the data, count weighted samples as repeated
-ones, and do not see a shift.
+"""The bandwidth of a kernel: textbook rules, and "auto", chosen by leave-one-out likelihood.
+
+Every rule scales with the data, ignores a shift, and counts weighted samples as repeated ones.
+
+The rule "auto" finds the kernel density estimate that predicts each sample best from all the
+others. For a Gaussian kernel three shapes of its components compete: the axes of the features,
+the correlations of the samples, and a few steps from the better of them towards the most likely
+covariance of the components [LeivaMurillo2012], which sees how samples lie within their clusters.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import Generator
 from scipy.spatial.distance import pdist
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
 
 from ksos.ground.memory import row_blocks
 from ksos.ground.names import quoted
@@ -20,33 +26,90 @@ from ksos.ground.validation import as_bandwidth
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure
+from ksos.space.support import cluster_centers, unexplained
 
-__all__ = ["RULES", "LeftOut", "Rule", "bandwidth_rule", "left_out", "median", "predict_left_out"]
-__all__ += [
+__all__ = [
+    "PER_SUPPORT_POINT",
+    "RULES",
+    "LeaveOneOut",
+    "automatic_kernel",
+    "bandwidth_rule",
+    "embedding_width",
+    "leave_one_out",
+    "normal_score_correlations",
+    "predict_left_out",
     "robust_silverman",
-    "scott",
-    "silverman",
     "spreads",
     "subset_and_factor",
+    "takes_metrics",
     "widest_good",
     "without_outliers",
 ]
 
-Rule = Callable[..., np.ndarray]
-"""A function of distinct points, their weights, a generator for subsets, the kernel's family and ρ,
-and as ``count`` of how many samples the points stand for if they are a part of them: one bandwidth,
-or one per feature.
+RULES = ("auto", "median", "scott", "silverman")
+"""Every rule by name."""
+
+PER_SUPPORT_POINT = 10
+"""Samples looked at per support point, so that memory and time of a fit follow the support points,
+however many samples there are.
 """
 
+# time and memory grow with the square: 30 matrices of this size, one after the other
 _MOST_POINTS = 600
-_MOST_DISTANCES, _FEWEST_POINTS = 1 << 21, 100  # to the nodes of a discrete measure
+# distances to the nodes of a discrete measure: 16 MB per width
+_MOST_DISTANCES = 1 << 21
+# fewer points say too little about a width, however many nodes there are
+_FEWEST_POINTS = 100
+# entries of a block of distances: 2 MB
 _BLOCK_ELEMENTS = 1 << 18
-_FARTHEST = 1e100  # nats: its square is a float
+# nats: a log-density below −1e100 is set to it, so that its square is still a float
+_FARTHEST = 1e100
+# multiples of Silverman's bandwidth, by half octaves: clusters a few hundred times narrower than
+# the data are still resolved, and nothing is gained beyond twice the width of one normal
 _MULTIPLES = tuple(2.0 ** (0.5 * k) for k in range(-16, 3))
-_OUTLYING, _WITHIN, _MOST_NATS = 10.0, 1.0, 4.0
-_WIDER, _WIDEST, _UNSURE = 0.4, 0.25, 1.5
-_MOST_MEDIAN_POINTS = 3000  # 4.5 million pairs
+# nats below the median at the widest kernel: of a normal distribution less than 1 sample in 10⁵
+_OUTLYING = 10.0
+# standard errors: the usual one-standard-error rule of cross-validation
+_WITHIN = 1.0
+# nats over all samples: a likelihood ratio of 55, very strong evidence on the scale of Jeffreys
+_MOST_NATS = 4.0
+# A sum of squares is sharper than a kernel density estimate. Its kernel is wider by
+# min(_WIDEST, max(_WIDER/d, _UNSURE/√n)): less with many features, and with few samples as much as
+# highest-density regions need to hold their share of new ones (benchmarks/honest_regions.py).
+_WIDER = 0.4  # over d, see above
+_WIDEST = 0.25  # the bound, see above
+_UNSURE = 1.5  # over √n, see above
+# 4.5 million pairs: a subset this large gives the median to about 1/√3000, 2%
+_MOST_MEDIAN_POINTS = 3000
+# ratio of standard deviations: one bandwidth for all features would not see the narrowest one
 _UNLIKE = 10.0
+
+# of the correlations: a feature that the others determine keeps some width of its own
+_RIDGE = 1e-3
+# steps towards the likeliest covariance: more of them fit the noise of the samples
+_STEPS = 3
+# the start counts as 3d samples, about as many as a covariance has numbers per feature
+_PRIOR = 3.0
+# samples: fewer say nothing about correlations
+_FEWEST_FOR_METRIC = 5
+# nats: a sample that a shape misses by more says no more about the shape
+_MISSED = 1e4
+# features: beyond, a metric has more numbers than samples determine, and its time is felt
+_MOST_METRIC_FEATURES = 60
+# bandwidths: in rotated coordinates an outlier beyond takes the digits of all other samples
+_FARTHEST_METRIC = 1e5
+
+# share of the samples' kernel functions that support points may leave unrepresented
+_UNEXPLAINED = 0.1
+# steps from the kernel itself to its widest version
+_WIDENINGS = 4
+# exponent over d + 4: at 1 the kernel is that of a kernel density estimate of m samples, and
+# support points, which are chosen, need less
+_WIDEST_POWER = 0.85
+# samples that give a mean share to two digits
+_MOST_EXPLAINED = 5000
+# samples beyond which the share must fall, since a bias counts the more the more samples there are
+_UNBIASED = 2000.0
 
 
 def bandwidth_rule(
@@ -59,13 +122,15 @@ def bandwidth_rule(
     measure: Measure | None = None,
     count: int | None = None,
     names: Any = None,
+    metrics: bool = False,
 ) -> np.ndarray:
-    """The bandwidth that rule ``name`` gives for distinct ``points`` with ``weights`` (sum 1): a
-    scalar or one entry per feature.
+    """The bandwidth that the rule ``name`` gives for distinct points with weights that sum to 1.
 
-    Zero spread gives 1, with a warning that says the ``names`` of the features, if there are any.
-    ``count``: how many samples the points stand for, if they are a part of them. Only "auto" looks
-    at ``kernel`` (its bandwidth aside; default: Gaussian) and at ``measure`` (default: Lebesgue).
+    It is a scalar, one entry per feature, or with ``metrics`` possibly the matrix of a metric.
+    A feature without spread gets 1, with a warning that lists the ``names`` of such features.
+    ``count`` is the number of samples that the points stand for, if they are a subsample. Only
+    "auto" looks at ``kernel`` (its family, default Gaussian), ``measure`` (default Lebesgue) and
+    ``metrics``.
     """
     with np.errstate(over="ignore"):
         extent = np.ptp(points, axis=0)
@@ -74,15 +139,21 @@ def bandwidth_rule(
             f"bandwidth={name!r}: differences between the samples overflow; rescale the data or"
             " pass a number as bandwidth"
         )
-    kernel, measure = (
-        Gaussian(1.0) if kernel is None else kernel,
-        Lebesgue() if measure is None else measure,
-    )
-    spread = RULES[name](points, weights, rng, kernel, measure, count=count)
+    kernel = Gaussian(1.0) if kernel is None else kernel
+    measure = Lebesgue() if measure is None else measure
+    rules: dict[str, Callable[[], np.ndarray]] = {
+        "auto": lambda: leave_one_out(points, weights, kernel, measure, count, metrics=metrics),
+        "median": lambda: _median(points, weights, rng),
+        "scott": lambda: _scott(points, weights, count),
+        "silverman": lambda: _silverman_factor(points) * _scott(points, weights, count),
+    }
+    spread = rules[name]()
+    if spread.ndim == 2:
+        return spread
     if np.any(spread == 0.0):
         still = np.flatnonzero(spread == 0.0)
-        told = still.tolist() if names is None else quoted([str(names[k]) for k in still])
-        where = "the points have" if spread.ndim == 0 else f"feature(s) {told} have"
+        listed = still.tolist() if names is None else quoted([str(names[k]) for k in still])
+        where = "the points have" if spread.ndim == 0 else f"feature(s) {listed} have"
         warnings.warn(
             f"bandwidth={name!r}: {where} no spread; the bandwidth is set to 1 there",
             UserWarning,
@@ -94,87 +165,79 @@ def bandwidth_rule(
     )
 
 
-# --- rules that would suit samples of one normal distribution ---
-
-
-def _normal_reference(constant: Callable[[int], float]) -> Rule:
-    """η = 2h with h = constant(d)·n^{−1/(d+4)}·(standard deviation), per feature: a squared
-    Gaussian kernel then has deviation h.
+def _scott(points: np.ndarray, weights: np.ndarray, count: int | None) -> np.ndarray:
+    """Scott's rule [Scott1992]: η = 2h with h = n^{−1/(d+4)}·(standard deviation), per feature,
+    since a squared Gaussian kernel of bandwidth η has standard deviation η/2.
     """
-
-    def rule(
-        points: np.ndarray,
-        weights: np.ndarray,
-        rng: Generator,
-        kernel: Kernel,
-        measure: Measure,
-        *,
-        count: int | None = None,
-    ) -> np.ndarray:
-        d, n = points.shape[1], _effective_size(weights, count)
-        return np.asarray(2.0 * constant(d) * n ** (-1.0 / (d + 4)) * _deviations(points, weights))
-
-    return rule
+    rate = -1.0 / (points.shape[1] + 4)
+    return np.asarray(
+        2.0 * _effective_size(weights, count) ** rate * _standard_deviations(points, weights)
+    )
 
 
-scott = _normal_reference(lambda d: 1.0)
-"""Scott's rule [Scott1992]."""
-silverman = _normal_reference(lambda d: ((d + 2) / 4.0) ** (-1.0 / (d + 4)))
-"""Silverman's rule [Silverman1986]."""
+def _silverman_factor(points: np.ndarray) -> float:
+    """Silverman's rule over Scott's [Silverman1986]."""
+    d = points.shape[1]
+    return float(((d + 2) / 4.0) ** (-1.0 / (d + 4)))
 
 
 def robust_silverman(
     points: np.ndarray, weights: np.ndarray, count: int | None = None
 ) -> np.ndarray:
-    """Silverman's rule with spreads that do not see outliers; the points may stand for ``count``
-    samples.
+    """Silverman's rule with :func:`spreads`, which ignore outliers, in place of standard
+    deviations.
     """
-    d, n = points.shape[1], _effective_size(weights, count)
-    return 2.0 * ((d + 2) / 4.0 * n) ** (-1.0 / (d + 4)) * spreads(points, weights)
+    rate = -1.0 / (points.shape[1] + 4)
+    size = _effective_size(weights, count) ** rate
+    return 2.0 * _silverman_factor(points) * size * spreads(points, weights)
 
 
 def _effective_size(weights: np.ndarray, count: int | None) -> float:
-    """1/Σa² of all samples, of which those with these ``weights`` are a part."""
+    """1/Σa² of all ``count`` samples, of which those with these ``weights`` are a subsample."""
     return (1.0 if count is None else count / weights.shape[0]) / float(weights @ weights)
 
 
-# --- the median distance between the samples ---
+def _standard_deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    # features of 1e±150 are squared in units of their range, which is 0 for a constant one
+    scale = np.ptp(points, axis=0)
+    unit = (points - points[0]) / np.where(scale > 0.0, scale, 1.0)
+    return np.asarray(scale * np.sqrt(weights @ (unit - weights @ unit) ** 2))
 
 
-def median(
-    points: np.ndarray,
-    weights: np.ndarray,
-    rng: Generator,
-    kernel: Kernel,
-    measure: Measure,
-    *,
-    most_points: int = _MOST_MEDIAN_POINTS,
-    count: int | None = None,
-) -> np.ndarray:
+def spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Per feature the lesser of standard deviation and (interquartile range)/1.349, which are equal
+    for a normal distribution; the standard deviation if the interquartile range is zero.
+    """
+    deviation = _standard_deviations(points, weights)
+    order = np.argsort(points, axis=0, kind="stable")
+    x, w = np.take_along_axis(points, order, axis=0), weights[order]
+    x = x - x[x.shape[0] // 2]  # a middle one: an outlier would take the digits of all others
+    cumulative = np.cumsum(w, axis=0) - 0.5 * w
+    low, high = (
+        np.array([np.interp(level, cumulative[:, k], x[:, k]) for k in range(points.shape[1])])
+        for level in (0.25, 0.75)
+    )
+    return np.where(high > low, np.minimum((high - low) / 1.349, deviation), deviation)
+
+
+def _median(points: np.ndarray, weights: np.ndarray, rng: Generator) -> np.ndarray:
     """Weighted median of the distances between distinct points, the pair (i, j) weighing a_i a_j.
 
-    Where spreads of features differ by more than a factor of ten, distances are taken in units of
-    them and there is one bandwidth per feature: a scalar would not see the features of small
-    spread. Beyond ``most_points`` distinct points: of a random subset of them.
+    If the spreads of the features differ by more than a factor of ten, distances are taken in
+    units of them, and there is one bandwidth per feature.
     """
     spread = spreads(points, weights)
     known = spread[spread > 0.0]
     if known.size and known.max() > _UNLIKE * known.min():
         units = np.where(spread > 0.0, spread, np.median(known))
-        return np.asarray(
-            _median_distance(
-                (points - np.median(points, axis=0)) / units, weights, rng, most_points
-            )
-            * units
-        )
-    return _median_distance(points, weights, rng, most_points)
+        scaled = (points - np.median(points, axis=0)) / units
+        return np.asarray(_median_distance(scaled, weights, rng) * units)
+    return _median_distance(points, weights, rng)
 
 
-def _median_distance(
-    points: np.ndarray, weights: np.ndarray, rng: Generator, most_points: int
-) -> np.ndarray:
-    if points.shape[0] > most_points:
-        chosen = np.sort(rng.choice(points.shape[0], most_points, replace=False))
+def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator) -> np.ndarray:
+    if points.shape[0] > _MOST_MEDIAN_POINTS:
+        chosen = np.sort(rng.choice(points.shape[0], _MOST_MEDIAN_POINTS, replace=False))
         points, weights = points[chosen], weights[chosen]
     if points.shape[0] < 2:
         return np.zeros(())
@@ -182,19 +245,18 @@ def _median_distance(
     # points or of their differences changes
     exponent = math.frexp(np.ptp(points, axis=0).max())[1]
     middle = _weighted_median(pdist(np.ldexp(points, -exponent)), weights)
-    if (
-        middle < 1e-150
-    ):  # there the squares have underflowed: take a unit near the median, found from distances that need no squares
+    if middle < 1e-150:
+        # the squares have underflowed: take a unit near the median, found from distances that need
+        # no squares
         exponent = math.frexp(_weighted_median(pdist(points, "chebyshev"), weights))[1]
         with np.errstate(over="ignore"):
-            middle = _weighted_median(
-                pdist(np.clip(np.ldexp(points, -exponent), -1e150, 1e150)), weights
-            )
+            near = np.clip(np.ldexp(points, -exponent), -1e150, 1e150)
+        middle = _weighted_median(pdist(near), weights)
     return np.asarray(np.ldexp(middle, exponent))
 
 
 def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
-    """The middle of the interval of minimisers of Σ_{i<j} a_i a_j |d_ij − t|: for equal weights,
+    """The middle of the interval of minimizers of Σ_{i<j} a_i a_j |d_ij − t|: for equal weights,
     NumPy's median.
     """
     if np.all(weights == weights[0]):
@@ -209,75 +271,82 @@ def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
     return float(0.5 * (values[low] + values[min(high, values.shape[0] - 1)]))
 
 
-# --- the bandwidth with which left-out samples are predicted well ---
-
-
-class LeftOut(NamedTuple):
-    """How well bumps of one shape predict left-out samples."""
+class LeaveOneOut(NamedTuple):
+    """How well components of one shape predict each sample from all the others."""
 
     multiple: float
     """The widest multiple of the shape that is nearly the best."""
     logs: np.ndarray
-    """There, the log-density of each sample under the bumps of the others."""
+    """There, the log-density of each sample under the components of the others."""
     counted: np.ndarray
     """The weights of the samples, 0 for outliers."""
 
 
-def left_out(
+def leave_one_out(
     points: np.ndarray,
     weights: np.ndarray,
-    rng: Generator,
     kernel: Kernel,
     measure: Measure,
-    *,
-    most_points: int = _MOST_POINTS,
-    unit: np.ndarray | None = None,
     count: int | None = None,
+    *,
+    metrics: bool = False,
 ) -> np.ndarray:
-    """Somewhat more than the η per feature with which the bumps k_η(·,x_j)²/∫k_η(x,x_j)²dρ around
-    all other samples predict each one.
+    """The rule "auto": somewhat more than the η per feature with which the components
+    k_η(·,x_j)²/∫k_η(x,x_j)²dρ around all other samples predict each one.
 
-    The features share one multiple of a ``unit``, by default their own spreads in Silverman's rule:
-    the widest multiple that is nearly the best (:func:`widest_good`). Samples that even the widest
-    of all leaves far from the others do not count, so that a few outliers do not widen it. Beyond
-    ``most_points`` distinct points (fewer if a discrete ρ has thousands of nodes), a subset of them
-    is used, always the same, corrected for its size and for that of the ``count`` samples that the
-    points stand for. A sum of squares is sharper than that kernel density estimate and takes a
-    kernel that is wider by min(0.25, max(0.4/d, 1.5/√n)): the less so the more features there are,
-    but with few samples enough for highest-density regions that hold their share of new ones.
+    The features share one multiple of their own spreads in Silverman's rule: the widest multiple
+    that is nearly the best (:func:`widest_good`). Samples that even the widest of all leaves far
+    from the others do not count, so that a few outliers do not widen it. Of many points a subset
+    is used, always the same, corrected for its size. With ``metrics`` the answer is a metric
+    S (d, d) if its components predict better, by more than what its d(d+1)/2 numbers gain on the
+    samples that they were fitted to.
     """
-    unit = robust_silverman(points, weights, count) if unit is None else unit
+    unit = robust_silverman(points, weights, count)
     if points.shape[0] < 2:
         return unit
     scale = as_bandwidth(
         np.where(unit > 0.0, unit, 1.0), "bandwidth='auto': rescale the data: their bandwidth"
     )
-    few, their_weights, factor = subset_and_factor(points, weights, measure, most_points, count)
-    return np.asarray(
-        factor
-        * predict_left_out(few, their_weights, kernel.with_sigma(scale), measure).multiple
-        * unit
-    )
+    few, a, factor = subset_and_factor(points, weights, measure, count)
+    plain = predict_left_out(few, a, kernel.with_sigma(scale), measure)
+    d, extent = points.shape[1], np.ptp(points, axis=0)
+    if not (
+        metrics
+        and 1 < d <= _MOST_METRIC_FEATURES
+        and points.shape[0] >= _FEWEST_FOR_METRIC
+        and np.all((np.ptp(few, axis=0) > 0.0) & (extent <= _FARTHEST_METRIC * unit))
+    ):
+        return np.asarray(factor * plain.multiple * unit)
+    found = [(_score(plain.logs, a), Gaussian(plain.multiple * unit))]
+
+    def try_shape(metric: np.ndarray, numbers: int) -> None:
+        shape = Gaussian(_times(metric, unit))
+        known = predict_left_out(few, a, shape, measure)
+        found.append((_score(known.logs, a) - numbers * float(a @ a), shape.scaled(known.multiple)))
+
+    def best() -> Gaussian:
+        return max(found, key=lambda pair: pair[0])[1]
+
+    try_shape(normal_score_correlations(few, a), d * (d - 1) // 2)
+    start = _times(best().matrix(d), 1.0 / unit)
+    likeliest = _towards_the_likeliest(few / unit, a, plain.counted, start)
+    try_shape(likeliest, d * (d + 1) // 2)
+    return np.asarray(best().scaled(factor).sigma)
 
 
 def subset_and_factor(
-    points: np.ndarray,
-    weights: np.ndarray,
-    measure: Measure,
-    most_points: int = _MOST_POINTS,
-    count: int | None = None,
+    points: np.ndarray, weights: np.ndarray, measure: Measure, count: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The points that are looked at, their weights, and how much wider than their bumps the kernel
-    of a sum of squares is.
+    """The points that are looked at, their weights, and how much wider than their components the
+    kernel of a sum of squares is.
     """
     n, d = points.shape
-    most = most_points
+    most = _MOST_POINTS
     if (atoms := measure.atoms) is not None:
         most = min(most, max(_FEWEST_POINTS, _MOST_DISTANCES // atoms.points.shape[0]))
     if n > most:
-        chosen = np.sort(
-            np.random.default_rng(0).choice(n, most, replace=False)
-        )  # a default must not depend on chance
+        # always the same: a default must not depend on chance
+        chosen = np.sort(np.random.default_rng(0).choice(n, most, replace=False))
         points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
     total = n if count is None else count
     wider = min(_WIDEST, max(_WIDER / d, _UNSURE / math.sqrt(total)))
@@ -286,58 +355,45 @@ def subset_and_factor(
 
 def predict_left_out(
     points: np.ndarray, weights: np.ndarray, shape: Kernel, measure: Measure
-) -> LeftOut:
+) -> LeaveOneOut:
     """The widest good multiple of the bandwidth of ``shape``."""
-
     log_k = shape.log_at_widths(points, points)
 
     def logs(multiple: float) -> np.ndarray:
-        return _predictions(
-            points, weights, shape.scaled(multiple), measure, lambda: log_k(multiple)
-        )
+        found = _log_components(
+            points, shape.scaled(multiple), measure, lambda: log_k(multiple)
+        ) + np.log(weights)
+        np.fill_diagonal(found, -np.inf)
+        highest = found.max(axis=1)
+        found -= highest[:, None]
+        return np.asarray(highest + np.log(np.exp(found, out=found).sum(axis=1)))
 
     known = {multiple: logs(multiple) for multiple in _MULTIPLES}
     counted = without_outliers(known[max(_MULTIPLES)], weights)
     best = max(known, key=lambda multiple: float(counted @ known[multiple]))
+    # by eighths of an octave around the best, more of them on the wide side, where the answer is
     for k in range(-3, 8):
         known[best * 2.0 ** (k / 8.0)] = logs(best * 2.0 ** (k / 8.0))
     multiples = sorted(known)
-    chosen = multiples[
-        widest_good(np.stack([known[multiple] for multiple in multiples]), counted, _WITHIN)
-    ]
-    return LeftOut(chosen, known[chosen], counted)
+    every = np.stack([known[multiple] for multiple in multiples])
+    chosen = multiples[widest_good(every, counted, _WITHIN)]
+    return LeaveOneOut(chosen, known[chosen], counted)
 
 
-def _predictions(
-    points: np.ndarray,
-    weights: np.ndarray,
-    kernel: Kernel,
-    measure: Measure,
-    log_k: Callable[[], np.ndarray],
-) -> np.ndarray:
-    """The log-density of each sample under the kernel density estimate of all the others; ``log_k``
-    gives log k between them.
-    """
-    bumps = _log_bumps(points, kernel, measure, log_k)
-    bumps += np.log(weights)
-    np.fill_diagonal(bumps, -np.inf)
-    highest = bumps.max(axis=1)
-    bumps -= highest[:, None]
-    return np.asarray(highest + np.log(np.exp(bumps, out=bumps).sum(axis=1)))
-
-
-def _log_bumps(
+def _log_components(
     points: np.ndarray, kernel: Kernel, measure: Measure, log_k: Callable[[], np.ndarray]
 ) -> np.ndarray:
-    """log k(x_i,x_j)²/∫k(x,x_j)²dρ; of a discrete ρ at the node nearest to x_i, for between the
-    nodes it bounds no density.
+    """log k(x_i,x_j)²/∫k(x,x_j)²dρ, where ``log_k`` gives log k between the points.
+
+    On a discrete ρ it is taken at the node nearest to x_i, since nothing bounds a density between
+    the nodes.
     """
+    integrals = closed_form(kernel, measure, points.shape[1])
     if (atoms := measure.atoms) is None:
-        bumps = np.maximum(log_k(), -_FARTHEST)
-        bumps *= 2.0
-        bumps -= closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
-        return bumps
-    closed_form(kernel, measure, points.shape[1])  # says what does not fit
+        found = np.maximum(log_k(), -_FARTHEST)
+        found *= 2.0
+        found -= integrals.log_diagonal(points)
+        return found
     nearest, log_masses = np.empty(points.shape[0], dtype=int), np.empty(points.shape[0])
     for rows in row_blocks(points.shape[0], atoms.points.shape[0], _BLOCK_ELEMENTS):
         at_nodes = _log_square(kernel, points[rows], atoms.points)
@@ -365,9 +421,9 @@ def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
     nearly the best.
 
     Nearly: behind by at most ``within`` standard errors of the difference, and by at most four nats
-    over all samples, for a standard error may be large because of a few samples. A bandwidth that
-    is too narrow costs far more on fresh samples, in its tails, than one that is too wide; the
-    held-out samples, being few, may not know.
+    over all samples, since a few samples may make a standard error large. A bandwidth that is too
+    narrow costs far more on fresh samples, in its tails, than one that is too wide, and few
+    held-out samples may not show it.
     """
     logs = np.maximum(logs, -_FARTHEST)
     scores = logs @ weights
@@ -378,35 +434,116 @@ def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
     return int(np.flatnonzero(loss <= np.minimum(within * error, _MOST_NATS * one_sample))[-1])
 
 
-def _deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The standard deviation of each feature."""
-    scale = np.ptp(
-        points, axis=0
-    )  # features of 1e±150 are squared in units of this; 0 for a constant one
-    unit = (points - points[0]) / np.where(scale > 0.0, scale, 1.0)
-    return np.asarray(scale * np.sqrt(weights @ (unit - weights @ unit) ** 2))
+def _score(logs: np.ndarray, weights: np.ndarray) -> float:
+    return float(weights @ np.maximum(logs, np.median(logs) - _MISSED))
 
 
-def spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Per feature the lesser of standard deviation and (interquartile range)/1.349, if the latter
-    is not zero.
+def _times(matrix: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """The matrix in other units of its features."""
+    return np.asarray(unit[:, None] * matrix * unit)
+
+
+def _towards_the_likeliest(
+    Z: np.ndarray, weights: np.ndarray, counted: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """Steps H ← (n·4Σ_i a_i Σ_{j≠i} r_ij (z_i − z_j)(z_i − z_j)ᵀ + ν·start)/(n + ν) over the
+    samples that count.
+
+    r_ij is the share of component j in the density of the others at z_i. These are steps of EM for
+    the covariance H/4 of the components exp(−2(z − z_j)ᵀH⁻¹(z − z_j)), with the start as a prior
+    worth ν = 3d samples.
     """
-    deviation = _deviations(points, weights)
-    order = np.argsort(points, axis=0, kind="stable")
-    x, w = np.take_along_axis(points, order, axis=0), weights[order]
-    x = x - x[x.shape[0] // 2]  # a middle one: an outlier would take the digits of all others
-    cumulative = np.cumsum(w, axis=0) - 0.5 * w
-    low, high = (
-        np.array([np.interp(level, cumulative[:, k], x[:, k]) for k in range(points.shape[1])])
-        for level in (0.25, 0.75)
+    kept = counted > 0.0
+    Z, weights, counted = Z[kept] - Z[kept][0], weights[kept], counted[kept]
+    n, nu, H = 1.0 / float(counted @ counted), _PRIOR * Z.shape[1], start
+    for _ in range(_STEPS if Z.shape[0] > 1 else 0):
+        logs = 2.0 * Gaussian(H).log(Z) + np.log(weights)
+        np.fill_diagonal(logs, -np.inf)
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+        shares *= (counted / shares.sum(axis=1))[:, None]
+        cross = Z.T @ shares @ Z
+        scatter = Z.T @ ((shares.sum(axis=0) + counted)[:, None] * Z) - cross - cross.T
+        H = (4.0 * n * scatter + nu * start) / (n + nu)
+    return H
+
+
+def normal_score_correlations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Correlations of the normal scores of the samples, with a ridge: outliers and monotone changes
+    of a feature have no influence.
+    """
+    scores = np.empty(points.shape)
+    for k in range(points.shape[1]):
+        _, inverse = np.unique(points[:, k], return_inverse=True)
+        mass = np.bincount(inverse, weights=weights)
+        scores[:, k] = ndtri((np.cumsum(mass) - 0.5 * mass)[inverse] / mass.sum())
+    scores -= weights @ scores
+    C = scores.T @ (weights[:, None] * scores)
+    size = np.sqrt(np.diagonal(C))
+    return np.asarray((1.0 - _RIDGE) * C / np.outer(size, size) + _RIDGE * np.eye(points.shape[1]))
+
+
+def automatic_kernel(
+    family: Kernel,
+    points: np.ndarray,
+    weights: np.ndarray,
+    count: int,
+    measure: Measure,
+    rng: Generator,
+    names: Any,
+    most: int,
+) -> Kernel:
+    """The kernel of bandwidth="auto", widened until ``most`` centers represent 90% of the samples
+    (more of very many), or by (n/m)^{0.85/(d+4)}.
+
+    A kernel that suits n samples leaves gaps between m centers. (n/m)^{1/(d+4)} is how much wider
+    a kernel density estimate of m samples is, more than centers need.
+    """
+    sigma = bandwidth_rule(
+        "auto",
+        points,
+        weights,
+        rng,
+        kernel=family,
+        measure=measure,
+        count=count,
+        names=names,
+        metrics=takes_metrics(family, measure),
     )
-    return np.where(high > low, np.minimum((high - low) / 1.349, deviation), deviation)
+    kernel = family.with_sigma(sigma)
+    if count <= most:
+        return kernel
+    d = points.shape[1]
+    widest = (count / most) ** (_WIDEST_POWER / (d + 4))
+    # seeds 0, here and below: a default must not depend on chance
+    centers = cluster_centers(points, weights, most, kernel, np.random.default_rng(0))
+    if points.shape[0] > (looked_at := min(PER_SUPPORT_POINT * most, _MOST_EXPLAINED)):
+        chosen = np.sort(np.random.default_rng(0).choice(points.shape[0], looked_at, replace=False))
+        points, weights = points[chosen], weights[chosen] / weights[chosen].sum()
+    enough = _UNEXPLAINED * min(1.0, _UNBIASED / count) ** 0.25
+    for step in range(_WIDENINGS + 1):
+        wider = kernel.scaled(widest ** (step / _WIDENINGS))
+        if unexplained(points, weights, centers, closed_form(wider, measure, d)) <= enough:
+            break
+    return wider
 
 
-RULES: dict[str, Rule] = {
-    "auto": left_out,
-    "median": median,
-    "scott": scott,
-    "silverman": silverman,
-}
-"""Every rule by name."""
+def takes_metrics(kernel: Kernel, measure: Measure) -> bool:
+    """Whether a metric may correlate the features: the kernel is Gaussian, and the measure has no
+    boundary, which cuts features one by one, and no nodes.
+    """
+    return (
+        isinstance(kernel, Gaussian)
+        and measure.atoms is None
+        and measure.without_boundary is measure
+    )
+
+
+def embedding_width(d: int) -> float:
+    """In bandwidths of the model, the s for which the embedding sees the share (1 + 1/(2s²))^{−d/2}
+    = (2/3)^{1/2} of a kernel density component in every d.
+
+    Samples with few others near them would hardly be seen otherwise, and the fit would neglect
+    them: it would be narrower than the data, and its highest-density regions would hold too few
+    of them.
+    """
+    return 1.0 / math.sqrt(2.0 * (1.5 ** (1.0 / d) - 1.0))

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ksos.data.kernel_sums import KernelSums, kernel_sums
-from ksos.data.sources import Chunks, as_source
+from ksos.data.sources import Chunk, Chunks, as_source
 from ksos.density import SoSDensity, SoSMixture
 from ksos.density.normal_sum import inner_product
 from ksos.density.part import Part, Reference, Squares
@@ -26,7 +26,7 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.arrays import Array, inner, like, namespace, norm, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.names import column_names, in_order, order_of, shown_names
-from ksos.ground.validation import as_points
+from ksos.ground.validation import as_points, as_vector
 from ksos.integrals import closed_form
 from ksos.integrals.metric import axes_of
 from ksos.integrals.quadruple import density_inner
@@ -35,7 +35,6 @@ from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
 from ksos.quadrature import composite, log_outer, tensor_grid
 from ksos.space.bandwidth import bandwidth_rule
-from ksos.space.source_embedding import few_samples, sums_at
 from ksos.space.whitening import whiten_columns
 
 __all__ = [
@@ -46,7 +45,15 @@ __all__ = [
     "TensorRule",
     "as_target",
 ]
-__all__ += ["evaluate", "exact_inner", "median_kernel", "mmd", "require_exact_mmd", "rule_sizes"]
+__all__ += [
+    "evaluate",
+    "exact_inner",
+    "median_kernel",
+    "mmd",
+    "require_exact_mmd",
+    "rule_sizes",
+    "sums_at",
+]
 
 TENSOR_FEATURES = 3
 """Up to so many features there are tensor rules."""
@@ -64,6 +71,7 @@ _LOST_DIGITS, _DUBIOUS = (
     1e-4,
 )  # of the squared MMD: then a rule is preferred; then the user is warned
 _MEDIAN_ROWS = 3000
+_MOST_IN_MEMORY = 20_000  # samples gathered where every pair of them counts: 3 GB of pairs
 _KERNEL_VALUE = 20.0  # an exponential costs this many operations
 
 Target = Any
@@ -363,7 +371,78 @@ def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
     return (total + lost)[:-1]
 
 
-# --- exact inner products ---
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Kernel sums that grow by chunks, their columns in the order of ``names``."""
+
+    sums: KernelSums
+    names: tuple[str, ...] | None
+
+    def update(self, chunk: Chunk) -> _Sums:
+        X, a = _rows(chunk, self.names)
+        return replace(self, sums=self.sums.update(X, a)) if X.shape[0] else self
+
+    def merge(self, other: _Sums) -> _Sums:
+        return replace(self, sums=self.sums.merge(other.sums))
+
+
+@dataclass(frozen=True, eq=False)
+class _Few:
+    """All samples and their weights as long as there are at most ``_MOST_IN_MEMORY``, and then only
+    how many.
+    """
+
+    names: tuple[str, ...] | None
+    count: int = 0
+    rows: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+
+    def update(self, chunk: Chunk) -> _Few:
+        X, a = _rows(chunk, self.names)
+        return self.merge(_Few(self.names, X.shape[0], ((X, a),) if X.shape[0] else ()))
+
+    def merge(self, other: _Few) -> _Few:
+        count = self.count + other.count
+        return _Few(self.names, count, () if count > _MOST_IN_MEMORY else (*self.rows, *other.rows))
+
+
+def sums_at(
+    source: Chunks, kernel: Kernel, landmarks: Array, names: tuple[str, ...] | None
+) -> KernelSums:
+    """Σ_i a_i k(x_i, z_j) over all samples, in one pass."""
+    return source.gather(_Sums(KernelSums(kernel, landmarks), names)).sums
+
+
+def few_samples(
+    source: Chunks, names: tuple[str, ...] | None, what: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """All samples with their shares of the mass; an error if they are too many for a sum over all
+    pairs.
+    """
+    found = source.gather(_Few(names))
+    if not found.count:
+        raise ValueError(
+            f"{what}, {source!r}, is empty: no chunk has rows; at least one sample is needed"
+        )
+    if found.count > _MOST_IN_MEMORY:
+        raise ValueError(
+            f"{what}, {source!r}, has {found.count} samples, and the exact MMD takes all pairs of"
+            " them; pass landmarks=, an array of points on which both are projected, or at most"
+            f" {_MOST_IN_MEMORY} samples"
+        )
+    points, weights = (np.concatenate(parts) for parts in zip(*found.rows, strict=True))
+    return points, weights / weights.sum()
+
+
+def _rows(chunk: Chunk, names: tuple[str, ...] | None) -> tuple[np.ndarray, np.ndarray]:
+    """The samples of a chunk and their weights; an error names the chunk."""
+    X = to_numpy(as_points(chunk.data, chunk.name, allow_empty=True))
+    order = None if chunk.names is None else order_of(chunk.names, names, chunk.name)
+    a = (
+        np.ones(X.shape[0])
+        if chunk.weights is None
+        else as_vector(chunk.weights, f"{chunk.name}: weights", length=X.shape[0])
+    )
+    return X if order is None else X[:, order], a
 
 
 def exact_inner(a: Law, b: Law, kernel: Kernel, max_operations: float = 1e13) -> float:

@@ -1,20 +1,27 @@
-"""A(C) = S·U(TCTᵀ) and its adjoint A*(y): from a parameter of the spectraplex to the coordinates of
-its embedding, and back.
+"""The map A from a parameter C of the spectraplex to the coordinates of the embedding of its density,
+A(C) = S·U(TCTᵀ), and its adjoint.
+
+U(B)_r = Σ_ij B_ij ∫ k(x, x̃_i) k(x, x̃_j) k_σ(x, z_r) dρ(x) is the embedding at the landmarks.
+:func:`embedding_map` chooses the form of A: factors over pairs of points, from which U is applied
+without any array of three indices, or the tensor of A itself, stored.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dpstrf
 
 from ksos.ground.arrays import Array, eye, flat, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
+from ksos.integrals.components import ComponentPairs, component_pairs
+from ksos.integrals.constant import WithConstant
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.integrals.regions import Rule
 from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
@@ -27,18 +34,22 @@ __all__ = [
     "LabelledMap",
     "PairwiseMap",
     "Tangent",
-    "UnstoredMap",
     "blocks_of",
+    "embedding_map",
+    "gram_at_nodes",
+    "node_rule",
 ]
-__all__ += ["embedding_map", "gram_at_nodes", "node_rule"]
 
-SMALL_TENSOR = 1 << 24  # entries: 134 MB
+SMALL_TENSOR = 1 << 24
+"""Entries of a stored tensor that always fits: 134 MB."""
+
 _BLOCK_ELEMENTS = 2_000_000  # 16 MB: what a processor's cache holds
-_DEVICE_ELEMENTS = 125_000_000  # a GPU wants few large products instead
-_CHEAP, _DEAR = 1e8, 2e10  # operations at the nodes of a rule
-_WEAK = 1e4  # entries of T, squared, that rounding does not pardon
-_UNITS_OF_ROUNDING = 4.0  # to which an integral is known
-_FEW_DIRECTIONS = 32
+_DEVICE_ELEMENTS = 125_000_000  # 1 GB: a GPU wants few large products instead
+_CHEAP = 1e8  # operations at the nodes of a rule, a few milliseconds, that any space may take
+_DEAR = 2e10  # operations, about a second, where closed forms would lose digits
+_WEAK = 1e4  # squared entries of T from which on rounding in the integrals shows in a certificate
+_UNITS_OF_ROUNDING = 4.0  # to which an integral is known: a few operations each
+_FEW_DIRECTIONS = 32  # a tensor on so few directions is applied in no time
 
 
 class Tangent(NamedTuple):
@@ -49,7 +60,7 @@ class Tangent(NamedTuple):
     M: Array
     """(k, m, ℓ)."""
     T: Array | None = None
-    """(m, r); None for the identity, here and below."""
+    """(m, r), or None for the identity, as for S."""
     S: Array | None = None
     """(q, ℓ)."""
 
@@ -128,9 +139,7 @@ class EmbeddingMap(ABC):
 
     @abstractmethod
     def compressed(self) -> CompressedMap:
-        """The same map as a stored tensor of shape (q, r, r), its memory predicted and refused
-        where it does not fit.
-        """
+        """The same map as a stored tensor of shape (q, r, r); a MemoryError if it does not fit."""
 
     def rounding(self, y: Array) -> float:
         """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals,
@@ -144,19 +153,48 @@ class EmbeddingMap(ABC):
         """E such that A*(y) is off by at most ±E in the order of matrices, estimated; None if it is
         negligible.
 
-        In weak directions E is large, but so is a penalty: with it, E says more than a norm.
+        In weak directions E is large, but so is a penalty. Together with the penalty, E gives a
+        sharper bound than a norm.
         """
         if self.noise is None:
             return None
         return norm(self.noise.plain @ y[: self.noise.plain.shape[1]]) * self.noise.gram
 
 
-class UnstoredMap(EmbeddingMap):
-    """A without any array of three indices: T on both sides of U, which a subclass applies to B,
-    and of its adjoint.
+class ComponentFactors(NamedTuple):
+    """What :class:`PairwiseMap` needs of one component, on the device of the map."""
+
+    c: float
+    G: Array
+    H: Array
+
+
+class PairwiseMap(EmbeddingMap):
+    """A from factors over pairs, without any array of three indices: U(B) = Σ_c c·diag(Hᵀ(B∘G)H),
+    and U*(v) = Σ_c c·G∘(H diag(v) Hᵀ).
+
+    There is one term per component of a mixture of normal distributions, and one for every other
+    measure. ``constant`` has the integrals of k_σ(·, z_r), (ℓ,), and of k_i k_σ(·, z_r), (m, ℓ), if
+    the constant function is in the basis: then 2·B₀ᵀE + B₀₀e is added to U.
     """
 
-    T: Array
+    def __init__(
+        self,
+        pairs: Sequence[PairFactors | ComponentFactors],
+        T: Array,
+        S: Array,
+        constant: tuple[Array, Array] | None = None,
+    ) -> None:
+        self.pairs, self.T, self.S, self.constant = pairs, T, S, constant
+
+    @classmethod
+    def of_components(cls, parts: Sequence[ComponentPairs], T: Array, S: Array) -> PairwiseMap:
+        """The map over a mixture of normal distributions, on the device of T."""
+        pairs = [ComponentFactors(part.c, like(part.G, T), like(part.H, T)) for part in parts]
+        if T.shape[0] == parts[0].G.shape[0]:
+            return cls(pairs, T, S)
+        masses = sum(like(part.masses, T) for part in parts)
+        return cls(pairs, T, S, (masses, sum(like(part.cross, T) for part in parts)))
 
     @property
     def operations(self) -> float:
@@ -168,13 +206,25 @@ class UnstoredMap(EmbeddingMap):
         """As long as T is not large: its square is what rounding is multiplied with."""
         return _largest_square(self.T) <= _WEAK
 
-    @abstractmethod
     def _embed(self, B: Array) -> Array:
-        """S·U(B); B may be overwritten."""
+        """S·U(B)."""
+        xp, inner = namespace(B), B if self.constant is None else B[1:, 1:]
+        U = sum(p.c * xp.vecdot(p.H, (inner * p.G) @ p.H, axis=-2) for p in self.pairs)
+        if self.constant is not None:
+            masses, cross = self.constant
+            U = U + 2.0 * (B[0, 1:] @ cross) + B[0, 0] * masses
+        return self.S @ U
 
-    @abstractmethod
     def _pull(self, y: Array) -> Array:
         """U*(Sᵀy)."""
+        xp, v = namespace(y), y @ self.S
+        M = sum(p.G * ((p.H * (p.c * v)) @ p.H.T) for p in self.pairs)
+        if self.constant is None:
+            return M
+        masses, cross = self.constant
+        row = (cross @ v)[None, :]
+        first = xp.concat([xp.reshape(masses @ v, (1, 1)), row], axis=1)
+        return xp.concat([first, xp.concat([row.T, M], axis=1)], axis=0)
 
     def apply(self, C: Array) -> Array:
         """Two products with T, one with H: O(m²(r + ℓ))."""
@@ -186,66 +236,55 @@ class UnstoredMap(EmbeddingMap):
         return self._embed(X @ X.T)
 
     def adjoint(self, y: Array) -> Array:
-        """The same cost."""
-        out = self.T.T @ self._pull(y) @ self.T
-        return 0.5 * (out + out.T)
+        """The same cost as :meth:`apply`."""
+        return _symmetric(self.T.T @ self._pull(y) @ self.T)
 
     def adjoint_times(self, y: Array, F: Array) -> Array:
         return self.T.T @ (self._pull(y) @ (self.T @ F))
 
-
-class PairwiseMap(UnstoredMap):
-    """U(B) = c·diag(Hᵀ(B∘G)H) and U*(v) = c·G∘(H diag(v) Hᵀ)."""
-
-    def __init__(self, pairs: PairFactors, T: Array, S: Array) -> None:
-        self.pairs, self.T, self.S = pairs, T, S
-
-    def _embed(self, B: Array) -> Array:
-        B *= self.pairs.G
-        U = namespace(B).vecdot(self.pairs.H, B @ self.pairs.H, axis=-2)
-        return self.S @ (self.pairs.c * U)
-
-    def _pull(self, y: Array) -> Array:
-        M = (self.pairs.H * (self.pairs.c * (y @ self.S))) @ self.pairs.H.T
-        M *= self.pairs.G
-        return M
+    def _slice(self, x: Array) -> Array:
+        """M with U(xyᵀ) = Mᵀy for every y, shape (m, ℓ)."""
+        own = x if self.constant is None else x[1:]
+        M = sum(p.H * (p.G @ (p.H * (p.c * own)[:, None])) for p in self.pairs)
+        if self.constant is None:
+            return M
+        masses, cross = self.constant
+        first = masses * x[0] + own @ cross
+        return namespace(M).concat([first[None, :], M + cross * x[0]], axis=0)
 
     def jacobian(self, F: Array) -> Array:
         """Per column three products of the size of G·H, whatever q is: O(m²ℓ)."""
-        out = zeros((self.S.shape[0], *F.shape), F)
-        TF = self.T @ F
+        out, TF = zeros((self.S.shape[0], *F.shape), F), self.T @ F
         for j in range(F.shape[1]):
             out[:, :, j] = self.S @ (self._slice(TF[:, j]).T @ self.T)
         return out
 
-    def _slice(self, x: Array) -> Array:
-        """M with U(xyᵀ) = Mᵀy for every y, shape (m, ℓ)."""
-        M = self.pairs.G @ (self.pairs.H * (self.pairs.c * x)[:, None])
-        M *= self.pairs.H
-        return M
-
     def tangent(self, F: Array) -> Tangent:
         """In the coordinates of the points, where a column takes one large product, and not three."""
-        (m, ell), k, TF = self.pairs.H.shape, F.shape[1], self.T @ F
-        what, remedy = (
+        m, ell, k, TF = self.T.shape[0], self.S.shape[1], F.shape[1], self.T @ F
+        require_memory(
+            FLOAT_BYTES * (k + 2) * m * ell,
             f"the derivative of {k} squares",
             "use fewer support points or landmarks (n_support), or solver='lbfgs'",
+            beside=F,
         )
-        require_memory(FLOAT_BYTES * (k + 2) * m * ell, what, remedy, beside=F)
         M = zeros((k, m, ell), F)
         for j in range(k):
             M[j, :, :] = self._slice(TF[:, j])
         return Tangent(M, self.T, self.S)
 
+    def _with(self, T: Array) -> PairwiseMap:
+        return PairwiseMap(self.pairs, T, self.S, self.constant)
+
     def restrict(self, columns: slice) -> EmbeddingMap:
         """On few directions as a tensor: one large product for each, and none when it is applied."""
-        some = PairwiseMap(self.pairs, self.T[:, columns], self.S)
+        some = self._with(self.T[:, columns])
         few = some.T.shape[1]
         return CompressedMap(some.spanned(eye(few, some.T))) if few <= _FEW_DIRECTIONS else some
 
     def spanned(self, V: Array) -> Array:
         """With TV in the place of T: one large product for each column, the others being small."""
-        return _symmetric(PairwiseMap(self.pairs, self.T @ V, self.S).jacobian(eye(V.shape[1], V)))
+        return _symmetric(self._with(self.T @ V).jacobian(eye(V.shape[1], V)))
 
     def compressed(self) -> CompressedMap:
         _require_tensor(
@@ -253,7 +292,10 @@ class PairwiseMap(UnstoredMap):
             self.S.shape[0],
             "use solver='fista', or fewer support points or landmarks (n_support)",
         )
-        return CompressedMap(_pairwise_tensor(self.pairs, self.T, self.S))
+        one = len(self.pairs) == 1 and self.constant is None
+        return CompressedMap(
+            _pairwise_tensor(self.pairs[0], self.T, self.S) if one else _components_tensor(self)
+        )
 
 
 class CompressedMap(EmbeddingMap):
@@ -264,6 +306,38 @@ class CompressedMap(EmbeddingMap):
     def __init__(self, tensor: Array, noise: Noise | None = None) -> None:
         self.tensor, self.noise = tensor, noise
         self._rows = namespace(tensor).reshape(tensor, (tensor.shape[0], -1))
+
+    @classmethod
+    def streamed(
+        cls,
+        integrals: Integrals,
+        X: Array,
+        Z: Array,
+        embedding_kernel: Kernel,
+        T: Array,
+        S: Array,
+        log_unit: float,
+    ) -> CompressedMap:
+        """From the triple integral, formed once in blocks of landmarks and compressed as it comes.
+
+        Every u_ijr is known to a few units of rounding ε, which T multiplies from both sides. If
+        these are independent, the slice of landmark r is off by ε(Σ_ij |T_i|²|T_j|² u_ijr²)^{1/2}
+        in the Frobenius norm, and before T by ε(Σ_ij u_ijr²)^{1/2}.
+        """
+        xp, q, (m, r) = namespace(T), S.shape[0], T.shape
+        _require_tensor(T, q)
+        out, squares, plain = zeros((q, r * r), T), zeros((Z.shape[0],), T), zeros((Z.shape[0],), T)
+        lengths = flat((sizes := xp.sum(T * T, axis=1))[:, None] * sizes[None, :])
+        for rows, block in triple_blocks(integrals, X, Z, embedding_kernel, log_unit):
+            n = block.shape[2]
+            squared = xp.reshape(block, (m * m, n)) ** 2
+            squares[rows], plain[rows] = lengths @ squared, xp.sum(squared, axis=0)
+            half = T.T @ xp.reshape(block, (m, m * n))  # (r, m·n)
+            half = xp.reshape(xp.permute_dims(xp.reshape(half, (r, m, n)), (2, 0, 1)), (n * r, m))
+            out += S[:, rows] @ xp.reshape(half @ T, (n, r * r))
+        unit = _UNITS_OF_ROUNDING * xp.finfo(xp.float64).eps
+        norms, before = (unit * xp.sqrt(sums)[:, None] * S.T for sums in (squares, plain))
+        return cls(_symmetric(xp.reshape(out, (q, r, r))), Noise(norms, before, T.T @ T))
 
     @property
     def operations(self) -> float:
@@ -315,7 +389,7 @@ class LabelledMap(CompressedMap):
 
     @cached_property
     def tensor(self) -> Array:
-        """All of it, with the zeros between the blocks: for solvers that do not know of blocks."""
+        """All of it, with the zeros between the blocks: for solvers that ignore blocks."""
         base, L = self.block.tensor, self.n_labels
         q, r, _ = base.shape
         _require_tensor(zeros((1, L * r), base), L * q)
@@ -329,12 +403,15 @@ class LabelledMap(CompressedMap):
             [self.block.apply(C[directions, directions]) for _, directions in self._blocks()]
         )
 
-    def adjoint(self, y: Array) -> Array:
+    def _block_diagonal(self, block: Callable[[Array], Array], y: Array) -> Array:
         r = self.n_labels * self.block.tensor.shape[1]
         out = zeros((r, r), y)
         for coordinates, directions in self._blocks():
-            out[directions, directions] = self.block.adjoint(y[coordinates])
+            out[directions, directions] = block(y[coordinates])
         return out
+
+    def adjoint(self, y: Array) -> Array:
+        return self._block_diagonal(self.block.adjoint, y)
 
     def rounding(self, y: Array) -> float:
         return math.hypot(
@@ -342,13 +419,7 @@ class LabelledMap(CompressedMap):
         )
 
     def rounding_matrix(self, y: Array) -> Array | None:
-        if self.noise is None:
-            return None
-        r = self.n_labels * self.block.tensor.shape[1]
-        out = zeros((r, r), y)
-        for coordinates, directions in self._blocks():
-            out[directions, directions] = self.block.rounding_matrix(y[coordinates])
-        return out
+        return None if self.noise is None else self._block_diagonal(self.block.rounding_matrix, y)
 
     def jacobian(self, F: Array) -> Array:
         out = zeros((self.n_labels * self.block.tensor.shape[0], *F.shape), F)
@@ -372,36 +443,38 @@ def embedding_map(
     log_unit: float,
     rule: Rule | None = None,
 ) -> EmbeddingMap:
-    """Choose the form of A.
+    """Choose the form of A. T has one row more than X if the constant function is in the basis.
 
-    ``rule``: nodes that integrate all of it to rounding, if there are some. Where the integrals
-    factorise over pairs and nothing was truncated, nothing with three indices is ever formed.
-    Truncation (q < ℓ or r < m) means large entries in T and S; there the compressed tensor, smaller
+    ``rule`` has nodes that integrate all of it to rounding, if there are some. If the integrals
+    are products over pairs and nothing was truncated, nothing with three indices is ever formed.
+    Truncation (q < ℓ or r < m) means large entries in T and S. Then the compressed tensor, smaller
     than m³, is formed once as long as it is small: it is faster, and its rounding stays fixed
     instead of changing from one iterate to the next.
     """
-    (m, r), q, ell = T.shape, S.shape[0], Z.shape[0]
+    (rows, r), q, (m, d), ell = T.shape, S.shape[0], X.shape, Z.shape[0]
+    constant, measure, tensor = rows > m, integrals.measure, q * r * r
+    normals = measure.normals(d)
+    if normals is not None and (constant or measure.by_components):
+        _require_pairs(T, m, ell, normals.weights.shape[0])
+        host = to_numpy(X), to_numpy(Z)
+        parts = list(component_pairs(integrals.kernel, measure, *host, embedding_kernel, log_unit))
+        found = PairwiseMap.of_components(parts, T, S)
+        # it is faster than the pairs of many components, and keeps more digits
+        return found.compressed() if tensor <= SMALL_TENSOR else found
     if rule is not None:
         _require_tensor(T, q)
         return CompressedMap(
             _tensor_at_nodes(rule, integrals.kernel, X, Z, embedding_kernel, T, S, log_unit)
         )
-    if not integrals.pairwise:
-        return CompressedMap(*_streamed_tensor(integrals, X, Z, embedding_kernel, T, S, log_unit))
-    tensor_pays = q * r * r <= m * (m + ell) or (
-        q * r * r < ell * m * m and q * r * r <= SMALL_TENSOR
-    )
-    if (
-        tensor_pays
-        and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None
-    ):
+    if constant or not integrals.pairwise:
+        basis = WithConstant(integrals) if constant else integrals
+        return CompressedMap.streamed(basis, X, Z, embedding_kernel, T, S, log_unit)
+    pays = tensor <= m * (m + ell) or (tensor < ell * m * m and tensor <= SMALL_TENSOR)
+    if pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
         return CompressedMap(_thin_tensor(thin, T, S))
-    what = f"the pair matrices of {m} support points and {ell} landmarks"
-    require_memory(
-        FLOAT_BYTES * (4 * m * m + 3 * m * ell), what, "use fewer of them (n_support)", beside=T
-    )
+    _require_pairs(T, m, ell)
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
-    return CompressedMap(_pairwise_tensor(pairs, T, S)) if tensor_pays else PairwiseMap(pairs, T, S)
+    return CompressedMap(_pairwise_tensor(pairs, T, S)) if pays else PairwiseMap([pairs], T, S)
 
 
 def node_rule(
@@ -414,16 +487,11 @@ def node_rule(
     discrete or there are few of them.
     """
     (m, r), ell = T.shape, Z.shape[0]
-    if m != X.shape[0]:
-        return None
-    weak = _largest_square(T) > _WEAK
-    operations = (
-        math.inf
-        if integrals.measure.atoms is not None
-        else _CHEAP
-        if integrals.pairwise or not weak
-        else _DEAR
-    )
+    operations = _CHEAP
+    if integrals.measure.atoms is not None:
+        operations = math.inf
+    elif not integrals.pairwise and _largest_square(T) > _WEAK:
+        operations = _DEAR
     per_node = m * r + ell * min(m, ell) + 0.5 * ell * r * r
     return exact_rule(
         integrals, to_numpy(X), [(embedding_kernel, to_numpy(Z))], operations / per_node
@@ -433,12 +501,15 @@ def node_rule(
 def gram_at_nodes(rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float) -> Array:
     """∫ψψᵀdρ by the rule, shape (r, r)."""
     out = zeros((T.shape[1], T.shape[1]), T)
-    for part in row_blocks(
-        rule[0].shape[0], T.shape[0], _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS
-    ):
+    for part in _blocks(rule[0].shape[0], T.shape[0], T):
         psi = basis_at(rule, kernel, X, T, log_unit, part)
         out += psi.T @ psi
     return out
+
+
+def _blocks(n_rows: int, n_columns: int, beside: Array) -> Iterator[slice]:
+    elements = _BLOCK_ELEMENTS if is_numpy(beside) else _DEVICE_ELEMENTS
+    return row_blocks(n_rows, n_columns, elements)
 
 
 def _largest_square(T: Array) -> float:
@@ -446,14 +517,24 @@ def _largest_square(T: Array) -> float:
     return float(namespace(T).max(namespace(T).sum(T * T, axis=0)))
 
 
+def _require_pairs(T: Array, m: int, ell: int, components: int = 1) -> None:
+    several = f" for {components} components" if components > 1 else ""
+    require_memory(
+        FLOAT_BYTES * (components + 3) * m * (m + ell),
+        f"the pair matrices of {m} support points and {ell} landmarks{several}",
+        "use fewer of them (n_support)",
+        beside=T,
+    )
+
+
 def _require_tensor(
-    T: Array, q: int, remedy: str = "use fewer support points or landmarks (n_support)"
+    T: Array, q: int, fix: str = "use fewer support points or landmarks (n_support)"
 ) -> None:
     r = T.shape[1]
     require_memory(
         2 * FLOAT_BYTES * q * r * r,
         f"the compressed tensor of {q}×{r}×{r} entries",
-        remedy,
+        fix,
         beside=T,
     )
 
@@ -468,9 +549,7 @@ def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
     xp, (m, r), ell = namespace(T), T.shape, pairs.H.shape[1]
     Q = _thin_root(pairs.G)
     out = zeros((S.shape[0], r * r), T)
-    for columns in row_blocks(
-        ell, r * max(m, r), _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS
-    ):
+    for columns in _blocks(ell, r * max(m, r), T):
         n = columns.stop - columns.start
         scaled = xp.reshape(pairs.H[:, columns][:, :, None] * T[:, None, :], (m, n * r))
         M = xp.permute_dims(xp.reshape(Q.T @ scaled, (Q.shape[1], n, r)), (1, 0, 2))
@@ -487,12 +566,12 @@ def _thin_tensor(pairs: ThinPairs, T: np.ndarray, S: np.ndarray) -> np.ndarray:
     (m, r), (ell, h), g = T.shape, pairs.right.shape, pairs.Q.shape[1]
     _require_tensor(T, S.shape[0])
     N = np.empty((h, g * r))
-    for columns in row_blocks(h, r * m, _BLOCK_ELEMENTS):
+    for columns in _blocks(h, r * m, T):
         n = columns.stop - columns.start
         scaled = (pairs.left[:, columns, None] * T[:, None, :]).reshape(m, n * r)
         N[columns] = (pairs.Q.T @ scaled).reshape(g, n, r).transpose(1, 0, 2).reshape(n, g * r)
     out = np.zeros((S.shape[0], r * r))
-    for rows in row_blocks(ell, r * max(g, r), _BLOCK_ELEMENTS):
+    for rows in _blocks(ell, r * max(g, r), T):
         M = (pairs.right[rows] @ N).reshape(-1, g, r)
         out += S[:, rows] @ (pairs.c * np.matmul(M.transpose(0, 2, 1), M)).reshape(
             M.shape[0], r * r
@@ -527,11 +606,7 @@ def _tensor_at_nodes(
     first, second = np.tril_indices(r)
     rows, columns = (xp.asarray(index, device=T.device) for index in (first, second))
     out = zeros((q, first.shape[0]), T)
-    for part in row_blocks(
-        rule[0].shape[0],
-        max(m, ell, first.shape[0]),
-        _BLOCK_ELEMENTS if is_numpy(T) else _DEVICE_ELEMENTS,
-    ):
+    for part in _blocks(rule[0].shape[0], max(m, ell, first.shape[0]), T):
         psi = basis_at(rule, kernel, X, T, log_unit, part)
         seen = embedding_kernel(like(rule[0][part], T), Z - X[:1, :]) @ S.T
         out += seen.T @ (xp.take(psi, rows, axis=1) * xp.take(psi, columns, axis=1))
@@ -540,36 +615,45 @@ def _tensor_at_nodes(
     return xp.reshape(xp.take(out, xp.asarray(where.ravel(), device=T.device), axis=1), (q, r, r))
 
 
-def _streamed_tensor(
-    integrals: Integrals,
-    X: Array,
-    Z: Array,
-    embedding_kernel: Kernel,
-    T: Array,
-    S: Array,
-    log_unit: float,
-) -> tuple[Array, Noise]:
-    """The triple integral, formed once in blocks of landmarks and compressed as it comes; and the
-    noise of :class:`CompressedMap`.
+def _components_tensor(A: PairwiseMap) -> Array:
+    """A_k = Σ_r S_kr M_rᵀM_r with M_r = L_rᵀT and L_rL_rᵀ the Gram matrix of the basis under k_σ(·,
+    z_r)ρ, one landmark after the other.
 
-    Every u_ijr is known to a few units of rounding ε, which T multiplies from both sides: if these
-    are independent, the slice of landmark r is off by ε(Σ_ij |T_i|²|T_j|² u_ijr²)^{1/2} in the
-    Frobenius norm, and before T by ε(Σ_ij u_ijr²)^{1/2}.
+    The root L_r lets large entries of T, and of what centers the kernels, enter once before they
+    cancel, not squared.
     """
-    xp, q, (m, r) = namespace(T), S.shape[0], T.shape
-    _require_tensor(T, q)
-    out, squares, plain = zeros((q, r * r), T), zeros((Z.shape[0],), T), zeros((Z.shape[0],), T)
-    lengths = flat((sizes := xp.sum(T * T, axis=1))[:, None] * sizes[None, :])
-    for rows, block in triple_blocks(integrals, X, Z, embedding_kernel, log_unit):
-        n = block.shape[2]
-        squared = xp.reshape(block, (m * m, n)) ** 2
-        squares[rows], plain[rows] = lengths @ squared, xp.sum(squared, axis=0)
-        half = T.T @ xp.reshape(block, (m, m * n))  # (r, m·n)
-        half = xp.reshape(xp.permute_dims(xp.reshape(half, (r, m, n)), (2, 0, 1)), (n * r, m))
-        out += S[:, rows] @ xp.reshape(half @ T, (n, r * r))
-    unit = _UNITS_OF_ROUNDING * xp.finfo(xp.float64).eps
-    norms, before = (unit * xp.sqrt(sums)[:, None] * S.T for sums in (squares, plain))
-    return _symmetric(xp.reshape(out, (q, r, r))), Noise(norms, before, T.T @ T)
+    T, S, (rows, r) = to_numpy(A.T), to_numpy(A.S), A.T.shape
+    inner = slice(0 if A.constant is None else 1, None)
+    parts = [(to_numpy(p.G), np.sqrt(p.c) * to_numpy(p.H)) for p in A.pairs]
+    gram, term, out = (
+        np.zeros((rows, rows)),
+        np.empty_like(parts[0][0]),
+        np.zeros((S.shape[0], r * r)),
+    )
+    for block in row_blocks(S.shape[1], r * r, _BLOCK_ELEMENTS):
+        seen = np.empty((block.stop - block.start, r, r))
+        for k, at in enumerate(range(block.start, block.stop)):
+            gram[inner, inner] = 0.0
+            for G, H in parts:
+                np.multiply(G, H[:, at], out=term)
+                term *= H[:, at, None]
+                gram[inner, inner] += term
+            if A.constant is not None:
+                masses, cross = (to_numpy(each) for each in A.constant)
+                gram[0, 0] = masses[at]
+                gram[0, 1:] = gram[1:, 0] = cross[:, at]
+            M = _pivoted_root(gram) @ T
+            np.matmul(M.T, M, out=seen[k])
+        out += S[:, block] @ seen.reshape(-1, r * r)
+    return like(out.reshape(-1, r, r), A.T)
+
+
+def _pivoted_root(G: np.ndarray) -> np.ndarray:
+    """Q with G = QᵀQ to rounding, by pivoted Cholesky."""
+    factor, pivots, rank, _ = dpstrf(G, tol=np.finfo(np.float64).eps * G.diagonal().max())
+    out = np.zeros((rank, G.shape[0]))
+    out[:, pivots - 1] = np.triu(factor[:rank])
+    return out
 
 
 def _symmetric(tensor: Array) -> Array:

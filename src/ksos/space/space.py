@@ -14,10 +14,9 @@ from ksos.density import SoSDensity
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.deadline import require_time
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.pivoted_cholesky import MANY_POINTS, thin_root
+from ksos.ground.pivoted_cholesky import thin_root
 from ksos.ground.validation import as_choice, as_points, as_positive
 from ksos.integrals import closed_form
-from ksos.integrals.constant import WithConstant
 from ksos.integrals.regions import Rule
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
@@ -34,7 +33,6 @@ from ksos.space.embedding_map import (
     node_rule,
 )
 from ksos.space.labelled import LabelledDensity
-from ksos.space.reference_map import components_map
 from ksos.space.whitening import ROUTES, Whitening, whiten, whiten_columns
 
 __all__ = ["SoSSpace"]
@@ -169,20 +167,13 @@ class _Model:
 
     @cached_property
     def map(self) -> EmbeddingMap:
-        T, S = self.whitening.T, self.projection.S
-        if self.measure.normals(self.support_points.shape[1]) is not None and (
-            self.constant or self.measure.by_components
-        ):
-            X, Z, embedding = self.support_points, self.landmarks, self.embedding_kernel
-            return components_map(self.kernel, self.measure, X, Z, embedding, T, S, self.log_unit)
-        integrals = WithConstant(self.integrals) if self.constant else self.integrals
         return embedding_map(
-            integrals,
+            self.integrals,
             self.support_points,
             self.landmarks,
             self.embedding_kernel,
-            T,
-            S,
+            self.whitening.T,
+            self.projection.S,
             self.log_unit,
             self.rule,
         )
@@ -195,13 +186,12 @@ class _Model:
     def trace_matrix(self) -> Array:
         X, T = self.support_points, self.whitening.T
         T = T[1:, :] if self.constant else T  # the constant costs nothing
-        if is_numpy(X) and X.shape[0] >= MANY_POINTS:
-            root = thin_root(lambda i: self.kernel(X[i : i + 1], X)[0], np.ones(X.shape[0]))
+        m, r = T.shape
+        if is_numpy(X):
+            root = thin_root(lambda i: self.kernel(X[i : i + 1], X)[0], np.ones(m))
             if root is not None:
                 half = root.T @ T
                 return half.T @ half
-        m, r = T.shape
-        if is_numpy(X):
             require_time(2.0 * m * r * (m + r), f"the trace penalty of {m} support points")
         N = zeros((r, r), X)
         for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):

@@ -1,11 +1,11 @@
-"""Which points become support points: centres of clusters of the data, or of the data themselves
-random ones or pivots of Cholesky.
+"""Which points become support points and landmarks: centers of clusters of the data, samples that
+are random or pivots of Cholesky, or points that cover a domain and not only the data.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -14,28 +14,68 @@ from ksos.ground.arrays import Array, namespace
 from ksos.ground.deadline import Deadline, set_up_is_over
 from ksos.ground.memory import CACHE_ELEMENTS, FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.pivoted_cholesky import VERY_MANY_POINTS, choose_pivots, definite_root
-from ksos.integrals import Integrals
+from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
+from ksos.measures import Box, Measure
+from ksos.quadrature import sobol, tensor_grid
 
 __all__ = [
     "SELECTIONS",
     "affordable_size",
-    "cluster_centres",
+    "cluster_centers",
+    "finest_bandwidth",
+    "grid",
+    "landmark_candidates",
     "pivoted_cholesky",
+    "pivots",
+    "region",
+    "scattered",
     "select_support",
+    "support_cover",
     "unexplained",
 ]
 
-Selection = Callable[
-    [np.ndarray, np.ndarray, int, Integrals, float, np.random.Generator], np.ndarray
-]
+SELECTIONS = ("auto", "pivoted", "random", "kmeans")
+"""Every rule by name."""
 
+# steps of Lloyd's algorithm: later ones hardly move a center on the scale of the kernel
 _STEPS = 10
+# on the diagonal of a correlation matrix: directions below it are rounding
 _RESOLVED = 1e-10
-_DIGITS = 24  # binary ones, of a bandwidth
-_FIRST_ANSWER, _SHARE, _ALWAYS_AFFORDABLE = 70.0, 0.2, 250
+# binary digits of a bandwidth: centers are rounded to 1e-7 bandwidths, where the kernel is flat
+_DIGITS = 24
+# m³ operations of a first answer: set-up, one eigendecomposition and some steps of a solver
+_FIRST_ANSWER = 70.0
+# of the time limit, for a first answer: the rest improves it
+_SHARE = 0.2
+# support points for which a first answer takes well under a second
+_ALWAYS_AFFORDABLE = 250
 # bandwidths: beyond, all points are far, and their squares must not take the digits of the others
 _FAR = 1e4
+
+# bandwidths h between support points: by the spectrum of the Gaussian kernel, a finer grid adds
+# directions of relative mass exp(−π²/2h²) ≈ 3e-11, which a space truncates
+_SPACING = 0.45
+# bandwidths of the embedding: a narrower model takes more support points, and is hardly seen
+_FINEST = 1.0 / 3.0
+# features: a grid in more of them has too many points
+_GRID_FEATURES = 3
+# bandwidths beyond the data: there a kernel density estimate has nearly all of its mass
+_PAD = 1.0
+# standard deviations of a normal measure: 99.7% of its mass
+_NORMAL_PAD = 3.0
+# squared residual, relative: the default truncation of a space
+_TAKEN = 1e-10
+# bandwidths h between landmarks: a squared residual of about exp(−π²/4h²) ≈ 2e-9 between them
+_GRID_SPACING = 0.35
+# candidates for landmarks from each source: pivoting them takes well under a second
+_MOST_GRID = 4000
+# the heaviest samples, likewise
+_MOST_DATA = 2000
+# a power of two, as Sobol' points need
+_SCATTERED = 2048
+# bandwidths of the model beyond its support points: exp(−2·2²) is 0.03% of the peak of a square
+_REACH = 2.0
 
 
 def select_support(
@@ -48,7 +88,17 @@ def select_support(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """At most ``m`` support points for the distinct ``points``, by the rule ``name``."""
-    return SELECTIONS[name](points, weights, min(m, points.shape[0]), integrals, tol, rng)
+    n = points.shape[0]
+    m = min(m, n)
+    if name == "pivoted":
+        return points[pivoted_cholesky(points, m, integrals, tol)]
+    if name == "random":
+        return points[np.sort(rng.choice(n, m, replace=False))]
+    if name == "kmeans":
+        return cluster_centers(points, weights, m, integrals.kernel, rng)
+    # "auto": always the same centers, without those that add nothing
+    centers = cluster_centers(points, weights, m, integrals.kernel, np.random.default_rng(0))
+    return centers[pivoted_cholesky(centers, centers.shape[0], integrals, tol)]
 
 
 def affordable_size(most: int, deadline: Deadline) -> int:
@@ -63,28 +113,25 @@ def affordable_size(most: int, deadline: Deadline) -> int:
     )
 
 
-# --- centres of clusters ---
-
-
-def cluster_centres(
+def cluster_centers(
     points: np.ndarray, weights: np.ndarray, m: int, kernel: Kernel, rng: np.random.Generator
 ) -> np.ndarray:
-    """``m`` centres c_j that nearly minimise Σ_i a_i min_j ‖x_i − c_j‖² in the metric of the
+    """``m`` centers c_j that nearly minimise Σ_i a_i min_j ‖x_i − c_j‖² in the metric of the
     kernel: k-means [Lloyd1982].
 
     The seeds are samples, each drawn with probability a_i times its squared distance to those
-    before it [Arthur2007]. As many centres as points are the points. Centres lie on a grid around a
+    before it [Arthur2007]. As many centers as points are the points. Centres lie on a grid around a
     sample, far finer than the kernel: data far from 0 have the same ones.
     """
     if m >= points.shape[0]:
         return points
     Z = _in_bandwidths(points, kernel)
-    centres = _seeds(Z, weights, m, rng)
-    nearest = _nearest(Z, centres)
+    centers = _seeds(Z, weights, m, rng)
+    nearest = _nearest(Z, centers)
     for _ in range(_STEPS):
         for k, feature in enumerate(Z.T):
-            centres[:, k] = _means(feature, weights, nearest, centres[:, k])
-        before, nearest = nearest, _nearest(Z, centres)
+            centers[:, k] = _means(feature, weights, nearest, centers[:, k])
+        before, nearest = nearest, _nearest(Z, centers)
         if np.array_equal(before, nearest) or set_up_is_over(1.0, cuts=False):
             break
     origin = np.quantile(points, 0.5, axis=0, method="lower")
@@ -103,12 +150,12 @@ def _in_bandwidths(points: np.ndarray, kernel: Kernel) -> np.ndarray:
     """Coordinates in which the kernel is a function of the Euclidean distance, around a median, and
     not farther than 10⁴ from it.
     """
-    centred = points - np.quantile(points, 0.5, axis=0, method="lower")
+    centerd = points - np.quantile(points, 0.5, axis=0, method="lower")
     with np.errstate(over="ignore"):
         if kernel.full:
-            scaled = centred @ np.linalg.inv(np.linalg.cholesky(kernel.matrix(points.shape[1]))).T
+            scaled = centerd @ np.linalg.inv(np.linalg.cholesky(kernel.matrix(points.shape[1]))).T
         else:
-            scaled = centred / kernel.sigma_vector(points.shape[1])
+            scaled = centerd / kernel.sigma_vector(points.shape[1])
     return np.asarray(np.clip(scaled, -_FAR, _FAR))
 
 
@@ -126,27 +173,24 @@ def _seeds(Z: np.ndarray, weights: np.ndarray, m: int, rng: np.random.Generator)
     return Z[chosen]
 
 
-def _nearest(Z: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Of each point, the nearest centre."""
-    out, halves = np.empty(Z.shape[0], dtype=np.intp), 0.5 * np.sum(centres * centres, axis=1)
-    for rows in row_blocks(Z.shape[0], centres.shape[0], CACHE_ELEMENTS):
-        out[rows] = np.argmin(halves - Z[rows] @ centres.T, axis=1)
+def _nearest(Z: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Of each point, the nearest center."""
+    out, halves = np.empty(Z.shape[0], dtype=np.intp), 0.5 * np.sum(centers * centers, axis=1)
+    for rows in row_blocks(Z.shape[0], centers.shape[0], CACHE_ELEMENTS):
+        out[rows] = np.argmin(halves - Z[rows] @ centers.T, axis=1)
     return out
 
 
 def _means(
     feature: np.ndarray, weights: np.ndarray, nearest: np.ndarray, otherwise: np.ndarray
 ) -> np.ndarray:
-    """The weighted mean of a feature over the points of each centre; a centre without points stays
+    """The weighted mean of a feature over the points of each center; a center without points stays
     where it was.
     """
     m = otherwise.shape[0]
     masses = np.bincount(nearest, weights=weights, minlength=m)
     sums = np.bincount(nearest, weights=weights * feature, minlength=m)
     return np.where(masses > 0.0, sums / np.where(masses > 0.0, masses, 1.0), otherwise)
-
-
-# --- pivots ---
 
 
 def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) -> np.ndarray:
@@ -186,9 +230,6 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     return np.sort(np.array(found.chosen, dtype=int))
 
 
-# --- how much a choice leaves open ---
-
-
 def unexplained(
     points: np.ndarray, weights: np.ndarray, support: np.ndarray, integrals: Integrals
 ) -> float:
@@ -214,31 +255,179 @@ def unexplained(
     return float(weights @ np.maximum(1.0 - np.sum(explained**2, axis=0), 0.0) / weights.sum())
 
 
-def _automatic(
-    points: np.ndarray,
-    weights: np.ndarray,
-    m: int,
-    integrals: Integrals,
-    tol: float,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Centres, always the same, less those that add nothing; of points that all may be chosen, the
-    pivots.
+def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
+    """The box in which support points and landmarks lie: the domain's own boundary, and where it
+    has none the data and a bandwidth more.
     """
-    centres = cluster_centres(points, weights, m, integrals.kernel, np.random.default_rng(0))
-    return centres[pivoted_cholesky(centres, centres.shape[0], integrals, tol)]
+    points, pad = (
+        (points, _PAD * sigma)
+        if measure.atoms is None
+        else (measure.atoms.points, np.zeros_like(sigma))
+    )
+    low, high = points.min(axis=0) - pad, points.max(axis=0) + pad
+    if (factor := measure.normal_factor(points.shape[1])) is not None:
+        mean, scale = factor
+        low, high = (
+            np.minimum(low, mean - _NORMAL_PAD * scale),
+            np.maximum(high, mean + _NORMAL_PAD * scale),
+        )
+    ends = zip(measure.boundaries(points.shape[1]), (low, high), strict=True)
+    low, high = (np.where(np.isfinite(end), end, side) for end, side in ends)
+    flat = ~(low < high)  # nodes in a plane, or data beyond the only boundary
+    return Box(
+        np.where(flat, np.minimum(low, high) - sigma, low),
+        np.where(flat, np.maximum(low, high) + sigma, high),
+    )
 
 
-SELECTIONS: dict[str, Selection] = {
-    "auto": _automatic,
-    "pivoted": lambda points, weights, m, integrals, tol, rng: points[
-        pivoted_cholesky(points, m, integrals, tol)
-    ],
-    "random": lambda points, weights, m, integrals, tol, rng: points[
-        np.sort(rng.choice(points.shape[0], m, replace=False))
-    ],
-    "kmeans": lambda points, weights, m, integrals, tol, rng: cluster_centres(
-        points, weights, m, integrals.kernel, rng
-    ),
-}
-"""Every rule by name."""
+def finest_bandwidth(box: Box, sigma: np.ndarray, most: int) -> np.ndarray:
+    """One bandwidth per feature: a third of the embedding's, or as fine as ``most`` support points
+    can carry across the box, or the embedding's own, as in the note, if they are too few for that.
+    Beyond three features: half of the embedding's.
+    """
+    d = sigma.shape[0]
+    if (
+        d > _GRID_FEATURES
+    ):  # no grid covers a box of many features, and narrow densities are what few landmarks can see exactly
+        return 0.5 * sigma
+    per_side = max(math.floor(most ** (1.0 / d) + 1e-9), 2)
+    return np.clip((box.high - box.low) / ((per_side - 1) * _SPACING), _FINEST * sigma, sigma)
+
+
+def support_cover(
+    kernel: Kernel, measure: Measure, box: Box, data: np.ndarray, most: int
+) -> np.ndarray:
+    """Support points across the box, its boundary included: a grid if one fits.
+
+    If none does, the bandwidth is narrower than so few points can carry across the box. Up to three
+    features, half of them then go to the data, which the densities near the center of the ball must
+    resemble, and the others make a wider grid; beyond, they are scattered.
+    """
+    d = data.shape[1]
+    integrals = closed_form(kernel, measure, d)
+    if measure.atoms is not None:
+        nodes = np.unique(measure.atoms.points, axis=0)
+        return (
+            nodes
+            if nodes.shape[0] <= most
+            else nodes[pivoted_cholesky(nodes, most, integrals, _TAKEN)]
+        )
+    counts = _counts(box, _SPACING * kernel.sigma_vector(d))
+    if d <= _GRID_FEATURES and math.prod(counts) <= most:
+        return grid(box, counts)
+    inside = np.unique(data[measure.contains(data)], axis=0)
+    near = (
+        inside[pivoted_cholesky(inside, (most + 1) // 2, integrals, _TAKEN)]
+        if inside.shape[0]
+        else inside
+    )
+    if d <= _GRID_FEATURES and (
+        wide := _widest_counts(box, kernel.sigma_vector(d), most - near.shape[0])
+    ):
+        return np.unique(np.concatenate([near, grid(box, wide)]), axis=0)
+    far = scattered(box, 8 * most)
+    return np.concatenate(
+        [near, far[pivoted_cholesky(far, max(most - near.shape[0], 1), integrals, _TAKEN)]]
+    )
+
+
+def _counts(box: Box, spacing: np.ndarray) -> list[int]:
+    """How many equidistant points, boundary included, are at most ``spacing`` apart in each
+    feature.
+    """
+    ratio = np.minimum((box.high - box.low) / spacing, 1e6)
+    return [max(2, math.ceil(r * (1.0 - 1e-12)) + 1) for r in ratio]
+
+
+def _widest_counts(box: Box, sigma: np.ndarray, most: int) -> list[int] | None:
+    """The counts of the finest grid of at most ``most`` points whose spacing is about the same in
+    bandwidths; None if there is none.
+    """
+    counts = [2] * sigma.shape[0]
+    if math.prod(counts) > most:
+        return None
+    sides = (box.high - box.low) / sigma
+    while True:
+        k = int(np.argmax(sides / (np.array(counts) - 1)))
+        finer = [n + (j == k) for j, n in enumerate(counts)]
+        if math.prod(finer) > most:
+            return counts
+        counts = finer
+
+
+def grid(box: Box, counts: list[int]) -> np.ndarray:
+    """The tensor grid with so many equidistant points per feature, boundary included.
+
+    >>> grid(Box([0.0, 0.0], [1.0, 2.0]), [2, 3])[:3].tolist()
+    [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
+    """
+    return tensor_grid(
+        [np.linspace(low, high, n) for low, high, n in zip(box.low, box.high, counts, strict=True)]
+    )
+
+
+def scattered(box: Box, n: int, more: np.ndarray | None = None) -> np.ndarray:
+    """Sobol' points of the box, some moved to a side, and its corners as long as they are few;
+    always the same. Then ``more``.
+    """
+    d = box.low.shape[0]
+    n = 1 << max(4, math.ceil(math.log2(max(n, 2))))
+    unit = sobol(n, d + 2, np.random.default_rng(0))
+    inner, which, how = unit[:, :d].copy(), (unit[:, d] * d).astype(int), unit[:, d + 1]
+    rows = np.flatnonzero(how < 0.5)
+    inner[rows, which[rows]] = (how[rows] < 0.25).astype(float)
+    if 2**d <= n // 4:
+        inner = np.concatenate([np.array(list(itertools.product((0.0, 1.0), repeat=d))), inner])
+    points = np.clip(box.low + (box.high - box.low) * inner, box.low, box.high)
+    return points if more is None else np.concatenate([points, more])
+
+
+def landmark_candidates(
+    kernel: Kernel,
+    model: Kernel,
+    measure: Measure,
+    box: Box,
+    data: np.ndarray,
+    weights: np.ndarray,
+    support: np.ndarray,
+) -> np.ndarray:
+    """Points across the box and its boundary, and as far beyond as densities reach; the support
+    points; the data (the heaviest of many).
+    """
+    d = data.shape[1]
+    if measure.atoms is not None:
+        nodes = measure.atoms.points
+        return np.unique(
+            np.concatenate([support, data, nodes[:: max(1, nodes.shape[0] // _MOST_GRID)]]), axis=0
+        )
+    (lowest, highest), reach = measure.boundaries(d), _REACH * model.sigma_vector(d)
+    box = Box(np.maximum(box.low - reach, lowest), np.minimum(box.high + reach, highest))
+    counts = _counts(box, _GRID_SPACING * kernel.sigma_vector(d))
+    covering = (
+        grid(box, counts)
+        if d <= _GRID_FEATURES and math.prod(counts) <= _MOST_GRID
+        else scattered(box, _SCATTERED)
+    )
+    heaviest = np.argsort(-np.abs(weights), kind="stable")[:_MOST_DATA]
+    if (
+        d > _GRID_FEATURES
+    ):  # nothing covers a box of many features: landmarks go where the data and the densities are
+        covering = covering[:0]
+    return np.unique(np.concatenate([covering, support, data[np.sort(heaviest)]]), axis=0)
+
+
+def pivots(kernel: Kernel, candidates: np.ndarray, tol: float, most: int) -> np.ndarray:
+    """Indices of candidates, each the one whose feature φ(x) is farthest from the span of those
+    before it, until all are within √tol.
+
+    Any distribution on the candidates is then within √tol of its projection.
+
+    >>> from ksos.kernels import Gaussian
+    >>> pivots(Gaussian(1.0), np.array([[0.0], [0.0], [1.0]]), 1e-10, 5).tolist()
+    [0, 2]
+    """
+    n = candidates.shape[0]
+    found = choose_pivots(
+        lambda i: kernel(candidates[i : i + 1], candidates)[0], np.ones(n), tol, min(most, n)
+    )
+    return np.array(found.chosen, dtype=int)

@@ -19,7 +19,7 @@ from ksos.ground.arrays import (
     triangular_inverse,
 )
 from ksos.ground.deadline import require_time
-from ksos.ground.pivoted_cholesky import MANY_POINTS, VERY_MANY_POINTS, definite_root, thin_root
+from ksos.ground.pivoted_cholesky import VERY_MANY_POINTS, definite_root, thin_root
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice
 
@@ -71,10 +71,8 @@ def whiten_columns(
 
     ``matrix`` forms M where there are few points, or where they have no low rank.
     """
-    if route == "eigh" and is_numpy(diagonal) and diagonal.shape[0] >= MANY_POINTS:
-        root = thin_root(column, diagonal)
-        if root is not None:
-            return _by_thin_root(root, tol)
+    if route == "eigh" and (root := thin_root(column, diagonal)) is not None:
+        return _by_thin_root(root, tol)
     return whiten(matrix(), tol, route)
 
 

@@ -31,7 +31,7 @@ from ksos.ground.progress import tell_rows
 from ksos.ground.threads import one_blas_thread
 from ksos.integrals import closed_form
 from ksos.integrals.regions import intervals, kinks
-from ksos.quadrature import Panels, PiecewiseLaw, cut
+from ksos.quadrature import PanelDistribution, Panels, cut, positions
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -155,7 +155,7 @@ def _first_feature(axis: Axis, L: np.ndarray, uniforms: np.ndarray) -> np.ndarra
     values = _squares(axis.values.reshape(-1, L.shape[1]) @ L.T).reshape(
         1, *axis.panels.nodes.shape
     )
-    return axis.points(PiecewiseLaw(axis.panels, values).ppf(uniforms[None, :])[0])
+    return axis.points(PanelDistribution(axis.panels, values).ppf(uniforms[None, :])[0])
 
 
 def _later_feature(
@@ -257,7 +257,7 @@ def scan(axis: Axis, L: np.ndarray, delta: np.ndarray, uniforms: np.ndarray) -> 
         everywhere = np.stack(
             [node_values(axis.rows(p, L), delta[rows]) for p in range(len(axis))], axis=1
         )
-        out[rows] = PiecewiseLaw(axis.panels, everywhere).ppf(uniforms[rows, None])[:, 0]
+        out[rows] = PanelDistribution(axis.panels, everywhere).ppf(uniforms[rows, None])[:, 0]
     return axis.points(out)
 
 
@@ -305,7 +305,7 @@ class MassTree:
                     pending.append((*half, samples, block))
                 elif np.any(side):
                     pending.append((*half, samples[side], block[side]))
-        return self.axis.points(self.axis.panels.positions(panel, values, target, total))
+        return self.axis.points(positions(self.axis.panels, panel, values, target, total))
 
 
 def node_values(rows: np.ndarray, delta: np.ndarray) -> np.ndarray:

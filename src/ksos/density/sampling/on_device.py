@@ -15,15 +15,14 @@ from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, conditional_l
 from ksos.density.standard import standardize
 from ksos.ground.arrays import Array, like, namespace, to_numpy, uniforms, zeros
 from ksos.ground.memory import row_blocks
-from ksos.quadrature import node_basis, sum_pair
+from ksos.quadrature import positions
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["draw_on_device", "invert_on_device"]
+__all__ = ["draw_on_device"]
 
 _CHUNK_ELEMENTS, _PRODUCT_ELEMENTS = 1 << 28, 1 << 27  # 2 GB and 1 GB
-_STEP, _ROUNDING, _MOST_STEPS = 1e-13, 1e-16, 60
 
 
 @np.errstate(under="ignore")
@@ -73,9 +72,7 @@ class _Feature:
             like(axis.values.reshape(-1, L.shape[1]), reference),
             like(L, reference),
         )
-        self.weights, self.start, self.half = (
-            like(a, reference) for a in (panels.weights.ravel(), panels.start, panels.half)
-        )
+        self.weights = like(panels.weights.ravel(), reference)
         self.centres, self.log_norm = like(axis.centres, reference), like(axis.log_norm, reference)
         self.low, self.high = (None if np.isinf(end) else float(end) for end in axis.boundary)
 
@@ -128,41 +125,5 @@ class _Feature:
             at = found[:, None] * order + xp.arange(order, device=u.device)[None, :]
             panel[rows], target[rows] = found, wanted - before
             values[rows, :] = xp.take_along_axis(density, at, axis=1)
-        half = xp.take(self.half, panel)
-        t = xp.take(self.start, panel) + half * (
-            invert_on_device(values, target / half, total / half) + 1.0
-        )
+        t = positions(self.axis.panels, panel, values, target, total)
         return xp.clip(self.axis.origin + self.axis.unit * t, self.low, self.high)
-
-
-def invert_on_device(values: Array, share: Array, scale: Array) -> Array:
-    """s ∈ [−1, 1] with ∫_{−1}^s q = share; the polynomial q has ``values`` (n, order) at the
-    Gauss–Legendre nodes.
-
-    Newton's method between bounds that close by bisection, for all samples at once, then for those
-    that are not done. The error of the integral is small beside ``scale``, the whole mass.
-    """
-    xp, basis = namespace(values), node_basis(values.shape[1])
-    series = like(basis.to_series, values) @ values.T
-    integral = like(basis.integral, values) @ series
-    low, high = 0.0 * share - 1.0, 0.0 * share + 1.0
-    out, s = 0.0 * share, 0.0 * share
-    left = xp.arange(share.shape[0], device=share.device)
-    for _ in range(_MOST_STEPS if share.shape[0] else 0):
-        reached, slope = sum_pair(integral, series, s)
-        excess = reached - share
-        low, high = xp.where(excess < 0.0, s, low), xp.where(excess < 0.0, high, s)
-        newton = s - excess / xp.where(slope > 0.0, slope, 1.0 + 0.0 * slope)
-        better = xp.where(
-            (slope > 0.0) & (newton >= low) & (newton <= high), newton, 0.5 * (low + high)
-        )
-        better = xp.where(xp.abs(excess) <= _ROUNDING * scale, s, better)
-        out[left] = better
-        (still,) = xp.nonzero(xp.abs(better - s) >= _STEP)
-        if still.shape[0] == 0:
-            break
-        s, low, high, share, scale, left = (
-            xp.take(a, still) for a in (better, low, high, share, scale, left)
-        )
-        series, integral = xp.take(series, still, axis=1), xp.take(integral, still, axis=1)
-    return out

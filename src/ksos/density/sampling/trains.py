@@ -37,7 +37,7 @@ from ksos.ground.memory import row_blocks
 from ksos.ground.progress import tell_rows
 from ksos.ground.threads import one_blas_thread
 from ksos.integrals.erf import normal_between
-from ksos.quadrature import Panels, from_nodes
+from ksos.quadrature import Panels, from_nodes, position_on_panel, positions
 
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
@@ -434,9 +434,7 @@ def _without_bumps(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _functions(axis: Axis, basis: Basis, x: np.ndarray) -> np.ndarray:
     """u_a(x), shape (n, count)."""
-    panels, t = axis.panels, (x - axis.origin) / axis.unit
-    j = np.clip(np.searchsorted(panels.start, t, side="right") - 1, 0, len(panels) - 1)
-    s = (t - panels.start[j]) / panels.half[j] - 1.0
+    j, s = position_on_panel(axis.panels, (x - axis.origin) / axis.unit)
     u = np.matmul(
         from_nodes(NODES_PER_PANEL, np.clip(s, -1.0, 1.0))[:, None, :], basis.at_nodes[j]
     )[:, 0, :]
@@ -458,6 +456,7 @@ def _invert(
     before = np.where(panel > 0, below[np.arange(uniforms.shape[0]), panel - 1], 0.0)
     nodes = basis.at_nodes[panel]
     density = np.einsum("nja,nja->nj", np.matmul(nodes, gram), nodes)
-    t = axis.panels.positions(panel, np.maximum(density, 0.0), target - before, total)
+    density = np.maximum(density, 0.0)
+    t = positions(axis.panels, panel, density, target - before, total)
     s = (t - axis.panels.start[panel]) / axis.panels.half[panel] - 1.0
     return t, np.matmul(from_nodes(NODES_PER_PANEL, s)[:, None, :], nodes)[:, 0, :]

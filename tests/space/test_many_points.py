@@ -10,12 +10,10 @@ from sklearn.datasets import make_moons
 
 import ksos
 from ksos.functionals import SquaredMMD, Trace
-from ksos.ground.memory import resources
-from ksos.ground.pivoted_cholesky import choose_pivots, definite_root, thin_root
-from ksos.integrals import triple
+from ksos.ground import choose_pivots, definite_root, resources, thin_root
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
-from ksos.space import whitening
+from ksos.space import untruncated, whiten
 
 
 def moons(n: int) -> np.ndarray:
@@ -23,21 +21,21 @@ def moons(n: int) -> np.ndarray:
 
 
 def test_root_of_a_kernel_matrix() -> None:
-    X, kernel = moons(200), Gaussian(4.0)
+    X, kernel = moons(600), Gaussian(4.0)
     columns = []
 
     def column(i: int) -> np.ndarray:
         columns.append(i)
         return kernel(X[i : i + 1], X)[0]
 
-    L = thin_root(column, np.ones(200))
+    L = thin_root(column, np.ones(600))
     assert L is not None and L.shape[1] == len(columns) < 66
     np.testing.assert_allclose(L @ L.T, kernel(X), atol=1e-13)
 
 
 def test_no_root_without_low_rank() -> None:
-    X = np.arange(100.0)[:, None]
-    assert thin_root(lambda i: Gaussian(0.1)(X[i : i + 1], X)[0], np.ones(100)) is None
+    X = np.arange(600.0)[:, None]
+    assert thin_root(lambda i: Gaussian(0.1)(X[i : i + 1], X)[0], np.ones(600)) is None
 
 
 @pytest.mark.parametrize("first_look", [None, 4])
@@ -63,11 +61,10 @@ def test_same_optimum_as_the_dense_route(
     measure: object, landmarks: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X = moons(520 if measure is None else 60)
-    if (
-        measure is not None
-    ):  # the other integrals never take the thin tensor, but their whitening is thin
-        for module in (whitening, triple, ksos.space.space):
-            monkeypatch.setattr(module, "MANY_POINTS", 50)
+    many = "ksos.ground.pivoted_cholesky.MANY_POINTS"
+    if measure is not None:
+        # the other integrals never take the thin tensor, but their whitening is thin
+        monkeypatch.setattr(many, 50)
     Z = None if landmarks is None else X[:landmarks] + 0.01
     functional = SquaredMMD(moons(30)) + 1e-3 * Trace(relative=True)
 
@@ -77,8 +74,7 @@ def test_same_optimum_as_the_dense_route(
         )
 
     lean = solved()
-    for module in (whitening, triple, ksos.space.space):
-        monkeypatch.setattr(module, "MANY_POINTS", 10**9)
+    monkeypatch.setattr(many, 10**9)
     dense = solved()
     assert lean.space.rank == dense.space.rank
     assert lean.objective == pytest.approx(dense.objective, rel=1e-6)
@@ -115,9 +111,7 @@ def spread(m: int) -> np.ndarray:
 
 def test_whitening_without_eigenvectors() -> None:
     M = Gaussian(1.7)(spread(300))
-    T, eigenvectors = (
-        found.T for found in (whitening.untruncated(M, 1e-10), whitening.whiten(M, 1e-10))
-    )
+    T, eigenvectors = (found.T for found in (untruncated(M, 1e-10), whiten(M, 1e-10)))
     np.testing.assert_allclose(T.T @ M @ T, np.eye(300), atol=1e-11)
     seen = np.linalg.svd(
         T[:, -8:].T @ M @ eigenvectors[:, -8:], compute_uv=False
@@ -128,10 +122,10 @@ def test_whitening_without_eigenvectors() -> None:
 def test_whitening_without_eigenvectors_leaves_nothing_out() -> None:
     X = spread(100)
     # eigenvalues below the tolerance
-    assert whitening.untruncated(Gaussian(30.0)(X), 1e-10) is None
+    assert untruncated(Gaussian(30.0)(X), 1e-10) is None
     # singular
-    assert whitening.untruncated(Gaussian(1.7)(np.concatenate([X, X[:1]])), 1e-10) is None
-    assert whitening.untruncated(Gaussian(1.7)(X), 0.5) is None
+    assert untruncated(Gaussian(1.7)(np.concatenate([X, X[:1]])), 1e-10) is None
+    assert untruncated(Gaussian(1.7)(X), 0.5) is None
 
 
 def test_derivatives_and_few_directions_of_a_map_without_a_tensor() -> None:

@@ -12,12 +12,12 @@ from tables import PAIR_CASES, WHITENING_CASES, PairCase, points
 import ksos
 from ksos.functionals import SquaredMMD, Trace
 from ksos.functionals.objective import Objective
-from ksos.ground.memory import resources
+from ksos.ground import resources
 from ksos.integrals.triple import PairFactors
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete
-from ksos.solvers.spectraplex import factor, project
-from ksos.space.embedding_map import CompressedMap, PairwiseMap, _pairwise_tensor
+from ksos.solvers import factor, project
+from ksos.space import CompressedMap, PairwiseMap
 
 every_pair = pytest.mark.parametrize("pair", PAIR_CASES.values(), ids=PAIR_CASES)
 every_whitening = pytest.mark.parametrize("whitening", WHITENING_CASES)
@@ -111,10 +111,8 @@ def test_the_stored_tensor_and_the_pair_factors_are_the_same_map(sigma: float) -
     space = ksos.SoSSpace(Gaussian(sigma), X)
     pairs = PairFactors(space.integrals, X, X, Gaussian(sigma), space.log_unit)
     S = space.projection.S
-    stored, factored = (
-        CompressedMap(_pairwise_tensor(pairs, space.T, S)),
-        PairwiseMap(pairs, space.T, S),
-    )
+    factored = PairwiseMap([pairs], space.T, S)
+    stored = factored.compressed()
     C, y = random_parameter(space.rank), np.random.default_rng(1).normal(size=space.embedding_rank)
     slack = rounding(space) * np.linalg.norm(S, 2)
     np.testing.assert_allclose(stored.apply(C), factored.apply(C), atol=slack)

@@ -18,7 +18,7 @@ from ksos.integrals.quadruple import density_inner
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 from ksos.observables import KernelFunction, coordinate
-from ksos.space.embedding import TensorRule, require_exact_mmd
+from ksos.space import TensorRule, require_exact_mmd
 
 every_measure = pytest.mark.parametrize(
     "name", [name for name, by_dimension in MEASURE_CASES.items() if 1 in by_dimension]
@@ -148,7 +148,12 @@ def test_a_reported_worst_case_can_be_checked_again(d: int, measure: Measure) ->
     space = ksos.SoSSpace(kernel, points(8, d, 1), measure)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the worst case is infinite on an unbounded domain
-        worst = ksos.worst_case(coordinate(0), data, 0.5, space=space, time_limit=20.0)
+        worst = ksos.worst_case(
+            coordinate(0),
+            ksos.Ball(data, 0.5, kernel=space.embedding_kernel, domain=space.measure),
+            space=space,
+            time_limit=20.0,
+        )
     assert ksos.mmd(data, worst.distribution, kernel) == pytest.approx(worst.mmd, abs=1e-9)
 
 

@@ -17,9 +17,7 @@ from ksos.integrals.constant import WithConstant
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, GaussianMixture, Measure, Normal
 from ksos.observables import BoxIndicator, KernelFunction, coordinate
-from ksos.space.embedding import MeanEmbedding
-from ksos.space.embedding_map import embedding_map
-from ksos.space.reference_map import ComponentsMap
+from ksos.space import CompressedMap, MeanEmbedding, PairwiseMap
 
 MIXTURE = GaussianMixture([1, 2, 0.5], [[0.3], [-1.6], [4.0]], [[0.5], [0.2], [2.0]])
 REFERENCES: dict[str, Measure] = {
@@ -80,7 +78,7 @@ def test_the_map_without_a_tensor_says_the_same(constant: bool) -> None:
             space.kernel, MIXTURE, SUPPORT, space.landmarks, space.embedding_kernel, space.log_unit
         )
     )
-    free, A = ComponentsMap(parts, space.T, space.projection.S), by_quadrature(space)
+    free, A = PairwiseMap.of_components(parts, space.T, space.projection.S), by_quadrature(space)
     r, rng, close = space.rank, np.random.default_rng(0), {"atol": tolerance() * np.abs(A).max()}
     F, y = rng.normal(size=(r, 2)), rng.normal(size=3)
     np.testing.assert_allclose(free.apply_factor(F), np.einsum("kij,ia,ja->k", A, F, F), **close)
@@ -101,7 +99,7 @@ def test_component_by_component_is_the_triple_integral_of_tied_features() -> Non
     kernel = Gaussian([[0.64, 0.25], [0.25, 0.3]])
     X = points(6, 2, 3)
     space = SoSSpace(kernel, X, measure, constant=True)
-    direct = embedding_map(
+    direct = CompressedMap.streamed(
         WithConstant(space.integrals), X, X, kernel, space.T, space.projection.S, space.log_unit
     )
     np.testing.assert_allclose(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,12 +11,12 @@ from sklearn.datasets import make_moons
 import ksos
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
-from ksos.space.bandwidth import (
+from ksos.space import (
     RULES,
     bandwidth_rule,
-    left_out,
-    median,
+    leave_one_out,
     robust_silverman,
+    subset_and_factor,
     widest_good,
     without_outliers,
 )
@@ -72,38 +71,30 @@ def test_weights_count_samples_as_repeated(rule: str) -> None:
     np.testing.assert_allclose(weighted.bandwidth_, repeated.bandwidth_, rtol=1e-12)
 
 
-@pytest.mark.parametrize("rule", [left_out, median])
-def test_more_points_than_are_looked_at(rule: Callable[..., np.ndarray]) -> None:
-    """A subset of them, by the generator; its size is corrected for."""
-    X = np.random.default_rng(1).normal(size=(900, 2))
-    equal = np.full(900, 1.0 / 900)
-    whole, *parts = (
-        rule(X, equal, np.random.default_rng(seed), Gaussian(1.0), Lebesgue(), most_points=most)
-        for seed, most in ((0, 1000), (0, 500), (0, 500), (1, 500))
-    )
-    np.testing.assert_array_equal(parts[0], parts[1])
-    np.testing.assert_allclose(parts[0], whole, rtol=0.25)
-
-
-# --- "auto" ---
+@pytest.mark.parametrize(("rule", "n"), [("auto", 900), ("median", 4000)])
+def test_of_many_points_a_subset_is_used(rule: str, n: int) -> None:
+    """The size of the subset is corrected for: half as many samples give nearly the same."""
+    X = np.random.default_rng(1).normal(size=(n, 2))
+    whole, again = (bandwidth(rule, X, np.full(n, 1.0 / n)) for _ in range(2))
+    half = bandwidth(rule, X[: n // 2], np.full(n // 2, 2.0 / n), count=n)
+    np.testing.assert_array_equal(whole, again)
+    if rule == "median":
+        assert whole != bandwidth(rule, X, np.full(n, 1.0 / n), seed=1)
+    np.testing.assert_allclose(half, whole, rtol=0.25)
 
 
 def test_the_size_of_a_subset_is_corrected_for_exactly() -> None:
-    chosen = np.sort(np.random.default_rng(0).choice(60, 20, replace=False))
-    rest, options = (
-        (np.random.default_rng(0), Gaussian(1.0), Lebesgue()),
-        {"most_points": 20, "unit": np.ones(2)},
+    X, weights = np.random.default_rng(1).normal(size=(900, 2)), np.arange(1.0, 901.0) / 405450.0
+    few, their_weights, factor = subset_and_factor(X, weights, Lebesgue())
+    same, same_weights, standing_for_all = subset_and_factor(
+        few, their_weights, Lebesgue(), count=900
     )
-    few = MOONS[chosen], WEIGHTS[chosen] / WEIGHTS[chosen].sum()
-    subset, standing_for_all = (
-        left_out(*few, *rest, **options),
-        left_out(*few, *rest, count=60, **options),
-    )
-    whole = left_out(MOONS, WEIGHTS, *rest, **options)
-    np.testing.assert_allclose(whole, standing_for_all, rtol=1e-12)
-    np.testing.assert_allclose(
-        whole, subset * (1.2 / 1.25) * (20 / 60) ** (1 / 6), rtol=1e-12
-    )  # 20 samples are less sure than 60
+    np.testing.assert_array_equal(same, few)
+    np.testing.assert_array_equal(same_weights, their_weights)
+    assert few.shape == (600, 2) and their_weights.sum() == pytest.approx(1.0)
+    assert standing_for_all == factor == pytest.approx(1.2 * (600 / 900) ** (1 / 6))
+    # 20 samples are less sure than 900
+    assert subset_and_factor(X[:20], np.full(20, 0.05), Lebesgue())[2] == pytest.approx(1.25)
 
 
 @pytest.mark.parametrize(
@@ -134,14 +125,14 @@ def test_outliers_are_far_from_the_weighted_median() -> None:
 
 
 def brute_force(multiple: float, kernel: Kernel, measure: Measure) -> np.ndarray:
-    """The log-density of every sample under bumps around all the others, each a density of the
-    class by itself.
+    """The log-density of every sample under the components of all the others, each a density of
+    the class by itself.
     """
     k = kernel.with_sigma(multiple * robust_silverman(MOONS, WEIGHTS))
-    bumps = [
+    components = [
         ksos.SoSDensity(k, x[None], [[1.0]], measure, normalize=True).pdf(MOONS) for x in MOONS
     ]
-    values = np.array(bumps) * WEIGHTS[:, None]
+    values = np.array(components) * WEIGHTS[:, None]
     np.fill_diagonal(values, 0.0)
     return np.log(values.sum(axis=0))
 
@@ -184,7 +175,7 @@ def test_auto_does_not_widen_for_outliers(distance: float, share: float) -> None
     np.testing.assert_allclose(dirty, clean, rtol=0.25)
 
 
-def test_a_wall_is_no_reason_to_narrow_auto() -> None:
+def test_a_boundary_is_no_reason_to_narrow_auto() -> None:
     X = np.random.default_rng(0).random((300, 1))
     equal = np.full(300, 1.0 / 300)
     assert bandwidth("auto", X, equal, measure=Box([0.0], [1.0])) > 1.5 * bandwidth(
@@ -206,7 +197,7 @@ def test_auto_sees_the_nodes_of_a_rule_as_what_they_stand_for(kernel: Kernel) ->
 
 @pytest.mark.parametrize("n_nodes", [1, 5, 10])
 def test_auto_is_no_narrower_than_nodes_can_tell(n_nodes: int) -> None:
-    """Between coarse nodes nothing bounds a density: bumps would gain by hiding there."""
+    """Between coarse nodes nothing bounds a density: components would gain by hiding there."""
     X = np.random.default_rng(0).random((100, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -241,5 +232,5 @@ def test_auto_of_few_points(n: int) -> None:
     X = np.array([[0.0, 5.0], [2.0, 4.0], [3.0, 9.0]])[:n]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        got = left_out(X, np.full(n, 1.0 / n), np.random.default_rng(0), Gaussian(1.0), Lebesgue())
+        got = leave_one_out(X, np.full(n, 1.0 / n), Gaussian(1.0), Lebesgue())
     assert got.shape == (2,) and np.all(got == 0.0 if n == 1 else (got > 0.5) & (got < 50.0))

@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 import ksos
 from ksos.kernels import Gaussian, Kernel, Laplace
-from ksos.space.two_sample import KernelScore
+from ksos.space import KernelScore
 
 Rng = np.random.Generator
 NULLS: dict[str, tuple[Callable[[Rng], tuple[np.ndarray, np.ndarray]], int]] = {

@@ -13,9 +13,8 @@ from tables import points
 import ksos
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue
-from ksos.solvers.spectraplex import factor, project
-from ksos.space.embedding_map import CompressedMap
-from ksos.space.labelled import LabelledDensity, LabelledEmbedding
+from ksos.solvers import factor, project
+from ksos.space import CompressedMap, LabelledDensity, LabelledEmbedding
 
 LABELS = ["no", "perhaps", "yes"]
 CASES: dict[str, tuple[int, Any, Any]] = {

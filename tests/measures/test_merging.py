@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksos.measures.gaussian_mixture import GaussianMixture, merged
+from ksos.measures import GaussianMixture, merged
 
 
 def mixture_of(n: int, d: int, seed: int, spread: float = 1.0) -> GaussianMixture:
