@@ -81,7 +81,11 @@ def main() -> None:
         )
         ball, ball_seconds = timed(lambda bare=bare, radius=radius: solve(bare, radius, Goal()))
         whole, whole_seconds = timed(
-            lambda radius=radius: ksos.worst_case(LOSS, data, radius, space=space)
+            lambda radius=radius: ksos.worst_case(
+                LOSS,
+                ksos.Ball(data, radius, kernel=space.embedding_kernel, domain=space.measure),
+                space=space,
+            )
         )
         row: dict[str, Any] = {
             "m": options.m,

@@ -86,7 +86,7 @@ def robust_fits(
     found = ksos.robust_path(
         loss,
         erm(problem, xi),
-        xi,
+        ksos.Ball(xi, 0.0, kernel=KERNEL, domain=Box([-END], [END])),
         [radii[k] for k in order],
         hessian=problem.curvature,
         space=adversary(xi),
