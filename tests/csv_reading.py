@@ -7,28 +7,17 @@ from typing import Any
 
 import pytest
 
-from ksos.cli.columns import Choice
-from ksos.cli.console import InputError
-from ksos.cli.tables import Table, TableOptions, read_csv
+from ksos.data import Table, TableOptions, read_table
 
 
-def as_options(**options: Any) -> TableOptions:
-    chosen = {
-        name: options.pop(name)
-        for name in ("columns", "exclude", "weights", "features")
-        if name in options
-    }
-    return TableOptions(Choice(**chosen), **options)
-
-
-def read(text: str | bytes, said: list[str] | None = None, **options: object) -> Table:
+def read(text: str | bytes, said: list[str] | None = None, **options: Any) -> Table:
     raw = text if isinstance(text, bytes) else text.encode()
     say = [] if said is None else said
-    return read_csv(io.BytesIO(raw), "data.csv", as_options(**options), say.append)
+    return read_table(io.BytesIO(raw), TableOptions(**options), say.append, source="data.csv")
 
 
-def refusal(text: str | bytes, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
+def refusal(text: str | bytes, **options: Any) -> str:
+    with pytest.raises(ValueError) as caught:
         read(text, **options)
     message = str(caught.value)
     assert "\n" not in message and "\r" not in message

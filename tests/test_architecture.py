@@ -50,7 +50,6 @@ UPWARD: dict[tuple[str, str], str] = {
         "ksos.density.compress",
         "ksos.space.embedding",
     ): "a compressed density reports its exact MMD to the original",
-    ("ksos.data.sources", "ksos.cli.tables"): "CSV files are read as the command line reads them",
     ("ksos.density.queries", "ksos.space.embedding"): "ksos.mmd, as a method of the density",
 }
 

@@ -25,7 +25,7 @@ from examples.paper import density_theorem, figure1, figure2
 from examples.paper.files import scientific
 from ksos.kernels import Gaussian, Laplace
 from ksos.plotting import sheet
-from ksos.robust.atoms import MMDBall
+from ksos.robust import AtomicBall, Ball
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -352,7 +352,7 @@ def test_counter_example_against_a_conic_solver() -> None:
     K = np.exp(-((atoms[:, None] - atoms) ** 2))
     values, Q = np.linalg.eigh(K)
     Phi = (Q[:, values > 1e-13] * np.sqrt(values[values > 1e-13])).T
-    ball = MMDBall(Gaussian(1.0), atoms[:, None], np.eye(81)[40], 1.2)
+    ball = AtomicBall(Ball([[0.0]], 1.2, kernel=Gaussian(1.0)), atoms[:, None])
     mu = cvxpy.Variable(81, nonneg=True)
     for theta in (0, 31, 40, 49, 60):
         constraints = [cvxpy.sum(mu) == 1, cvxpy.norm(Phi @ mu - Phi[:, 40]) <= 1.2]
@@ -362,18 +362,20 @@ def test_counter_example_against_a_conic_solver() -> None:
 
 
 @st.composite
-def balls(draw: st.DrawFn) -> tuple[MMDBall, int]:
+def balls(draw: st.DrawFn) -> tuple[AtomicBall, int]:
     seed, n, d = draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 40)), draw(st.integers(1, 2))
     rng = np.random.default_rng(seed)
     reference = rng.uniform(size=n) * (rng.uniform(size=n) < 0.5)
     reference[rng.integers(n)] += 0.1
     kernel = draw(st.sampled_from([Gaussian(0.7), Gaussian(3.0), Laplace(1.0)]))
     radius = draw(st.floats(1e-2, 1.6))
-    return MMDBall(kernel, rng.uniform(-2.0, 2.0, (n, d)), reference, radius), int(rng.integers(n))
+    atoms = rng.uniform(-2.0, 2.0, (n, d))
+    ball = Ball(atoms, radius, weights=reference, kernel=kernel)
+    return AtomicBall(ball, atoms), int(rng.integers(n))
 
 
 @given(balls())
-def test_worst_atoms_are_feasible_and_proven(case: tuple[MMDBall, int]) -> None:
+def test_worst_atoms_are_feasible_and_proven(case: tuple[AtomicBall, int]) -> None:
     ball, theta = case
     worst = ball.worst(theta)
     assert np.all(worst.weights >= 0.0)
@@ -400,7 +402,7 @@ def test_worst_atoms_are_feasible_and_proven(case: tuple[MMDBall, int]) -> None:
 
 def test_a_large_ball_holds_the_farthest_atom() -> None:
     atoms = np.linspace(-2.0, 2.0, 9)[:, None]
-    worst = MMDBall(Gaussian(1.0), atoms, np.eye(9)[4], 2.0).worst(8)
+    worst = AtomicBall(Ball([[0.0]], 2.0, kernel=Gaussian(1.0)), atoms).worst(8)
     assert worst.multiplier == 0.0
     assert worst.weights[0] == 1.0
     assert worst.value == worst.lower_bound == pytest.approx(np.exp(-16.0))

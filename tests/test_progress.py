@@ -276,9 +276,7 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "worst case": (
         lambda: ksos.worst_case(
             lambda X: np.cos(X[:, 0]),
-            blobs(30, 1),
-            0.1,
-            measure=ksos.measures.Box([-4.0], [4.0]),
+            ksos.Ball(blobs(30, 1), 0.1, domain=ksos.measures.Box([-4.0], [4.0])),
             space=None,
         ),
         ["setting up|multiplier"],

@@ -59,7 +59,7 @@ CALLS: dict[str, Callable[[], str]] = {
     ),
     "worst_case": lambda: (
         ksos.worst_case(
-            coordinate(0) ** 2, X[:, :1], 0.2, measure=Box([-50.0], [50.0]), n_support=12
+            coordinate(0) ** 2, ksos.Ball(X[:, :1], 0.2, domain=Box([-50.0], [50.0])), n_support=12
         ).status
     ),
     "RobustRegressor": lambda: (

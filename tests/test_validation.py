@@ -18,7 +18,6 @@ from ksos.ground.validation import as_points, as_vector, require_numbers
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete, Normal
 from ksos.observables import KernelFunction
-from ksos.robust.atoms import MMDBall
 
 KERNEL = Gaussian(1.0)
 
@@ -61,10 +60,7 @@ OWNERS: dict[str, tuple[Callable[[np.ndarray], Any], Callable[[Any], Any]]] = {
         lambda X: SquaredL2(X),
         lambda F: ksos.minimize(F, ksos.SoSSpace(KERNEL, [[0.0]])).objective,
     ),
-    "MMDBall": (
-        lambda X: MMDBall(KERNEL, X, np.full(4, 0.25), 0.1),
-        lambda ball: ball.atoms.copy(),
-    ),
+    "Ball": (lambda X: ksos.Ball(X, 0.1, kernel=KERNEL), lambda ball: ball.points.copy()),
     "support=": (
         lambda X: ksos.KernelSoSDensity(bandwidth=1.0, support=X).fit([[0.0], [1.0]]),
         lambda fit: fit.distribution_.pdf([[0.3]]),
@@ -134,7 +130,7 @@ LABELS = np.ma.masked_equal(np.array([0, 1, 0, 1, 0, 1]), 1)
         ("points", lambda: ksos.MeanEmbedding(MASKED, kernel=KERNEL)),
         ("support_points", lambda: ksos.SoSSpace(KERNEL, MASKED)),
         ("weights", lambda: ksos.MeanEmbedding(X_2D, WEIGHTS, kernel=KERNEL)),
-        ("data", lambda: ksos.worst_case(lambda Y: Y[:, 0], MASKED, 0.1)),
+        ("data", lambda: ksos.worst_case(lambda Y: Y[:, 0], ksos.Ball(MASKED, 0.1))),
     ],
 )
 def test_masks_are_refused_with_the_remedy(name: str, call: Callable[[], Any]) -> None:

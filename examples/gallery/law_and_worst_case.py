@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ksos
+from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import BoxIndicator
 
@@ -46,14 +47,8 @@ demand = rng.normal(1.0, 0.25, size=(60, 1))
 right.hist(demand[:, 0], bins=16, density=True, color="0.88", label="60 days")
 grid = np.linspace(0.0, 2.5, 400)[:, None]
 for radius in (0.03, 0.06, 0.12):
-    worst = ksos.worst_case(
-        BoxIndicator([1.6], [2.5]),
-        demand,
-        radius,
-        measure=Box([0.0], [2.5]),
-        bandwidth=0.5,
-        embedding_bandwidth=0.5,
-    )
+    ball = ksos.Ball(demand, radius, kernel=Gaussian(0.5), domain=Box([0.0], [2.5]))
+    worst = ksos.worst_case(BoxIndicator([1.6], [2.5]), ball, bandwidth=0.5)
     print(
         f"MMD ≤ {radius}: P(demand above 1.6) is at worst {worst.value:.3f}, and at most"
         f" {worst.upper_bound:.3f}"

@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ksos
+from ksos.kernels import Gaussian
 from ksos.measures import Box
 
 rng = np.random.default_rng(5)
@@ -26,9 +27,8 @@ def loss(theta, x):
 
 
 radii = [0.0, 0.05, 0.1]
-found = ksos.robust_path(
-    loss, np.zeros(6), xi, radii, embedding_bandwidth=1.0, measure=Box([-2.5], [2.5])
-)
+ball = ksos.Ball(xi, 0.0, kernel=Gaussian(1.0), domain=Box([-2.5], [2.5]))
+found = ksos.robust_path(loss, np.zeros(6), ball, radii)
 
 shifts = np.linspace(0.0, 4.0, 21)
 _, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ksos
+from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import BoxIndicator
 
@@ -19,10 +20,8 @@ overflow = BoxIndicator([1.6], [3.0])  # P(demand above the capacity of 1.6)
 domain = Box([0.0], [3.0])
 
 radii = (0.03, 0.06, 0.1, 0.15)
-found = [
-    ksos.worst_case(overflow, demand, radius, embedding_bandwidth=0.5, measure=domain)
-    for radius in radii
-]
+balls = [ksos.Ball(demand, radius, kernel=Gaussian(0.5), domain=domain) for radius in radii]
+found = [ksos.worst_case(overflow, ball) for ball in balls]
 print(f"in the data: P(overflow) = {found[0].empirical_value:.3f}")
 for radius, worst in zip(radii, found, strict=True):
     print(

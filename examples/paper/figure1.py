@@ -21,8 +21,7 @@ from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import KernelFunction
 from ksos.plotting import sheet
-from ksos.robust import WorstCase, robust_mode, worst_case
-from ksos.robust.atoms import MMDBall, WorstAtoms
+from ksos.robust import AtomicBall, Ball, WorstAtoms, WorstCase, robust_mode, worst_case
 from ksos.space.embedding import MeanEmbedding, evaluate
 from ksos.space.space import SoSSpace
 
@@ -50,7 +49,7 @@ def relaxed_value(theta: np.ndarray, reference: MeanEmbedding, radius: float) ->
     return reference(theta) - radius * norms
 
 
-def true_value(theta: int, ball: MMDBall) -> WorstAtoms:
+def true_value(theta: int, ball: AtomicBall) -> WorstAtoms:
     """min_μ (K ∗ μ)(θ) over the distributions of the ball, θ being the atom number ``theta``: the
     value, the adversary, the dual bound.
     """
@@ -61,7 +60,7 @@ def true_value(theta: int, ball: MMDBall) -> WorstAtoms:
 class Game:
     """Both problems on a grid of θ."""
 
-    ball: MMDBall
+    ball: AtomicBall
     reference: MeanEmbedding
     theta: np.ndarray
     relaxed: np.ndarray
@@ -87,7 +86,7 @@ def play(n_atoms: int, every: int) -> Game:
     kernel, middle = Gaussian(SIGMA), n_atoms // 2
     atoms = np.linspace(-HALF_WIDTH, HALF_WIDTH, n_atoms)
     atoms[middle] = 0.0
-    ball = MMDBall(kernel, atoms[:, None], np.eye(n_atoms)[middle], RADIUS)
+    ball = AtomicBall(Ball([[0.0]], RADIUS, kernel=kernel), atoms[:, None])
     reference = MeanEmbedding([[0.0]], kernel=kernel)
     theta, adversaries = atoms[::every], [true_value(i, ball) for i in range(0, n_atoms, every)]
     return Game(
@@ -135,13 +134,12 @@ def play_sos(eta: float, m: int, n_theta: int) -> SoSGame:
         _TOL_MODEL,
         _TOL_EMBEDDING,
     )
-    data = MeanEmbedding([[0.0]], kernel=kernel)
-    best = robust_mode(data, RADIUS, space=space, n_grid=n_theta)
+    ball = Ball([[0.0]], RADIUS, kernel=kernel, domain=space.measure)
+    best = robust_mode(ball, space=space, n_grid=n_theta)
     assert best.mode is not None and best.value is not None
     left = -np.abs(best.mode)
-    worst = worst_case(
-        KernelFunction(left[None, :], [-1.0], kernel=kernel), data, RADIUS, space=space
-    )
+    loss = KernelFunction(left[None, :], [-1.0], kernel=kernel)
+    worst = worst_case(loss, ball, space=space)
     return SoSGame(
         eta,
         m,

@@ -51,10 +51,10 @@ if TYPE_CHECKING:  # imported on first use, see below
         SolutionDisplay,
     )
     from ksos.robust import (
+        Ball,
         RobustMode,
         RobustSolution,
         WorstCase,
-        bootstrap_radius,
         robust_minimize,
         robust_mode,
         robust_path,
@@ -96,10 +96,10 @@ __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "R
 __all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
 __all__ += ["Explorer", "explore"]
 __all__ += [
+    "Ball",
     "RobustMode",
     "RobustSolution",
     "WorstCase",
-    "bootstrap_radius",
     "robust_minimize",
     "robust_mode",
     "robust_path",
@@ -109,10 +109,10 @@ __all__ += [
 _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
 _plotting = ("ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
 _robust = (
+    "Ball",
     "RobustMode",
     "RobustSolution",
     "WorstCase",
-    "bootstrap_radius",
     "robust_minimize",
     "robust_mode",
     "robust_path",

@@ -40,7 +40,7 @@ def _calls() -> dict[str, Callable[[], str]]:
     space = ksos.SoSSpace(Gaussian(0.7), X, _LINE)
     ball = within(MMD(ksos.MeanEmbedding(X, kernel=Gaussian(0.7))), 0.2)
     square = coordinate(0) ** 2
-    few: dict[str, Any] = {"measure": _LINE, "n_support": 10, "embedding_bandwidth": 1.0}
+    near = ksos.Ball(X, 0.2, kernel=Gaussian(1.0), domain=_LINE)
     return {
         "fit": lambda: ksos.KernelSoSDensity().fit(X).solution_.status,
         "fit by likelihood": lambda: (
@@ -56,11 +56,11 @@ def _calls() -> dict[str, Callable[[], str]]:
         "regularization_path": lambda: (
             ksos.regularization_path(SquaredMMD(X), Trace(), [1e-2, 1e-3], space)[1].status
         ),
-        "worst_case": lambda: ksos.worst_case(square, X, 0.2, **few).status,
+        "worst_case": lambda: ksos.worst_case(square, near, n_support=10).status,
         "worst_case of code": lambda: (
-            ksos.worst_case(lambda Y: np.abs(Y[:, 0]), X, 0.2, **few).status
+            ksos.worst_case(lambda Y: np.abs(Y[:, 0]), near, n_support=10).status
         ),
-        "robust_mode": lambda: ksos.robust_mode(X, 0.2, n_grid=3, rtol=1e-5, **few).status,
+        "robust_mode": lambda: ksos.robust_mode(near, n_grid=3, rtol=1e-05, n_support=10).status,
         "RobustClassifier.fit": lambda: (
             ksos.RobustClassifier(radius=0.2, n_support=10, random_state=0)
             .fit(X, y)

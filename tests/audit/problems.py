@@ -275,9 +275,7 @@ def worst_case(seed: int) -> list[Finding]:
     with loud():
         worst = ksos.worst_case(
             loss,
-            data,
-            radius,
-            measure=Box([shift - 2.0], [shift + 2.0]),
+            ksos.Ball(data, radius, domain=Box([shift - 2.0], [shift + 2.0])),
             rtol=rtol,
             time_limit=60.0,
         )
@@ -409,10 +407,15 @@ def robust_fit(seed: int) -> list[Finding]:
         f" sigma={sigma:.2f} ridge={ridge:g}"
     )
     label, data = f"{label} rtol={rtol:g}", ksos.MeanEmbedding(X, a, kernel=Gaussian(sigma))
-    where: dict[str, Any] = {"measure": Box([-2.0], [2.0]), "n_support": 24}
     with loud():
         found = ksos.robust_minimize(
-            loss, [0.0], data, radius, alpha=ridge, rtol=rtol, time_limit=60.0, **where
+            loss,
+            [0.0],
+            ksos.Ball(data, radius, domain=Box([-2.0], [2.0])),
+            alpha=ridge,
+            rtol=rtol,
+            time_limit=60.0,
+            n_support=24,
         )
     if found.value is None or found.worst_case is None or found.worst_case.distribution is None:
         return []

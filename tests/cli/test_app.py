@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -190,24 +189,3 @@ def test_negative_numbers_are_values() -> None:
     assert parser.parse(["-3", "--low=-1", "-o", "x"]).data == "-3"  # no option stands before it
     with pytest.raises(UsageError, match="expected one argument"):
         parser.parse(["d", "--low", "-x"])
-
-
-LIGHT = """
-import sys, types
-package = types.ModuleType("ksos")  # as if the package itself imported nothing
-package.__path__ = [{path!r}]
-sys.modules["ksos"] = package
-from ksos.cli import main
-codes = [main(["--version"]), main(["--help"]), main(["nothing"])]
-heavy = [name for name in ("numpy", "scipy", "sklearn", "matplotlib") if name in sys.modules]
-assert codes == [0, 0, 2] and not heavy, (codes, heavy)
-"""
-
-
-def test_help_and_version_import_nothing_heavy() -> None:
-    path = str(Path(library.__file__).parent)
-    done = subprocess.run(
-        [sys.executable, "-c", LIGHT.format(path=path)], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"ksos {library.__version__}\n")

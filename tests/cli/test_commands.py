@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import ksos as library
-from ksos.cli.tables import read_table
+from ksos.data import read_table
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 
@@ -143,7 +143,7 @@ def test_score_of_another_width(ksos: Command, model: Path, tmp_path: Path) -> N
     assert done.code == 1 and done.out == ""
     (line,) = done.err.splitlines()
     assert line.startswith(
-        f"ksos score: error: {tmp_path / 'd.csv'} gives 3 columns, but the density in {model} has 2"
+        f"ksos score: error: {tmp_path / 'd.csv'} gives 3 columns, but the model in {model} has 2"
         " features"
     )
     assert line.endswith("choose the columns with --columns")
@@ -153,7 +153,7 @@ def test_score_of_a_bad_table_is_one_line(ksos: Command, model: Path, tmp_path: 
     (tmp_path / "d.csv").write_text("x,y\n1,2\n3,abc\n")
     done = ksos("score", model, tmp_path / "d.csv")
     assert done.code == 1
-    remedy = "correct the cell, or leave out the column with --exclude y"
+    remedy = "correct the cell, or drop the column with --exclude y"
     assert (
         done.err
         == f"ksos score: error: {tmp_path / 'd.csv'}, row 3, column 2 ('y'): 'abc' is not a number;"

@@ -47,7 +47,7 @@ def test_a_command_leaves_the_terminal_clean(
 def test_a_line_replaces_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
     console = Console("ksos fit")
-    console.status("working")
+    console.write("working")
     console.error("no")
     console.error("again")
     assert (
@@ -59,19 +59,8 @@ def test_a_line_replaces_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_progress_is_one_short_line(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: type("Size", (), {"columns": 10})())
-    Console("ksos").status("one\ntwo three four")
+    Console("ksos").write("one\ntwo three four")
     assert terminal.getvalue() == "\r\x1b[Kone two t"
-
-
-def test_progress_that_comes_too_fast_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = watch(monkeypatch)
-    clock = iter([0.0, 0.05, 0.2, 0.21])
-    monkeypatch.setattr("ksos.cli.console.time.monotonic", lambda: next(clock))
-    console = Console("ksos")
-    for word in "abc":
-        console.status(word, at_most_every=0.1)
-    console.status("d")
-    assert terminal.getvalue() == "".join(f"\r\x1b[K{word}" for word in "acd")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +75,7 @@ def test_no_progress_where_it_cannot_be_taken_back(
 ) -> None:
     terminal = watch(monkeypatch)
     spoil(monkeypatch)
-    Console("ksos").status("working")
+    Console("ksos").write("working")
     assert terminal.getvalue() == ""
 
 

@@ -409,7 +409,9 @@ def test_a_row_outside_the_box_without_weight_does_not_count(ksos: Command, tmp_
             "--high has 3 numbers, but there are 2 columns, x1, x2",
         ),
         (["--low", "1,2,3"], "--low has 3 numbers, but there are 2 columns"),
-        (["--low", "x3=1"], "--low: there is no feature 'x3'; there are x1, x2"),
+        (["--delimiter", ";"], "are for CSV"),
+        (["--header"], "are for CSV"),
+        (["--low", "x3=1"], "--low: the table has no column 'x3'; its columns are 'x1', 'x2'"),
         (["--columns", "3"], "there is no column 3"),
         (["--columns", "x"], "has no header"),
         (["--weights", "5"], "there is no column 5"),
@@ -451,8 +453,6 @@ def test_bad_values(
         (["--seed", "4294967296"], "a whole number from 0 to 4294967295"),
         (["--delimiter", "ab"], "one character that no number contains"),
         (["--delimiter", "5"], "one character that no number contains"),
-        (["--delimiter", ";"], "are for CSV"),
-        (["--header"], "are for CSV"),
         (["--columns", "1,,2"], "a column without a name"),
         (["--columns", '"1'], "separated by commas were expected"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
@@ -514,8 +514,8 @@ def test_bounds_by_the_names_of_columns(ksos: Command, data: Path, tmp_path: Pat
         tmp_path / "m.ksos"
     ).feature_names == ("x", "y")
     for bound, code, what in (
-        (["--low", "z=1"], 1, "--low: there is no feature 'z'; there are x, y (by number, 1 to 2)"),
-        (["--low", "x=1,x=2"], 1, "--low names x twice"),
+        (["--low", "z=1"], 1, "--low: the table has no column 'z'; its columns are 'x', 'y'"),
+        (["--low", "x=1,x=2"], 1, "--low: the table: x,x names column x twice"),
         (["--low", "x=1", "--low", "3"], 1, "both NAME=NUMBER and bare numbers"),
         (["--low", "1", "--low", "3"], 1, "--low is given 2 times"),
         (["--low", "x=a"], 2, "a number was expected; got 'a'"),
@@ -757,13 +757,11 @@ def test_what_is_left_out_of_a_table_is_said(ksos: Command, data: Path, tmp_path
         "1e-3",
     )
     assert done.code == 0 and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
-    assert (
-        done.err == f"ksos fit: {data}: columns of text or dates are left out: column 4 ('label')\n"
-    )
+    assert done.err == f"ksos fit: {data}: dropped columns of text or dates: column 4 ('label')\n"
     assert "columns: 2 (x, y); dropped: label\n" in done.out
     refused = ksos("fit", data, "-o", tmp_path / "m.ksos")
     assert (
         refused.code == 1
-        and "'row 0' is not a number; leave out the column with --exclude label, or with --clean"
+        and "'row 0' is not a number; drop the column with --exclude label, or with --clean"
         in refused.err
     )

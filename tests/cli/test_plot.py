@@ -223,7 +223,7 @@ def test_data_of_chosen_features(
             2,
             "--data are samples of the whole density, not of a conditional one",
         ),
-        (["-o", "o.png", "--data", "DATA"], 1, "gives 2 columns, but the density in"),
+        (["-o", "o.png", "--data", "DATA"], 1, "gives 2 columns, but the model in"),
         (["-o", "o.png", "--data", "none.csv"], 1, "none.csv: No such file or directory"),
     ],
 )

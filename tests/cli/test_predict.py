@@ -88,7 +88,7 @@ def test_columns_are_put_in_order_by_name(
         (
             ["fit", "{source}", "--target", "weight", "-o", "{out}"],
             1,
-            "there is no feature 'weight'; there are age, price, size",
+            "has no column 'weight'; its columns are 'age', 'price', 'size'",
         ),
         (
             ["fit", "{source}", "--target", "price", "--method", "mmd", "-o", "{out}"],
@@ -136,7 +136,7 @@ def test_bad_input_gets_one_line(
     assert not (tmp_path / "out").exists()
 
 
-# --- rows that are left out, and columns of words ---
+# --- rows that are dropped, and columns of words ---
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +236,7 @@ def test_columns_of_words_are_kept_as_categories(
         ),
         (
             ["fit", "{cars}", "{cars}", "--target", "mpg", "--categories", "origin", "-o", "{out}"],
-            2,
+            1,
             "--categories is for one CSV file",
         ),
         (["predict", "{law}", "{cars}", "--weights", "hp"], 2, "--weights"),

@@ -15,7 +15,7 @@ import pytest
 
 import ksos as library
 from ksos.cli import query, values
-from ksos.cli.tables import read_table
+from ksos.data import read_table
 from ksos.kernels import Gaussian, Matern
 from ksos.measures import Box, Discrete
 
@@ -262,17 +262,17 @@ def test_conditions_may_be_repeated(ksos: Command, three: Path) -> None:
         (
             ["--given", "4=1"],
             1,
-            "--given: there is no feature '4'; there are x1, x2, x3 (by number, 1 to 3)",
+            "--given: the model has columns 1 to 3; there is no column 4",
         ),
-        (["--given", "0=1"], 1, "there is no feature '0'"),
-        (["--given", "length=1"], 1, "there is no feature 'length'"),
+        (["--given", "0=1"], 1, "there is no column 0"),
+        (["--given", "length=1"], 1, "the model has no column 'length'"),
         (
             ["--features", "1,y"],
             1,
-            "--features: there is no feature 'y'; there are x1, x2, x3 (by number, 1 to 3)",
+            "--features: the model has no column 'y'; its columns are 'x1', 'x2', 'x3'",
         ),
-        (["--features", "1,x1"], 1, "--features names x1 twice"),
-        (["--given", "1=0,1=2"], 1, "--given names x1 twice"),
+        (["--features", "1,x1"], 1, "1,x1 names column x1 twice"),
+        (["--given", "1=0,1=2"], 1, "1,1 names column 1 twice"),
         (["--given", "1=0,2=0,3=0"], 1, "--given names all 3 features of the model"),
         (
             ["--given", "1=0", "--features", "1,2"],
@@ -420,8 +420,8 @@ def test_features_go_by_their_names(ksos: Command, named: Path, three: Path) -> 
     refused = ksos("query", named, "--given", "hq=1")
     assert (
         refused.err
-        == "ksos query: error: --given: there is no feature 'hq'; there are hp, speed, m/s, mpg (by"
-        " number, 1 to 3)\n"
+        == "ksos query: error: --given: the model has no column 'hq'; its columns are 'hp', 'speed,"
+        " m/s', 'mpg'\n"
     )
 
 
@@ -458,7 +458,7 @@ def test_columns_are_put_in_order_by_their_names(
     more = score(f"year,{header}", np.column_stack([np.full(4, 1970.0), X[:, [2, 0, 1]]]))
     assert (
         float(more.out) == expected
-        and "columns that are no features of the model are left out: 'year'" in more.err
+        and "dropped columns that are no features of the model: 'year'" in more.err
     )
     bare = score("", X)
     assert (

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 import ksos as library
-from ksos.cli.console import Console
-from ksos.cli.streams import Reading
-from ksos.data.sources import chunks
+from ksos.data import Stream, TableOptions, open_table
 
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
@@ -161,7 +159,7 @@ def test_rows_with_missing_cells(ksos: Command, folder: Path, tmp_path: Path) ->
     )
     done = ksos(*words, "--drop-missing")
     assert done.code == 0 and "rows: 39 of 40 (1 dropped: missing cells)\n" in done.out
-    assert "40 rows, of which 1 have missing cells and are left out" in done.err
+    assert "40 rows, 1 of them dropped (missing cells)" in done.err
 
 
 def test_a_fit_goes_on_from_its_checkpoint(
@@ -249,23 +247,10 @@ def test_commands_that_need_all_rows_read_folders_too(
     assert json.loads(done.out)["value"] >= 0.5
 
 
-def test_how_far_the_reading_is() -> None:
-    shown: list[str] = []
-
-    class Watching(Console):
-        def status(self, text: str, *, at_most_every: float = 0.0) -> None:
-            shown.append(text)
-
-        def note(self, message: str) -> None:
-            shown.append(message)
-
-    reading = Reading(200, False, Watching("ksos fit"))
-    for _ in range(2):
-        list(reading.watch(chunks(np.zeros((100, 2)), rows=50)))
-    reading.finish("data")
-    assert (
-        shown[0].startswith("pass 1 [##--------] about 25 %, 50 rows, ")
-        and " rows/s; about " in shown[0]
-    )
-    assert shown[2].startswith("pass 2 [#####-----] 50 %, 50 rows, ")  # by then it is known
-    assert shown[-1].startswith("data: 100 rows, read twice in ") and shown[-1].endswith(" rows/s")
+def test_what_was_read_is_reported(folder: Path) -> None:
+    stream = open_table(str(folder), TableOptions(columns=["x", "y"]))
+    assert isinstance(stream, Stream) and stream.report() is None
+    for times in ("", ", read twice"):
+        assert sum(len(chunk.data) for chunk in stream.samples) == stream.n_samples == 40
+        report = str(stream.report())
+        assert f": 40 rows{times} in " in report and report.endswith(" rows/s")

@@ -15,6 +15,7 @@ import pytest
 
 import ksos as library
 from ksos.cli import worst_case
+from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import BoxIndicator, coordinate
 
@@ -65,10 +66,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected() -> library.WorstCase:
     return library.worst_case(
         coordinate(0) ** 2,
-        X,
-        0.2,
-        measure=Box([-2.0], [2.0]),
-        embedding_bandwidth=1.0,
+        library.Ball(X, 0.2, kernel=Gaussian(1.0), domain=Box([-2.0], [2.0])),
         n_support=16,
     )
 
@@ -363,7 +361,7 @@ def test_the_ball_is_over_the_columns_that_the_loss_reads_unless_told_otherwise(
     )
     X = np.loadtxt(wide, delimiter=",", skiprows=1)[:, [1]]
     expected = library.worst_case(
-        BoxIndicator([np.nextafter(1.0, 2.0)], [np.inf]), X, 0.2, rtol=1e-4
+        BoxIndicator([np.nextafter(1.0, 2.0)], [np.inf]), library.Ball(X, 0.2), rtol=0.0001
     )
     assert read["value"] == pytest.approx(expected.value, rel=1e-6)
     shown = ksos(*(word for word in words if word != "--json"))

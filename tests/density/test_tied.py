@@ -572,7 +572,7 @@ def test_degenerate_data_make_no_nan(X: np.ndarray) -> None:
             "give one bandwidth per feature, or integrate against a discrete",
         ),
         (
-            lambda p: ksos.worst_case(coordinate(0), points(9, 2), 0.3, kernel=p.kernel),
+            lambda p: ksos.worst_case(coordinate(0), ksos.Ball(points(9, 2), 0.3, kernel=p.kernel)),
             "use the roots of its diagonal, or change the coord",
         ),
         (

@@ -204,9 +204,7 @@ class TestDefaults:
     def test_a_radius_is_found_where_one_is_harmless(self):
         X, y = regressions().__next__()[1:3]
         est = ksos.RobustRegressor().fit(X, y)
-        most = ksos.bootstrap_radius(
-            np.column_stack([X, y]), est.worst_case_.embedding_kernel, rng=0
-        )
+        most = est.ball_.with_radius("bootstrap").radius
         assert 0.1 * most < est.radius_ < 1.1 * most
 
     def test_few_samples_are_fitted_plainly(self):

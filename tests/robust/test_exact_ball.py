@@ -119,7 +119,7 @@ def test_many_features_and_an_exact_ball(d: int, loss: str) -> None:
     f = coordinate(0) ** 2 if loss == "square" else BoxIndicator([0.3] * d, [np.inf] * d)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the square is not bounded
-        worst = ksos.worst_case(f, X, 0.25, n_support=40)
+        worst = ksos.worst_case(f, ksos.Ball(X, 0.25), n_support=40)
     assert worst.status == "solved"
     assert (
         worst.value is not None
@@ -205,10 +205,7 @@ def test_a_loss_of_ones_own_in_the_exact_ball(d: int) -> None:
     found = ksos.robust_minimize(
         loss,
         np.zeros(d),
-        X,
-        0.3,
-        embedding_bandwidth=1.0,
-        measure=Box([-2.0] * d, [2.0] * d),
+        ksos.Ball(X, 0.3, kernel=Gaussian(1.0), domain=Box([-2.0] * d, [2.0] * d)),
         n_support=30,
     )
     worst = found.worst_case

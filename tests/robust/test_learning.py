@@ -56,10 +56,8 @@ def path():
     return ksos.robust_path(
         squared_distance,
         0.0,
-        samples(),
+        ksos.Ball(samples(), 0.0, kernel=Gaussian(1.0), domain=BOX),
         [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 3.0],
-        embedding_bandwidth=1.0,
-        measure=BOX,
     )
 
 
@@ -79,11 +77,8 @@ class TestSolutions:
         found = ksos.robust_minimize(
             squared_distance,
             0.0,
-            samples(),
-            0.2,
+            ksos.Ball(samples(), 0.2, kernel=Gaussian(1.0), domain=measure),
             alpha=0.7,
-            embedding_bandwidth=1.0,
-            measure=measure,
         )
         ridge = 0.7 * float(found.theta @ found.theta)
         assert ridge > 1e-3
@@ -126,38 +121,56 @@ class TestSolutions:
         solution = path[3]
         theta = float(solution.theta[0])
         loss = (coordinate(0) - theta) ** 2
-        alone = ksos.worst_case(loss, samples(), solution.radius, space=solution.worst_case.space)
+        alone = ksos.worst_case(
+            loss,
+            ksos.Ball(
+                samples(),
+                solution.radius,
+                kernel=solution.worst_case.space.embedding_kernel,
+                domain=solution.worst_case.space.measure,
+            ),
+            space=solution.worst_case.space,
+        )
         assert alone.value == pytest.approx(solution.worst_case.value, rel=1e-4)
         assert alone.value <= solution.value * (1 + 1e-6)
 
     def test_warm_and_cold_starts_agree(self, path):
         cold = ksos.robust_minimize(
-            squared_distance, 0.0, samples(), 0.2, embedding_bandwidth=1.0, measure=BOX
+            squared_distance, 0.0, ksos.Ball(samples(), 0.2, kernel=Gaussian(1.0), domain=BOX)
         )
         assert cold.value == pytest.approx(path[3].value, rel=5e-6)
         assert cold.theta == pytest.approx(path[3].theta, abs=1e-3)
 
     def test_a_small_radius_is_infeasible_and_the_least_one_is_named(self):
         space = small_space(samples())
-        tiny = ksos.robust_minimize(squared_distance, 0.0, samples(), 1e-3, space=space)
+        tiny = ksos.robust_minimize(
+            squared_distance,
+            0.0,
+            ksos.Ball(samples(), 0.001, kernel=space.embedding_kernel, domain=space.measure),
+            space=space,
+        )
         assert tiny.status == "infeasible"
         assert tiny.gap is None
         assert tiny.value is None
         assert f"{tiny.least_radius:.6g}" in tiny.message
         above = ksos.robust_minimize(
-            squared_distance, 0.0, samples(), 1.2 * tiny.least_radius, space=space
+            squared_distance,
+            0.0,
+            ksos.Ball(
+                samples(),
+                1.2 * tiny.least_radius,
+                kernel=space.embedding_kernel,
+                domain=space.measure,
+            ),
+            space=space,
         )
         assert above.status == "solved"
 
     def test_two_parameters_with_a_ridge(self):
         X = samples(n=8, d=2)
-        kwargs = {
-            "embedding_bandwidth": 1.0,
-            "measure": Box([-1.5] * 2, [1.5] * 2),
-            "n_support": 36,
-        }
-        plain = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, **kwargs)
-        shrunk = ksos.robust_minimize(squared_distance, np.zeros(2), X, 0.4, alpha=5.0, **kwargs)
+        ball = ksos.Ball(X, 0.4, kernel=Gaussian(1.0), domain=Box([-1.5] * 2, [1.5] * 2))
+        plain = ksos.robust_minimize(squared_distance, np.zeros(2), ball, n_support=36)
+        shrunk = ksos.robust_minimize(squared_distance, np.zeros(2), ball, n_support=36, alpha=5.0)
         assert plain.status == shrunk.status == "solved"
         assert np.linalg.norm(shrunk.theta) < np.linalg.norm(plain.theta)
         assert shrunk.value > plain.value
@@ -185,7 +198,13 @@ class TestAgainstCvxpy:
         )
         problem.solve(solver="CLARABEL")
         assert np.allclose(M0, np.eye(r), atol=1e-6)
-        ours = ksos.robust_minimize(squared_distance, 0.0, X, radius, space=space, rtol=1e-7)
+        ours = ksos.robust_minimize(
+            squared_distance,
+            0.0,
+            ksos.Ball(X, radius, kernel=space.embedding_kernel, domain=space.measure),
+            space=space,
+            rtol=1e-07,
+        )
         assert ours.status == "solved"
         assert ours.value == pytest.approx(problem.value, rel=1e-6)
 
@@ -367,10 +386,26 @@ class TestProvenMinimum:
             return away**2, np.column_stack([2 * away, 0 * away])
 
         found = ksos.robust_minimize(
-            flat, np.zeros(2), samples(), 0.3, space=small_space(samples())
+            flat,
+            np.zeros(2),
+            ksos.Ball(
+                samples(),
+                0.3,
+                kernel=small_space(samples()).embedding_kernel,
+                domain=small_space(samples()).measure,
+            ),
+            space=small_space(samples()),
         )
         alone = ksos.robust_minimize(
-            squared_distance, 0.0, samples(), 0.3, space=small_space(samples())
+            squared_distance,
+            0.0,
+            ksos.Ball(
+                samples(),
+                0.3,
+                kernel=small_space(samples()).embedding_kernel,
+                domain=small_space(samples()).measure,
+            ),
+            space=small_space(samples()),
         )
         assert found.status == "solved"
         assert found.value == pytest.approx(alone.value, rel=1e-5)
@@ -403,7 +438,14 @@ class TestKinks:
 
     def test_radius_zero_is_the_median(self):
         X = samples(n=11)
-        found = ksos.robust_minimize(absolute_distance, 0.9, X, 0.0, space=small_space(X))
+        found = ksos.robust_minimize(
+            absolute_distance,
+            0.9,
+            ksos.Ball(
+                X, 0.0, kernel=small_space(X).embedding_kernel, domain=small_space(X).measure
+            ),
+            space=small_space(X),
+        )
         assert found.theta[0] == pytest.approx(np.median(X), abs=1e-6)
         assert found.status == "solved"
         assert found.value == pytest.approx(np.mean(np.abs(X - np.median(X))), rel=1e-6)
@@ -412,7 +454,13 @@ class TestKinks:
         X = samples(n=10)
         for alpha in (0.0, 1e-3, 0.1):
             found = ksos.robust_minimize(
-                hinge, [0.1, 0.1], X, 0.0, alpha=alpha, space=small_space(X)
+                hinge,
+                [0.1, 0.1],
+                ksos.Ball(
+                    X, 0.0, kernel=small_space(X).embedding_kernel, domain=small_space(X).measure
+                ),
+                alpha=alpha,
+                space=small_space(X),
             )
             tried = [
                 np.array([a, b])
@@ -426,13 +474,23 @@ class TestKinks:
     def test_the_worst_case_of_an_absolute_loss(self):
         X = samples()
         found = ksos.robust_minimize(
-            absolute_distance, 0.9, X, 0.2, alpha=1e-3, space=small_space(X)
+            absolute_distance,
+            0.9,
+            ksos.Ball(
+                X, 0.2, kernel=small_space(X).embedding_kernel, domain=small_space(X).measure
+            ),
+            alpha=0.001,
+            space=small_space(X),
         )
         assert found.status == "solved"
         thetas = np.linspace(found.theta[0] - 0.3, found.theta[0] + 0.3, 7)
         space = small_space(X)
         worst = [
-            ksos.worst_case(lambda Z, t=t: np.abs(t - Z[:, 0]), X, 0.2, space=space).dual_value
+            ksos.worst_case(
+                lambda Z, t=t: np.abs(t - Z[:, 0]),
+                ksos.Ball(X, 0.2, kernel=space.embedding_kernel, domain=space.measure),
+                space=space,
+            ).dual_value
             + 1e-3 * t * t
             for t in thetas
         ]
@@ -442,10 +500,10 @@ class TestKinks:
 
 class TestBadInput:
     def call(self, loss=squared_distance, theta0=0.0, data=None, radius=0.2, **kwargs):
-        kwargs = {"embedding_bandwidth": 1.0, "measure": BOX, **kwargs}
-        return ksos.robust_minimize(
-            loss, theta0, samples() if data is None else data, radius, **kwargs
+        ball = ksos.Ball(
+            samples() if data is None else data, radius, kernel=Gaussian(1.0), domain=BOX
         )
+        return ksos.robust_minimize(loss, theta0, ball, **kwargs)
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -490,7 +548,8 @@ class TestBadInput:
 
     def test_an_unbounded_domain_warns_and_names_the_box(self):
         with pytest.warns(UserWarning, match="Box"):
-            found = self.call(measure=None, n_support=20)
+            ball = ksos.Ball(samples(), 0.2, kernel=Gaussian(1.0))
+            found = ksos.robust_minimize(squared_distance, 0.0, ball, n_support=20)
         assert found.status == "solved"
 
 
@@ -516,10 +575,15 @@ class TestLimits:
     @pytest.mark.parametrize("seconds", [1e-3, 0.05, 0.3])
     @pytest.mark.parametrize("loss", [squared_distance, absolute_distance])
     def test_a_time_limit_is_for_all_radii_together(self, loss, seconds):
-        options = {"embedding_bandwidth": 1.0, "measure": BOX, "rtol": 1e-12, "alpha": 1e-3}
         began = time.process_time()  # a busy machine lengthens every other time
         path = ksos.robust_path(
-            loss, 0.1, samples(), [0.1, 0.2, 0.3], time_limit=seconds, **options
+            loss,
+            0.1,
+            ksos.Ball(samples(), 0.0, kernel=Gaussian(1.0), domain=BOX),
+            [0.1, 0.2, 0.3],
+            rtol=1e-12,
+            alpha=1e-3,
+            time_limit=seconds,
         )
         assert time.process_time() - began <= seconds + 1.5
         assert [solution.time for solution in path] == sorted(solution.time for solution in path)
@@ -542,7 +606,16 @@ class TestLimits:
 
         try:
             found = ksos.robust_minimize(
-                loss, 0.1, samples(), 0.2, alpha=1e-3, space=small_space(samples())
+                loss,
+                0.1,
+                ksos.Ball(
+                    samples(),
+                    0.2,
+                    kernel=small_space(samples()).embedding_kernel,
+                    domain=small_space(samples()).measure,
+                ),
+                alpha=0.001,
+                space=small_space(samples()),
             )
         except KeyboardInterrupt:
             assert left <= 0
@@ -551,17 +624,21 @@ class TestLimits:
 
     def test_order_does_not_matter(self):
         """Each radius alone, whatever was solved before with the same data."""
-        options = {"embedding_bandwidth": 1.0, "measure": BOX, "n_support": 20}
+        ball = ksos.Ball(samples(), 0.0, kernel=Gaussian(1.0), domain=BOX)
         alone = {
-            radius: ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options)
+            radius: ksos.robust_minimize(
+                squared_distance, 0.0, ball.with_radius(radius), n_support=20
+            )
             for radius in (0.1, 0.4)
         }
         for radius in (0.4, 0.1):
-            again = ksos.robust_minimize(squared_distance, 0.0, samples(), radius, **options)
+            again = ksos.robust_minimize(
+                squared_distance, 0.0, ball.with_radius(radius), n_support=20
+            )
             assert (
                 again.value == alone[radius].value
                 and again.theta.tolist() == alone[radius].theta.tolist()
             )
         for radii in ([0.1, 0.4], [0.4, 0.1]):
-            for solution in ksos.robust_path(squared_distance, 0.0, samples(), radii, **options):
+            for solution in ksos.robust_path(squared_distance, 0.0, ball, radii, n_support=20):
                 assert solution.value == pytest.approx(alone[solution.radius].value, rel=2e-6)

@@ -11,44 +11,41 @@ import pytest
 from tables import points
 
 import ksos
-from ksos.kernels import Gaussian
+from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Normal
 from ksos.observables import KernelFunction, coordinate
 
 LINE = Box([-2.0], [2.0])
 X = np.random.default_rng(0).normal(scale=0.5, size=(40, 1))
 SQUARE = coordinate(0) ** 2
-OPTIONS: dict[str, Any] = {"embedding_bandwidth": 1.0, "measure": LINE, "n_support": 20}
+BALL: dict[str, Any] = {"kernel": Gaussian(1.0), "domain": LINE}
+N_SUPPORT = 20
 
 
 # --- what a certificate claims can be checked again ---
 
-EVERYWHERE: dict[str, tuple[int, Any, dict[str, Any]]] = {
-    "interval": (1, LINE, {}),
-    "line": (1, None, {}),
-    "half line": (1, Box([-np.inf], [1.5]), {}),
-    "normal": (1, Normal(0.0, 1.0), {}),
-    "square": (2, Box([-2.0] * 2, [2.0] * 2), {"n_support": 36}),
-    "plane": (2, None, {"n_support": 36}),
-    "cube": (3, Box([-1.5] * 3, [1.5] * 3), {"n_support": 27, "embedding_bandwidth": 1.5}),
-    "five features": (5, None, {"n_support": 20}),
-    "nodes": (1, Discrete.quadrature(LINE, 60), {"kernel": "laplace"}),
+EVERYWHERE: dict[str, tuple[int, Any, Any, int | None]] = {
+    "interval": (1, LINE, Gaussian(1.0), None),
+    "line": (1, None, Gaussian(1.0), None),
+    "half line": (1, Box([-np.inf], [1.5]), Gaussian(1.0), None),
+    "normal": (1, Normal(0.0, 1.0), Gaussian(1.0), None),
+    "square": (2, Box([-2.0] * 2, [2.0] * 2), Gaussian(1.0), 36),
+    "plane": (2, None, Gaussian(1.0), 36),
+    "cube": (3, Box([-1.5] * 3, [1.5] * 3), Gaussian(1.5), 27),
+    "five features": (5, None, Gaussian(1.0), 20),
+    "nodes": (1, Discrete.quadrature(LINE, 60), Laplace(1.0, product=True), None),
 }
 
 
 @pytest.mark.parametrize("where", EVERYWHERE)
 def test_the_mmd_that_is_reported_is_the_mmd(where: str) -> None:
-    d, measure, options = EVERYWHERE[where]
+    d, domain, kernel, n_support = EVERYWHERE[where]
     data = 0.6 * points(15, d, 11)
     loss = KernelFunction(np.full((1, d), 0.7), [1.0], kernel=Gaussian(1.0))
-    worst = ksos.worst_case(
-        loss, data, 0.3, measure=measure, **{"embedding_bandwidth": 1.0, **options}
-    )
+    ball = ksos.Ball(data, 0.3, kernel=kernel, domain=domain)
+    worst = ksos.worst_case(loss, ball, n_support=n_support)
     assert worst.status == "solved" and worst.mmd <= 0.3
-    embedding = ksos.MeanEmbedding(data, kernel=worst.embedding_kernel)
-    assert ksos.mmd(embedding, worst.distribution, worst.embedding_kernel) == pytest.approx(
-        worst.mmd, abs=1e-9
-    )
+    assert ball.mmd(worst.distribution) == pytest.approx(worst.mmd, abs=1e-9)
 
 
 # --- time, and Ctrl-C ---
@@ -58,8 +55,10 @@ def test_the_mmd_that_is_reported_is_the_mmd(where: str) -> None:
 @pytest.mark.parametrize("seconds", [1e-3, 0.05, 0.3])
 @pytest.mark.parametrize("loss", [SQUARE, lambda Z: np.abs(Z[:, 0])], ids=["square", "code"])
 def test_a_time_limit_is_for_the_whole_call(loss: Any, seconds: float) -> None:
-    ksos.worst_case(loss, X, 0.05, **OPTIONS)  # imports and caches
-    worst = ksos.worst_case(loss, X, 0.05, rtol=1e-15, time_limit=seconds, **OPTIONS)
+    ksos.worst_case(loss, ksos.Ball(X, 0.05, **BALL), n_support=N_SUPPORT)  # imports and caches
+    worst = ksos.worst_case(
+        loss, ksos.Ball(X, 0.05, **BALL), rtol=1e-15, time_limit=seconds, n_support=N_SUPPORT
+    )
     assert worst.time <= seconds + 1.0
     assert worst.status in ("time_limit", "solved", "solved_inaccurate")
     if worst.value is not None:
@@ -70,7 +69,10 @@ def test_a_time_limit_is_for_the_whole_call(loss: Any, seconds: float) -> None:
 
 def test_an_absolute_tolerance() -> None:
     rough, fine = (
-        ksos.worst_case(SQUARE, X, 0.05, tol=tol, rtol=1e-12, **OPTIONS) for tol in (1e-2, 1e-9)
+        ksos.worst_case(
+            SQUARE, ksos.Ball(X, 0.05, **BALL), tol=tol, rtol=1e-12, n_support=N_SUPPORT
+        )
+        for tol in (1e-2, 1e-9)
     )
     assert rough.status == fine.status == "solved"
     assert fine.n_iter >= rough.n_iter and fine.value == pytest.approx(rough.value, abs=2e-2)
@@ -89,7 +91,7 @@ def test_ctrl_c_is_never_swallowed(calls: int) -> None:
         return np.abs(Z[:, 0])
 
     with pytest.raises(KeyboardInterrupt):
-        ksos.worst_case(loss, X, 0.2, **OPTIONS)
+        ksos.worst_case(loss, ksos.Ball(X, 0.2, **BALL), n_support=N_SUPPORT)
 
 
 @pytest.mark.parametrize("calls", [2, 40, 80])
@@ -104,5 +106,7 @@ def test_ctrl_c_ends_a_path_of_radii(calls: int) -> None:
         return (theta[0] - Z[:, 0]) ** 2, 2.0 * (theta[0] - Z)
 
     with pytest.raises(KeyboardInterrupt):
-        ksos.robust_path(loss, [0.0], X, [0.3, 0.2, 0.1], **OPTIONS)
+        ksos.robust_path(
+            loss, [0.0], ksos.Ball(X, 0.0, **BALL), [0.3, 0.2, 0.1], n_support=N_SUPPORT
+        )
     assert left <= 0

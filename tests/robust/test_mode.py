@@ -4,6 +4,7 @@ dimension, and what is refused.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -16,9 +17,7 @@ from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 from ksos.observables import KernelFunction
-from ksos.robust.atoms import MMDBall, WorstAtoms, worst_atoms
-from ksos.robust.mode import Player
-from ksos.robust.setting import as_setting
+from ksos.robust import AtomicBall, Player, WorstAtoms, adversary_in, worst_atoms
 
 LINE, ZERO = Box([-2.0], [2.0]), np.zeros((1, 1))
 
@@ -30,7 +29,16 @@ def figure_space(eta: float, m: int) -> ksos.SoSSpace:
 
 @cache
 def figure_mode(eta: float, m: int) -> ksos.RobustMode:
-    return ksos.robust_mode(ZERO, 1.2, space=figure_space(eta, m), n_grid=9)
+    return ksos.robust_mode(
+        ksos.Ball(
+            ZERO,
+            1.2,
+            kernel=figure_space(eta, m).embedding_kernel,
+            domain=figure_space(eta, m).measure,
+        ),
+        space=figure_space(eta, m),
+        n_grid=9,
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,7 @@ def test_the_numbers_of_figure_1(eta: float, m: int, value: float) -> None:
 
 def test_default_support_on_the_box_comes_within_ten_percent_of_atoms() -> None:
     found = ksos.robust_mode(
-        ZERO, 1.2, measure=LINE, bandwidth=0.3, embedding_bandwidth=1.0, n_grid=9
+        ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0), domain=LINE), bandwidth=0.3, n_grid=9
     )
     assert found.value is not None and 0.0322 <= found.value <= 1.1 * 0.0322
     assert found.mode is not None and abs(abs(found.mode[0]) - 0.45) <= 0.05
@@ -64,7 +72,7 @@ def test_default_support_on_the_box_comes_within_ten_percent_of_atoms() -> None:
 def test_the_relaxation_ignores_the_radius() -> None:
     for radius in (0.3, 1.2):
         found = ksos.robust_mode(
-            ZERO, radius, measure=LINE, embedding_bandwidth=1.0, relaxation=True
+            ksos.Ball(ZERO, radius, kernel=Gaussian(1.0), domain=LINE), relaxation=True
         )
         assert found.mode is not None and abs(found.mode[0]) <= 1e-6
         assert found.value == pytest.approx(1.0 - radius, abs=1e-12)
@@ -78,7 +86,10 @@ def test_the_relaxation_ignores_the_radius() -> None:
 
 def test_the_discretised_reference() -> None:
     found = ksos.robust_mode(
-        ZERO, 1.2, measure=LINE, embedding_bandwidth=1.0, adversary="atoms", n_atoms=161, n_grid=21
+        ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0), domain=LINE),
+        adversary="atoms",
+        n_atoms=161,
+        n_grid=21,
     )
     assert isinstance(found.worst_case, WorstAtoms)
     assert found.mode is not None and abs(abs(found.mode[0]) - 0.45) <= 0.01
@@ -89,7 +100,7 @@ def test_the_discretised_reference() -> None:
 
 def test_atoms_anywhere_and_atoms_on_the_grid_agree() -> None:
     atoms = np.linspace(-2.0, 2.0, 41)[:, None]
-    ball = MMDBall(Gaussian(1.0), atoms, np.eye(41)[20], 1.2)
+    ball = AtomicBall(ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0)), atoms)
     for i in (0, 15, 20):
         assert ball.worst_at(atoms[i]).value == pytest.approx(ball.worst(i).value, abs=1e-8)
 
@@ -118,7 +129,9 @@ def test_worst_atoms_of_any_loss_against_a_conic_solver() -> None:
 
 
 def test_the_gradient_is_that_of_the_value() -> None:
-    player = Player(as_setting(ZERO, space=figure_space(0.5, 31)), 1.2, Deadline())
+    space = figure_space(0.5, 31)
+    ball = ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0), domain=LINE)
+    player = Player(adversary_in(ball, space=space), Deadline())
     for theta in (-0.7, 0.3):
         slope = player(np.array([theta]))[1][0]
         low, high = (player(np.array([theta + step]))[0] for step in (-0.02, 0.02))
@@ -133,7 +146,9 @@ def test_the_mode_is_a_maximum_of_the_value() -> None:
     for step in (-0.02, 0.02):
         theta = found.mode + step
         near = ksos.worst_case(
-            KernelFunction(theta[None, :], [-1.0], kernel=Gaussian(1.0)), ZERO, 1.2, space=space
+            KernelFunction(theta[None, :], [-1.0], kernel=Gaussian(1.0)),
+            ksos.Ball(ZERO, 1.2, kernel=space.embedding_kernel, domain=space.measure),
+            space=space,
         )
         assert near.value is not None and -near.value <= found.value + 1e-6
 
@@ -141,13 +156,10 @@ def test_the_mode_is_a_maximum_of_the_value() -> None:
 def test_a_time_limit_is_a_status() -> None:
     for options in ({}, {"relaxation": True}, {"adversary": "atoms"}):
         found = ksos.robust_mode(
-            ZERO,
-            1.2,
-            measure=LINE,
-            bandwidth=0.3,
-            embedding_bandwidth=1.0,
-            time_limit=0.05,
+            ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0), domain=LINE),
             **options,
+            bandwidth=0.3,
+            time_limit=0.05,
         )
         assert found.status == "time_limit" or found.time < 0.05
         assert found.time < 3.0 and found.mode is not None
@@ -165,7 +177,7 @@ def test_values_are_symmetric_and_lie_between_the_relaxation_and_the_observed_re
 def test_two_features() -> None:
     data, box = points(6, 2), Box([-1.5, -1.5], [1.5, 1.5])
     found = ksos.robust_mode(
-        data, 0.3, measure=box, bandwidth=1.2, embedding_bandwidth=1.2, n_support=9, n_grid=3
+        ksos.Ball(data, 0.3, kernel=Gaussian(1.2), domain=box), bandwidth=1.2, n_support=9, n_grid=3
     )
     assert found.status == "solved" and found.mode is not None and found.mode.shape == (2,)
     assert found.message.startswith("solved: ") and "least radius" not in found.message
@@ -173,7 +185,10 @@ def test_two_features() -> None:
     worst = found.worst_case
     assert isinstance(worst, ksos.WorstCase) and worst.mmd <= 0.3
     relaxed = ksos.robust_mode(
-        data, 0.3, measure=box, bandwidth=1.2, embedding_bandwidth=1.2, n_support=9, relaxation=True
+        ksos.Ball(data, 0.3, kernel=Gaussian(1.2), domain=box),
+        bandwidth=1.2,
+        n_support=9,
+        relaxation=True,
     )
     assert found.value is not None and relaxed.value is not None and found.value >= relaxed.value
     kde = ksos.MeanEmbedding(data, kernel=Gaussian(1.2))
@@ -186,16 +201,18 @@ def test_two_features() -> None:
 
 def test_four_features() -> None:
     found = ksos.robust_mode(
-        points(3, 4), 0.4, bandwidth=1.0, embedding_bandwidth=3.0, n_support=4, rtol=1e-6
+        ksos.Ball(points(3, 4), 0.4, kernel=Gaussian(3.0)), bandwidth=1.0, n_support=4, rtol=1e-06
     )
     assert found.mode is not None and found.mode.shape == (4,) and found.status == "solved"
     with pytest.raises(ValueError, match="n_grid is for one or two features; got 4"):
-        ksos.robust_mode(points(5, 4), 0.4, bandwidth=1.0, n_grid=3)
+        ksos.robust_mode(
+            ksos.Ball(points(5, 4), 0.4, kernel=Gaussian(1.0)), bandwidth=1.0, n_grid=3
+        )
 
 
 def test_radius_zero_is_the_mode_of_the_data() -> None:
     data = np.array([[-1.0], [0.2], [0.3]])
-    found = ksos.robust_mode(data, 0.0, measure=LINE, embedding_bandwidth=0.5)
+    found = ksos.robust_mode(ksos.Ball(data, 0.0, kernel=Gaussian(0.5), domain=LINE))
     grid = np.linspace(-2.0, 2.0, 4001)[:, None]
     kde = ksos.MeanEmbedding(data, kernel=Gaussian(0.5))(grid)
     assert found.mode is not None and found.mode[0] == pytest.approx(
@@ -205,7 +222,9 @@ def test_radius_zero_is_the_mode_of_the_data() -> None:
 
 
 def test_an_empty_ball_names_the_least_radius() -> None:
-    found = ksos.robust_mode(ZERO, 0.01, measure=LINE, bandwidth=1.0, n_support=8)
+    found = ksos.robust_mode(
+        ksos.Ball(ZERO, 0.01, kernel=Gaussian(1.0), domain=LINE), bandwidth=1.0, n_support=8
+    )
     assert found.status == "infeasible" and found.mode is found.value is found.worst_case is None
     assert found.least_radius is not None and found.least_radius > 0.01
     assert f"{found.least_radius:.6g} (certified)" in found.message
@@ -214,20 +233,22 @@ def test_an_empty_ball_names_the_least_radius() -> None:
 def test_atoms_of_a_discrete_measure_and_of_too_many_features() -> None:
     nodes = Discrete(np.linspace(-2.0, 2.0, 81)[:, None])
     found = ksos.robust_mode(
-        ZERO,
-        1.2,
-        measure=nodes,
+        ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0), domain=nodes),
         bandwidth=0.5,
-        embedding_bandwidth=1.0,
         adversary="atoms",
         n_grid=9,
         n_support=12,
     )
     assert found.value == pytest.approx(0.0322, abs=3e-4)
     with pytest.raises(
-        ValueError, match="in one or two features, or a Discrete measure; got 3 features"
+        ValueError, match="in one or two features, or a Discrete domain; got 3 features"
     ):
-        ksos.robust_mode(points(3, 3), 0.5, bandwidth=2.0, n_support=8, adversary="atoms")
+        ksos.robust_mode(
+            ksos.Ball(points(3, 3), 0.5, kernel=Gaussian(2.0)),
+            bandwidth=2.0,
+            n_support=8,
+            adversary="atoms",
+        )
 
 
 @pytest.mark.parametrize(
@@ -245,18 +266,19 @@ def test_atoms_of_a_discrete_measure_and_of_too_many_features() -> None:
 )
 def test_bad_options(options: dict[str, Any], what: str) -> None:
     with pytest.raises(ValueError, match=what):
-        ksos.robust_mode(
-            ZERO, 1.2, **{"measure": LINE, "embedding_bandwidth": 1.0, "bandwidth": 1.0, **options}
-        )
-    with pytest.raises(ValueError, match="radius"):
-        ksos.robust_mode(ZERO, -1.2, measure=LINE, bandwidth=1.0)
+        ksos.robust_mode(ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0), domain=LINE), **options)
+    with pytest.raises(ValueError, match="an infinite radius is for the penalty"):
+        ksos.robust_mode(ksos.Ball(ZERO, math.inf, kernel=Gaussian(1.0), domain=LINE))
 
 
 def test_a_bootstrap_radius() -> None:
     data = points(20, 1)
     one, other = (
         ksos.robust_mode(
-            data, "bootstrap", measure=LINE, bandwidth=1.0, n_support=8, rng=1, n_grid=3
+            ksos.Ball(data, "bootstrap", kernel=Gaussian(1.0), domain=LINE, rng=1),
+            bandwidth=1.0,
+            n_support=8,
+            n_grid=3,
         )
         for _ in range(2)
     )

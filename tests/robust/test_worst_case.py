@@ -4,6 +4,7 @@ bad input is refused in words.
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from typing import Any
@@ -20,13 +21,13 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Polynomial, coordinate
-from ksos.robust.setting import as_reference, as_setting
-from ksos.robust.worst_case import AGREEMENT
+from ksos.robust import AGREEMENT, adversary_in
 
 LINE = Box([-2.0], [2.0])
 X = np.random.default_rng(0).normal(scale=0.5, size=(40, 1))
 SQUARE = coordinate(0) ** 2
-OPTIONS: dict[str, Any] = {"embedding_bandwidth": 1.0, "measure": LINE, "n_support": 20}
+BALL: dict[str, Any] = {"kernel": Gaussian(1.0), "domain": LINE}
+N_SUPPORT = 20
 
 
 def atoms_optimum(
@@ -48,7 +49,7 @@ def atoms_optimum(
 
 @pytest.fixture(scope="module")
 def worst() -> ksos.WorstCase:
-    return ksos.worst_case(SQUARE, X, 0.3, **OPTIONS)
+    return ksos.worst_case(SQUARE, ksos.Ball(X, 0.3, **BALL), n_support=N_SUPPORT)
 
 
 # --- what the answer is ---
@@ -56,7 +57,9 @@ def worst() -> ksos.WorstCase:
 
 def test_of_a_table_the_density_has_its_names_and_the_words_stay_few(worst: ksos.WorstCase) -> None:
     named = ksos.worst_case(
-        SQUARE, pytest.importorskip("pandas").DataFrame(X, columns=["loss"]), 0.3, **OPTIONS
+        SQUARE,
+        ksos.Ball(pytest.importorskip("pandas").DataFrame(X, columns=["loss"]), 0.3, **BALL),
+        n_support=N_SUPPORT,
     )
     assert named.distribution.feature_names == ("loss",) and named.value == worst.value
     assert len(repr(named)) < 1000
@@ -125,7 +128,7 @@ def test_the_dual_function_majorises_the_loss_on_the_space(worst: ksos.WorstCase
 def test_no_distribution_in_the_ball_exceeds_the_upper_bound() -> None:
     """Mixtures of the data with one far atom, scaled to the boundary of the ball."""
     for radius in (0.05, 0.3):
-        worst = ksos.worst_case(SQUARE, X, radius, **OPTIONS)
+        worst = ksos.worst_case(SQUARE, ksos.Ball(X, radius, **BALL), n_support=N_SUPPORT)
         assert worst.upper_bound is not None
         for x in (-2.0, 1.3, 2.0):
             t = min(radius / ksos.mmd(X, np.array([[x]]), Gaussian(1.0)), 1.0)
@@ -133,7 +136,7 @@ def test_no_distribution_in_the_ball_exceeds_the_upper_bound() -> None:
 
 
 def test_on_the_line_default_support_comes_close_to_atoms() -> None:
-    worst = ksos.worst_case(SQUARE, X, 0.3, embedding_bandwidth=1.0, measure=LINE)
+    worst = ksos.worst_case(SQUARE, ksos.Ball(X, 0.3, kernel=Gaussian(1.0), domain=LINE))
     assert worst.value is not None and worst.space is not None
     assert worst.value >= 0.97 * atoms_optimum(SQUARE, X, 0.3)
     support = np.sort(worst.space.support_points[:, 0])
@@ -143,7 +146,13 @@ def test_on_the_line_default_support_comes_close_to_atoms() -> None:
 
 def test_value_is_nondecreasing_and_concave_in_the_radius() -> None:
     radii = np.linspace(0.1, 1.3, 5)
-    values = np.array([ksos.worst_case(SQUARE, X, r, **OPTIONS).value for r in radii], dtype=float)
+    values = np.array(
+        [
+            ksos.worst_case(SQUARE, ksos.Ball(X, r, **BALL), n_support=N_SUPPORT).value
+            for r in radii
+        ],
+        dtype=float,
+    )
     slopes = np.diff(values) / np.diff(radii)
     assert np.all(slopes >= -1e-6) and np.all(np.diff(slopes) <= 1e-5)
 
@@ -167,21 +176,30 @@ def test_losses_of_every_kind_agree() -> None:
         ),
     ]
     for exact, code, tol in pairs:
-        one, other = (ksos.worst_case(loss, X, 0.2, **OPTIONS) for loss in (exact, code))
+        one, other = (
+            ksos.worst_case(loss, ksos.Ball(X, 0.2, **BALL), n_support=N_SUPPORT)
+            for loss in (exact, code)
+        )
         assert one.value == pytest.approx(other.value, rel=tol)
         assert (one.upper_bound_kind, other.upper_bound_kind) == ("rigorous", "estimate")
         assert other.integration_error < tol
     embedding = ksos.worst_case(
-        ksos.MeanEmbedding([[0.5]], [1.0], kernel=kernel), X, 0.2, **OPTIONS
+        ksos.MeanEmbedding([[0.5]], [1.0], kernel=kernel),
+        ksos.Ball(X, 0.2, **BALL),
+        n_support=N_SUPPORT,
     )
     assert embedding.value == pytest.approx(
-        ksos.worst_case(pairs[1][0], X, 0.2, **OPTIONS).value, rel=1e-9
+        ksos.worst_case(pairs[1][0], ksos.Ball(X, 0.2, **BALL), n_support=N_SUPPORT).value, rel=1e-9
     )
 
 
 def test_a_lipschitz_constant_makes_the_bound_rigorous() -> None:
-    worst = ksos.worst_case(lambda Z: np.abs(Z[:, 0]), X, 0.2, lipschitz=1.0, **OPTIONS)
-    guessed = ksos.worst_case(lambda Z: np.abs(Z[:, 0]), X, 0.2, **OPTIONS)
+    worst = ksos.worst_case(
+        lambda Z: np.abs(Z[:, 0]), ksos.Ball(X, 0.2, **BALL), lipschitz=1.0, n_support=N_SUPPORT
+    )
+    guessed = ksos.worst_case(
+        lambda Z: np.abs(Z[:, 0]), ksos.Ball(X, 0.2, **BALL), n_support=N_SUPPORT
+    )
     assert (worst.upper_bound_kind, guessed.upper_bound_kind) == ("rigorous", "estimate")
     assert worst.upper_bound is not None and guessed.upper_bound is not None
     assert worst.upper_bound == pytest.approx(guessed.upper_bound, rel=1e-3)
@@ -201,11 +219,11 @@ def test_a_lipschitz_constant_makes_the_bound_rigorous() -> None:
 )
 def test_losses_that_are_none(loss: Any, what: str) -> None:
     with pytest.raises(ValueError, match=what):
-        ksos.worst_case(loss, X, 0.2, **OPTIONS)
+        ksos.worst_case(loss, ksos.Ball(X, 0.2, **BALL), n_support=N_SUPPORT)
 
 
 def test_a_constant_loss_is_its_value_whatever_the_rounding_of_masses() -> None:
-    worst = ksos.worst_case(Polynomial([2.0]), X, 0.3, **OPTIONS)
+    worst = ksos.worst_case(Polynomial([2.0]), ksos.Ball(X, 0.3, **BALL), n_support=N_SUPPORT)
     assert worst.value == pytest.approx(2.0, abs=1e-8)
     assert worst.upper_bound is not None
     assert worst.value <= worst.upper_bound + 1e-8
@@ -213,14 +231,16 @@ def test_a_constant_loss_is_its_value_whatever_the_rounding_of_masses() -> None:
 
 def test_a_loss_that_is_no_function() -> None:
     with pytest.raises(TypeError, match="loss must be a function of an array"):
-        ksos.worst_case("x**2", X, 0.2, **OPTIONS)
+        ksos.worst_case("x**2", ksos.Ball(X, 0.2, **BALL), n_support=N_SUPPORT)
 
 
 # --- the ball ---
 
 
 def test_radius_zero_is_the_data() -> None:
-    worst = ksos.worst_case(SQUARE, X, 0.0, weights=np.arange(40.0), **OPTIONS)
+    worst = ksos.worst_case(
+        SQUARE, ksos.Ball(X, 0.0, weights=np.arange(40.0), **BALL), n_support=N_SUPPORT
+    )
     assert (
         worst.value
         == worst.upper_bound
@@ -233,18 +253,22 @@ def test_radius_zero_is_the_data() -> None:
     ):
         ksos.worst_case(
             SQUARE,
-            ksos.MeanEmbedding(X, np.linspace(-1.0, 1.0, 40), kernel=Gaussian(1.0)),
-            0,
-            measure=LINE,
+            ksos.Ball(
+                ksos.MeanEmbedding(X, np.linspace(-1.0, 1.0, 40), kernel=Gaussian(1.0)),
+                0,
+                domain=LINE,
+            ),
         )
 
 
 def test_the_least_radius_is_one_that_holds_a_density() -> None:
-    far = ksos.worst_case(SQUARE, [[6.0], [6.5]], 0.1, **OPTIONS)
+    far = ksos.worst_case(SQUARE, ksos.Ball([[6.0], [6.5]], 0.1, **BALL), n_support=N_SUPPORT)
     assert far.status == "infeasible" and far.least_radius is not None
     assert far.least_radius <= far.mmd <= 1.001 * far.least_radius
     assert (
-        ksos.worst_case(SQUARE, [[6.0], [6.5]], 1.002 * far.least_radius, **OPTIONS).status
+        ksos.worst_case(
+            SQUARE, ksos.Ball([[6.0], [6.5]], 1.002 * far.least_radius, **BALL), n_support=N_SUPPORT
+        ).status
         == "solved"
     )
 
@@ -252,8 +276,8 @@ def test_the_least_radius_is_one_that_holds_a_density() -> None:
 def test_rounding_does_not_put_bounds_below_the_value() -> None:
     X = np.random.default_rng(1).normal(scale=0.5, size=(30, 1))
     with pytest.warns(UserWarning, match="unbounded"):
-        everywhere = ksos.worst_case(SQUARE, X, 0.3)
-    constant = ksos.worst_case(0.0 * SQUARE + 3.0, X, 0.3, **OPTIONS)
+        everywhere = ksos.worst_case(SQUARE, ksos.Ball(X, 0.3))
+    constant = ksos.worst_case(0.0 * SQUARE + 3.0, ksos.Ball(X, 0.3, **BALL), n_support=N_SUPPORT)
     for worst in (everywhere, constant):
         assert worst.value <= worst.dual_value
         assert worst.value <= worst.upper_bound
@@ -261,7 +285,12 @@ def test_rounding_does_not_put_bounds_below_the_value() -> None:
 
 
 def test_an_empty_ball_names_the_least_radius() -> None:
-    worst = ksos.worst_case(SQUARE, [[0.3]], 0.01, bandwidth=1.0, **OPTIONS)
+    worst = ksos.worst_case(
+        SQUARE,
+        ksos.Ball([[0.3]], 0.01, **BALL),
+        bandwidth=1.0,
+        n_support=N_SUPPORT,
+    )
     assert worst.status == "infeasible"
     assert worst.value is worst.gap is worst.upper_bound is None
     assert worst.least_radius is not None and worst.least_radius > 0.01
@@ -270,32 +299,46 @@ def test_an_empty_ball_names_the_least_radius() -> None:
         " (certified)" in worst.message
     )
     assert worst.distribution is not None and worst.mmd >= worst.least_radius  # the nearest found
-    just = ksos.worst_case(SQUARE, [[0.3]], 1.05 * worst.least_radius, bandwidth=1.0, **OPTIONS)
+    just = ksos.worst_case(
+        SQUARE,
+        ksos.Ball([[0.3]], 1.05 * worst.least_radius, **BALL),
+        bandwidth=1.0,
+        n_support=N_SUPPORT,
+    )
     assert just.status == "solved" or just.least_radius is not None
     assert (
-        ksos.worst_case(SQUARE, [[0.3]], 3.0 * worst.least_radius, bandwidth=1.0, **OPTIONS).status
+        ksos.worst_case(
+            SQUARE,
+            ksos.Ball([[0.3]], 3.0 * worst.least_radius, **BALL),
+            bandwidth=1.0,
+            n_support=N_SUPPORT,
+        ).status
         == "solved"
     )
 
 
-@pytest.mark.parametrize("radius", [-0.1, np.nan, np.inf, "boot", True, None, [0.1]])
+@pytest.mark.parametrize("radius", [-0.1, np.nan, -np.inf, "boot", True, None, [0.1]])
 def test_radii_that_are_none(radius: Any) -> None:
     with pytest.raises(ValueError, match="radius"):
-        ksos.worst_case(SQUARE, X, radius, **OPTIONS)
+        ksos.Ball(X, radius, **BALL)
+    with pytest.raises(ValueError, match="radius"):
+        ksos.Ball(X, 0.1, **BALL).with_radius(radius)
 
 
 def test_one_of_radius_and_penalty() -> None:
     with pytest.raises(
-        ValueError, match=r"pass either a radius or a penalty; got radius=0\.1, penalty=2\.0"
+        ValueError, match=r"pass either a finite radius or .* got radius=0\.1, penalty=2\.0"
     ):
-        ksos.worst_case(SQUARE, X, 0.1, penalty=2.0, **OPTIONS)
+        ksos.worst_case(SQUARE, ksos.Ball(X, 0.1, **BALL), penalty=2.0, n_support=N_SUPPORT)
     with pytest.raises(ValueError, match="penalty must be positive and finite; got 0"):
-        ksos.worst_case(SQUARE, X, penalty=0, **OPTIONS)
+        ksos.worst_case(SQUARE, ksos.Ball(X, math.inf, **BALL), penalty=0, n_support=N_SUPPORT)
 
 
 @pytest.mark.parametrize("penalty", [0.5, 4.0, 60.0])
 def test_the_penalised_problem(penalty: float) -> None:
-    worst = ksos.worst_case(SQUARE, X, penalty=penalty, **OPTIONS)
+    worst = ksos.worst_case(
+        SQUARE, ksos.Ball(X, math.inf, **BALL), penalty=penalty, n_support=N_SUPPORT
+    )
     assert worst.status == "solved" and worst.space is not None
     assert (
         worst.value is not None
@@ -316,50 +359,69 @@ def test_the_penalised_problem(penalty: float) -> None:
     assert worst.gap <= 1e-6
     assert worst.objective <= worst.upper_bound <= worst.objective + 0.05 * max(worst.value, 1.0)
     # the ball of that radius has the same answer
-    assert ksos.worst_case(SQUARE, X, worst.mmd, **OPTIONS).value == pytest.approx(
-        worst.value, rel=1e-5
-    )
+    assert ksos.worst_case(
+        SQUARE, ksos.Ball(X, worst.mmd, **BALL), n_support=N_SUPPORT
+    ).value == pytest.approx(worst.value, rel=1e-5)
 
 
 def test_bootstrap_radius() -> None:
-    first, again, other = (
-        ksos.worst_case(SQUARE, X, "bootstrap", rng=seed, **OPTIONS) for seed in (3, 3, 4)
-    )
-    assert first.radius == again.radius != other.radius
-    assert first.radius is not None and 0.05 < first.radius < 0.5
-    wide = ksos.worst_case(SQUARE, X, "bootstrap", rng=3, confidence=0.999, **OPTIONS)
-    assert wide.radius is not None and wide.radius > first.radius
-    assert wide.value is not None and first.value is not None and wide.value > first.value
+    first, again, other = (ksos.Ball(X, "bootstrap", rng=seed, **BALL).radius for seed in (3, 3, 4))
+    assert first == again != other and 0.05 < first < 0.5
+    assert ksos.Ball(X, "bootstrap", rng=3, confidence=0.999, **BALL).radius > first
+    assert ksos.Ball(X, 0.1, rng=3, **BALL).with_radius("bootstrap").radius == first
 
 
 def test_bootstrap_radius_is_the_quantile_of_resamples() -> None:
-    kernel, reference = Gaussian(1.0), as_reference(X)
     rng = np.random.default_rng(1)
-    draws = [ksos.mmd(X[rng.integers(40, size=40)], X, kernel) for _ in range(800)]
-    assert ksos.bootstrap_radius(
-        X, kernel, confidence=0.9, n_resamples=1500, rng=0
-    ) == pytest.approx(np.quantile(draws, 0.9), rel=0.05)
-    counts = np.random.default_rng(0).multinomial(40, reference.weights, size=20)
-    same = sorted(
-        ksos.mmd(
-            reference.points, ksos.MeanEmbedding(reference.points, c / 40, kernel=kernel), kernel
-        )
-        for c in counts
-    )
-    assert ksos.bootstrap_radius(X, kernel, confidence=0.5, n_resamples=20, rng=0) == pytest.approx(
-        same[10], rel=1e-9
-    )
+    draws = [ksos.mmd(X[rng.integers(40, size=40)], X, Gaussian(1.0)) for _ in range(800)]
+    ball = ksos.Ball(X, "bootstrap", confidence=0.9, n_resamples=1500, **BALL)
+    assert ball.radius == pytest.approx(np.quantile(draws, 0.9), rel=0.05)
+    counts = np.random.default_rng(0).multinomial(40, ball.weights, size=20)
+    same = sorted(ball.mmd(ball.points, count) for count in counts)
+    median = ksos.Ball(X, "bootstrap", confidence=0.5, n_resamples=20, **BALL)
+    assert median.radius == pytest.approx(same[10], rel=1e-9)
 
 
 def test_bootstrap_balls_hold_the_population() -> None:
-    kernel, population = Gaussian(1.0), np.random.default_rng(9).normal(size=(1200, 1))
+    population = np.random.default_rng(9).normal(size=(1200, 1))
     inside = 0
     for seed in range(25):
         sample = np.random.default_rng(seed).normal(size=(30, 1))
-        inside += ksos.mmd(sample, population, kernel) <= ksos.bootstrap_radius(
-            sample, kernel, n_resamples=300, rng=seed
-        )
+        ball = ksos.Ball(sample, "bootstrap", kernel=Gaussian(1.0), n_resamples=300, rng=seed)
+        inside += ball.contains(population)
     assert inside >= 20  # 24 expected
+
+
+def test_a_ball_contains_what_is_near_and_on_its_domain(worst: ksos.WorstCase) -> None:
+    ball = ksos.Ball(X, 0.3, **BALL)
+    assert ball.n_features == 1 and ball.domain == LINE and ball.kernel == Gaussian(1.0)
+    assert "within MMD 0.3 of 40 distinct samples" in repr(ball)
+    assert ball.contains(worst.distribution) and ball.mmd(worst.distribution) == worst.mmd
+    assert not ball.with_radius(0.99 * worst.mmd).contains(worst.distribution)
+    assert not ksos.Ball(X, 0.3, kernel=Gaussian(1.0), domain="samples").contains(
+        worst.distribution
+    )
+    assert (
+        ball.contains(X) and ball.contains(X[::-1], np.ones(40)) and not ball.contains(X[:1] + 1.0)
+    )
+    assert ball.contains(ksos.MeanEmbedding(X, kernel=Gaussian(1.0)))
+    far = np.append(X, [[2.5]], axis=0)
+    assert ball.mmd(far) < 0.3 and not ball.contains(far)
+
+
+def test_the_samples_are_a_domain() -> None:
+    """Reweightings of the samples: value, MMD and the bound over all weights, by a conic solver."""
+    cp = pytest.importorskip("cvxpy")
+    ball = ksos.Ball(X, 0.2, kernel=Gaussian(1.0), domain="samples")
+    worst = ksos.worst_case(SQUARE, ball, n_support=40)
+    assert worst.upper_bound_kind == "rigorous" and ball.contains(worst.distribution)
+    mu = cp.Variable(40, nonneg=True)
+    L = np.linalg.cholesky(Gaussian(1.0)(ball.points) + 1e-12 * np.eye(40))
+    near = cp.norm(L.T @ (mu - ball.weights)) <= 0.2
+    problem = cp.Problem(cp.Maximize(SQUARE(ball.points) @ mu), [cp.sum(mu) == 1, near])
+    problem.solve(solver=cp.CLARABEL)
+    assert 0.95 * problem.value <= worst.value <= problem.value * (1.0 + 1e-6)
+    assert problem.value * (1.0 - 1e-6) <= worst.upper_bound <= 1.01 * problem.value
 
 
 @pytest.mark.parametrize(
@@ -368,16 +430,12 @@ def test_bootstrap_balls_hold_the_population() -> None:
         (X[:1], {}, "needs at least two distinct samples"),
         (X, {"confidence": 1.0}, "confidence must lie strictly between 0 and 1; got 1.0"),
         (X, {"n_resamples": 2}, "n_resamples must be at least 10"),
-        (
-            ksos.MeanEmbedding(X, -np.ones(40), kernel=Gaussian(1.0)),
-            {"embedding_bandwidth": None},
-            "must not be negative",
-        ),
+        (ksos.MeanEmbedding(X, -np.ones(40), kernel=Gaussian(1.0)), {}, "needs data that are a"),
     ],
 )
 def test_bootstrap_of_nothing(data: Any, options: dict[str, Any], what: str) -> None:
     with pytest.raises(ValueError, match=what):
-        ksos.worst_case(SQUARE, data, "bootstrap", **{**OPTIONS, **options})
+        ksos.Ball(data, "bootstrap", **BALL, **options)
 
 
 # --- data, spaces, domains ---
@@ -385,18 +443,20 @@ def test_bootstrap_of_nothing(data: Any, options: dict[str, Any], what: str) -> 
 
 def test_weights_are_repetitions_and_order_does_not_matter() -> None:
     counts = np.random.default_rng(5).integers(0, 4, 40)
-    one = ksos.worst_case(SQUARE, X, 0.2, weights=counts, **OPTIONS)
-    other = ksos.worst_case(SQUARE, np.repeat(X, counts, axis=0)[::-1], 0.2, **OPTIONS)
+    one = ksos.worst_case(SQUARE, ksos.Ball(X, 0.2, weights=counts, **BALL), n_support=N_SUPPORT)
+    other = ksos.worst_case(
+        SQUARE, ksos.Ball(np.repeat(X, counts, axis=0)[::-1], 0.2, **BALL), n_support=N_SUPPORT
+    )
     assert one.value == pytest.approx(other.value, rel=1e-7)
     embedding = ksos.MeanEmbedding(X, counts / counts.sum(), kernel=Gaussian(1.0))
     assert ksos.worst_case(
-        SQUARE, embedding, 0.2, measure=LINE, n_support=20
+        SQUARE, ksos.Ball(embedding, 0.2, domain=LINE), n_support=20
     ).value == pytest.approx(one.value, rel=1e-6)
 
 
 def test_signed_embeddings_may_be_the_centre() -> None:
     v = ksos.MeanEmbedding([[-0.5], [0.5], [0.0]], [0.8, 0.6, -0.4], kernel=Gaussian(1.0))
-    worst = ksos.worst_case(coordinate(0), v, 0.4, measure=LINE, n_support=20)
+    worst = ksos.worst_case(coordinate(0), ksos.Ball(v, 0.4, domain=LINE), n_support=20)
     assert worst.status == "solved" and worst.mmd <= 0.4
     assert ksos.mmd(worst.distribution, v, Gaussian(1.0)) == pytest.approx(worst.mmd, abs=1e-9)
 
@@ -409,7 +469,9 @@ def test_a_space_is_used_as_it_is() -> None:
         Gaussian(1.0),
         np.linspace(-1.0, 1.0, 3)[:, None],
     )
-    worst = ksos.worst_case(SQUARE, X, 0.3, space=space)
+    worst = ksos.worst_case(
+        SQUARE, ksos.Ball(X, 0.3, kernel=space.embedding_kernel, domain=space.measure), space=space
+    )
     assert worst.space is space
     assert worst.mmd <= 0.3, (
         "few landmarks: the projected ball is larger, the density is in the exact one all the same"
@@ -417,27 +479,27 @@ def test_a_space_is_used_as_it_is() -> None:
     assert worst.projected_mmd < 0.3 - AGREEMENT
     assert "exact and projected MMD differ by" in worst.note
     assert worst.gap is not None and worst.gap > 1e-4, "and the gap counts what that costs"
-    with pytest.raises(ValueError, match="pass either space or bandwidth, measure"):
-        ksos.worst_case(SQUARE, X, 0.3, space=space, bandwidth=1.0, measure=LINE)
-    with pytest.raises(ValueError, match="data has 2 features, but the space has 1"):
-        ksos.worst_case(SQUARE, np.zeros((3, 2)), 0.3, space=space)
+    with pytest.raises(ValueError, match="omit bandwidth and n_support, or the space"):
+        ksos.worst_case(SQUARE, ksos.Ball(X, 0.3, **BALL), space=space, bandwidth=1.0)
     with pytest.raises(TypeError, match=r"space must be a ksos\.SoSSpace"):
-        ksos.worst_case(SQUARE, X, 0.3, space="R")
-    with pytest.raises(ValueError, match="but the space measures distances in that of"):
-        ksos.worst_case(SQUARE, ksos.MeanEmbedding(X, kernel=Gaussian(2.0)), 0.3, space=space)
+        ksos.worst_case(SQUARE, ksos.Ball(X, 0.3, **BALL), space="R")
+    for name, ball in {
+        "kernel": ksos.Ball(X, 0.3, domain=LINE),
+        "domain": ksos.Ball(X, 0.3, kernel=Gaussian(1.0)),
+        "n_features": ksos.Ball(np.zeros((3, 2)), 0.3, kernel=Gaussian(1.0)),
+    }.items():
+        with pytest.raises(ValueError, match=f"the {name} of the ball is .* of the space is"):
+            ksos.worst_case(SQUARE, ball, space=space)
 
 
 def test_landmarks_grow_until_exact_and_projected_agree() -> None:
-    setting = as_setting(X, embedding_bandwidth=0.25, measure=LINE, n_support=20)
+    ball = ksos.Ball(X, 0.3, kernel=Gaussian(0.25), domain=LINE)
+    space = adversary_in(ball, n_support=20).space
     few = ksos.SoSSpace(
-        setting.space.kernel,
-        setting.space.support_points,
-        LINE,
-        Gaussian(0.25),
-        setting.space.landmarks[:4],
+        space.kernel, space.support_points, LINE, Gaussian(0.25), space.landmarks[:4]
     )
-    poor = ksos.worst_case(SQUARE, X, 0.3, space=few)
-    rich = ksos.worst_case(SQUARE, X, 0.3, embedding_bandwidth=0.25, measure=LINE, n_support=20)
+    poor = ksos.worst_case(SQUARE, ball, space=few)
+    rich = ksos.worst_case(SQUARE, ball, n_support=20)
     assert rich.mmd - rich.projected_mmd <= AGREEMENT < poor.mmd - poor.projected_mmd
     assert rich.gap is not None and rich.gap <= 1e-6 * 4.0
 
@@ -450,7 +512,7 @@ def test_on_all_of_space_an_unbounded_loss_warns_and_names_the_box() -> None:
             r" \[[\d.]+\]"
         ),
     ):
-        worst = ksos.worst_case(SQUARE, X, 0.3, embedding_bandwidth=1.0, n_support=20)
+        worst = ksos.worst_case(SQUARE, ksos.Ball(X, 0.3, kernel=Gaussian(1.0)), n_support=20)
     assert (
         worst.value is not None
         and worst.upper_bound == np.inf
@@ -459,14 +521,12 @@ def test_on_all_of_space_an_unbounded_loss_warns_and_names_the_box() -> None:
     assert worst.mmd <= 0.3 and worst.status == "solved"
     with pytest.warns(UserWarning, match="is not known to be bounded"):
         code = ksos.worst_case(
-            lambda Z: np.tanh(Z[:, 0]), X, 0.3, embedding_bandwidth=1.0, n_support=20
+            lambda Z: np.tanh(Z[:, 0]), ksos.Ball(X, 0.3, kernel=Gaussian(1.0)), n_support=20
         )
     assert code.upper_bound_kind == "estimate"
     known = ksos.worst_case(
         NumericFunction(lambda Z: np.tanh(Z[:, 0]), bounded=True),
-        X,
-        0.3,
-        embedding_bandwidth=1.0,
+        ksos.Ball(X, 0.3, kernel=Gaussian(1.0)),
         n_support=20,
     )
     assert known.value == pytest.approx(code.value, rel=1e-6)
@@ -480,7 +540,7 @@ def test_bounded_losses_are_bounded_rigorously_on_unbounded_domains(measure: Any
         BoxIndicator([-np.inf], [-1.0]),
     ):
         worst = ksos.worst_case(
-            loss, X, 0.1, embedding_bandwidth=1.0, measure=measure, n_support=20
+            loss, ksos.Ball(X, 0.1, kernel=Gaussian(1.0), domain=measure), n_support=20
         )
         assert worst.upper_bound_kind == "rigorous" and worst.mmd <= 0.1
         assert worst.value is not None and worst.upper_bound is not None
@@ -497,12 +557,16 @@ def test_kernels_without_a_closed_form_are_refused_before_any_work() -> None:
         IntegralNotAvailableError,
         match=r"use Gaussian kernels, or put the density on nodes, as measure=Discrete\.quad",
     ):
-        ksos.worst_case(SQUARE, X, 0.3, kernel="laplace", measure=LINE)
+        ksos.worst_case(SQUARE, ksos.Ball(X, 0.3, kernel="laplace", domain=LINE))
     with pytest.raises(
         IntegralNotAvailableError, match="on a box is known in up to 3 features; got 4"
     ):
         ksos.worst_case(
-            SQUARE, np.zeros((3, 4)), 0.3, bandwidth=1.0, measure=Box([-1.0] * 4, [1.0] * 4)
+            SQUARE,
+            ksos.Ball(
+                np.zeros((3, 4)), 0.3, kernel=Gaussian(1.0), domain=Box([-1.0] * 4, [1.0] * 4)
+            ),
+            bandwidth=1.0,
         )
 
 
@@ -510,12 +574,8 @@ def test_kernels_on_nodes() -> None:
     nodes = Discrete.quadrature(LINE, 60)
     worst = ksos.worst_case(
         SQUARE,
-        X,
-        0.3,
-        kernel="laplace",
+        ksos.Ball(X, 0.3, kernel=Laplace(1.0, product=True), domain=nodes),
         bandwidth=0.7,
-        embedding_bandwidth=1.0,
-        measure=nodes,
         n_support=20,
     )
     assert worst.status == "solved" and worst.mmd <= 0.3 and worst.upper_bound_kind == "rigorous"
@@ -534,11 +594,8 @@ def test_two_features_and_an_exact_ball() -> None:
     loss = Polynomial({(2, 0): 1.0, (0, 1): 1.0})
     worst = ksos.worst_case(
         loss,
-        data,
-        0.3,
+        ksos.Ball(data, 0.3, kernel=Gaussian(1.3), domain=Box([-1.5, -1.5], [1.5, 1.5])),
         bandwidth=1.1,
-        embedding_bandwidth=1.3,
-        measure=Box([-1.5, -1.5], [1.5, 1.5]),
         n_support=16,
     )
     assert worst.status == "solved" and worst.mmd <= 0.3
@@ -555,7 +612,10 @@ def test_two_features_and_an_exact_ball() -> None:
 def test_three_features_on_a_box() -> None:
     data, box = points(10, 3), Box([-1.0] * 3, [1.0] * 3)
     worst = ksos.worst_case(
-        coordinate(2), data, 0.3, bandwidth=2.5, embedding_bandwidth=2.5, measure=box, n_support=8
+        coordinate(2),
+        ksos.Ball(data, 0.3, kernel=Gaussian(2.5), domain=box),
+        bandwidth=2.5,
+        n_support=8,
     )
     assert worst.status == "solved" and worst.mmd <= 0.3
     assert ksos.mmd(worst.distribution, data, Gaussian(2.5)) == pytest.approx(worst.mmd, abs=1e-8)
@@ -564,7 +624,9 @@ def test_three_features_on_a_box() -> None:
 def test_many_features_on_all_of_space() -> None:
     data = points(8, 5)
     loss = KernelFunction(np.full((1, 5), 0.3), [1.0], kernel=Gaussian(3.0))
-    worst = ksos.worst_case(loss, data, 0.3, bandwidth=1.0, embedding_bandwidth=3.0, n_support=8)
+    worst = ksos.worst_case(
+        loss, ksos.Ball(data, 0.3, kernel=Gaussian(3.0)), bandwidth=1.0, n_support=8
+    )
     assert worst.status == "solved" and worst.mmd <= 0.3
     assert ksos.mmd(worst.distribution, data, Gaussian(3.0)) == pytest.approx(worst.mmd, abs=1e-12)
     assert worst.mmd - worst.projected_mmd <= 1e-3
@@ -582,22 +644,25 @@ def test_units_and_origin_do_not_matter(scale: float, shift: float) -> None:
     data = (moved - shift) / scale
     plain = ksos.worst_case(
         KernelFunction([[0.7]], [1.0], kernel=Gaussian(0.8)),
-        data,
-        0.2,
-        embedding_bandwidth=1.0,
-        measure=LINE,
+        ksos.Ball(data, 0.2, kernel=Gaussian(1.0), domain=LINE),
         n_support=12,
     )
     other = ksos.worst_case(
         KernelFunction([[0.7 * scale + shift]], [1.0], kernel=Gaussian(0.8 * scale)),
-        moved,
-        0.2,
-        embedding_bandwidth=scale,
-        measure=Box([-2.0 * scale + shift], [2.0 * scale + shift]),
+        ksos.Ball(
+            moved,
+            0.2,
+            kernel=Gaussian(scale),
+            domain=Box([-2.0 * scale + shift], [2.0 * scale + shift]),
+        ),
         n_support=12,
     )
     assert other.value == pytest.approx(plain.value, rel=1e-6)
     assert other.upper_bound == pytest.approx(plain.upper_bound, rel=1e-4)
+
+
+EMBEDDED = ksos.MeanEmbedding(X, kernel=Gaussian(1.0))
+DENSITY = ksos.SoSDensity(Gaussian(1.0), [[0.0]], [[1.0]], normalize=True)
 
 
 @pytest.mark.parametrize(
@@ -608,57 +673,45 @@ def test_units_and_origin_do_not_matter(scale: float, shift: float) -> None:
         (X, {"weights": -np.ones(40)}, ValueError, "weights must not be negative"),
         (X, {"weights": np.ones(3)}, ValueError, "weights must have length 40; got 3"),
         (X, {"kernel": "cauchy"}, ValueError, "kernel must be one of 'gaussian'"),
-        (
-            X,
-            {"kernel": Gaussian(1.0), "bandwidth": 1.0},
-            ValueError,
-            "has its own bandwidth; pass bandwidth=None",
-        ),
-        (X, {"bandwidth": -1.0}, ValueError, "bandwidth must be positive"),
-        (X, {"embedding_bandwidth": np.nan}, ValueError, "embedding_bandwidth must be positive"),
-        (X, {"measure": "box"}, TypeError, "measure must be a measure such as"),
-        (
-            X,
-            {"measure": Box([0.0, 0.0], [1.0, 1.0])},
-            ValueError,
-            "Box measure has 2 features, but the points have 1",
-        ),
-        (X, {"n_support": 0}, ValueError, "n_support must be at least 2; got 0"),
-        (X, {"tol": 0.0}, ValueError, "tol must be positive"),
-        (X, {"rtol": 0.0}, ValueError, "rtol must be positive"),
-        (X, {"time_limit": -1.0}, ValueError, "time_limit must be positive"),
-        (X, {"lipschitz": -1.0}, ValueError, "lipschitz must be non-negative"),
-        (
-            ksos.MeanEmbedding(X, kernel=Gaussian(1.0)),
-            {"weights": np.ones(40)},
-            ValueError,
-            "weights are those of samples; a MeanEmbedding has",
-        ),
-        (
-            ksos.MeanEmbedding(X, kernel=Gaussian(1.0)),
-            {},
-            ValueError,
-            "embedding_bandwidth must be None",
-        ),
-        (
-            ksos.SoSDensity(Gaussian(1.0), [[0.0]], [[1.0]], normalize=True),
-            {},
-            TypeError,
-            "draw samples from it with rvs",
-        ),
+        (X, {"kernel": Gaussian([1.0, 2.0])}, ValueError, "2 "),
+        (X, {"domain": "box"}, TypeError, "domain must be a measure such as"),
+        (X, {"domain": Box([0.0] * 2, [1.0] * 2)}, ValueError, "2 features, but the points have 1"),
+        (EMBEDDED, {"weights": np.ones(40)}, ValueError, "a MeanEmbedding has its own"),
+        (EMBEDDED, {"kernel": Gaussian(2.0)}, ValueError, "omit kernel="),
+        (DENSITY, {}, TypeError, "draw samples from it with rvs"),
     ],
 )
-def test_bad_input(data: Any, options: dict[str, Any], error: type[Exception], what: str) -> None:
+def test_balls_that_are_none(
+    data: Any, options: dict[str, Any], error: type[Exception], what: str
+) -> None:
     with pytest.raises(error, match=re.escape(what)):
-        ksos.worst_case(SQUARE, data, 0.3, **{**OPTIONS, **options})
+        ksos.Ball(data, 0.3, **{**BALL, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"bandwidth": -1.0}, "bandwidth must be positive"),
+        ({"n_support": 0}, "n_support must be at least 2; got 0"),
+        ({"tol": 0.0}, "tol must be positive"),
+        ({"rtol": 0.0}, "rtol must be positive"),
+        ({"time_limit": -1.0}, "time_limit must be positive"),
+        ({"lipschitz": -1.0}, "lipschitz must be non-negative"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(what)):
+        ksos.worst_case(SQUARE, ksos.Ball(X, 0.3, **BALL), **options)
+    with pytest.raises(TypeError, match=r"ball must be a ksos\.Ball"):
+        ksos.worst_case(SQUARE, X)
 
 
 def test_input_is_not_changed_and_lists_do() -> None:
     data = X.copy()
     data.setflags(write=False)
     assert (
-        ksos.worst_case(SQUARE, data, 0.2, **OPTIONS).value
-        == ksos.worst_case(SQUARE, X.tolist(), 0.2, **OPTIONS).value
+        ksos.worst_case(SQUARE, ksos.Ball(data, 0.2, **BALL), n_support=N_SUPPORT).value
+        == ksos.worst_case(SQUARE, ksos.Ball(X.tolist(), 0.2, **BALL), n_support=N_SUPPORT).value
     )
 
 
@@ -666,7 +719,7 @@ def test_defaults_are_scale_free() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         one, other = (
-            ksos.worst_case(SQUARE * scale**-2, X[:20] * scale, 0.2, n_support=16)
+            ksos.worst_case(SQUARE * scale ** (-2), ksos.Ball(X[:20] * scale, 0.2), n_support=16)
             for scale in (1.0, 1e5)
         )
     assert one.value == pytest.approx(other.value, rel=1e-6)
@@ -683,7 +736,7 @@ def test_any_data_give_an_answer_in_order_or_a_status(data: np.ndarray) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*no spread; the bandwidth is set to 1")
         try:
-            worst = ksos.worst_case(loss, data, 0.5, n_support=6)
+            worst = ksos.worst_case(loss, ksos.Ball(data, 0.5), n_support=6)
         except ValueError as error:
             assert "rescale the data" in str(error)
             return

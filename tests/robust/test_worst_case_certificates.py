@@ -14,15 +14,13 @@ from tables import points
 
 import ksos
 from ksos.exceptions import InternalError
+from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import Observable, Polynomial, coordinate
 
 X = np.random.default_rng(0).normal(scale=0.5, size=(40, 1))
-OPTIONS: dict[str, Any] = {
-    "embedding_bandwidth": 1.0,
-    "measure": Box([-2.0], [2.0]),
-    "n_support": 20,
-}
+BALL: dict[str, Any] = {"kernel": Gaussian(1.0), "domain": Box([-2.0], [2.0])}
+N_SUPPORT = 20
 
 
 @pytest.mark.parametrize("centre", [10.0, 2010.0, 1e4])
@@ -32,11 +30,12 @@ def test_far_from_the_origin_everything_is_as_at_the_origin(centre: float) -> No
     """
     X = (np.clip(points(30, 1), -2.0, 2.0) + centre) - centre
     here = ksos.worst_case(
-        coordinate(0) ** 2, X, 0.2, embedding_bandwidth=1.0, measure=Box([-2.0], [2.0])
+        coordinate(0) ** 2, ksos.Ball(X, 0.2, kernel=Gaussian(1.0), domain=Box([-2.0], [2.0]))
     )
     domain = Box([centre - 2.0], [centre + 2.0])
     there = ksos.worst_case(
-        (coordinate(0) - centre) ** 2, X + centre, 0.2, embedding_bandwidth=1.0, measure=domain
+        (coordinate(0) - centre) ** 2,
+        ksos.Ball(X + centre, 0.2, kernel=Gaussian(1.0), domain=domain),
     )
     assert there.status == "solved" and there.upper_bound_kind == "rigorous"
     assert there.value == pytest.approx(
@@ -76,10 +75,12 @@ def test_what_quadrature_does_not_know_of_a_loss_counts(loss: Any) -> None:
     ):
         worst = ksos.worst_case(
             loss,
-            np.clip(points(20, 1), -2.0, 2.0),
-            0.2,
-            embedding_bandwidth=1.0,
-            measure=Box([-2.0], [2.0]),
+            ksos.Ball(
+                np.clip(points(20, 1), -2.0, 2.0),
+                0.2,
+                kernel=Gaussian(1.0),
+                domain=Box([-2.0], [2.0]),
+            ),
         )
     assert worst.status == "solved_inaccurate" and worst.integration_error > 1.0
     assert worst.gap >= 2.0 * worst.integration_error and worst.dual_value == pytest.approx(
@@ -99,7 +100,7 @@ def test_a_bound_below_what_a_density_has_reached_is_no_answer() -> None:
             return Polynomial.constant(1.0)._matrix(*args)
 
     with pytest.raises(InternalError, match="which a density has reached"):
-        ksos.worst_case(Liar(), X, 0.3, lipschitz=0.0, **OPTIONS)
+        ksos.worst_case(Liar(), ksos.Ball(X, 0.3, **BALL), lipschitz=0.0, n_support=N_SUPPORT)
 
 
 @pytest.mark.filterwarnings("ignore:the loss:UserWarning")
@@ -109,7 +110,7 @@ def test_a_bound_below_what_a_density_has_reached_is_no_answer() -> None:
     ids=["abs", "tanh"],
 )
 def test_a_loss_that_grows_without_end_has_no_bound_on_the_line(loss: Any, kind: str) -> None:
-    worst = ksos.worst_case(loss, X, 0.2, embedding_bandwidth=1.0, n_support=12)
+    worst = ksos.worst_case(loss, ksos.Ball(X, 0.2, kernel=Gaussian(1.0)), n_support=12)
     assert worst.upper_bound_kind == kind and (worst.upper_bound == np.inf) == (kind == "infinite")
 
 
@@ -132,7 +133,9 @@ def test_what_the_nodes_of_a_learner_miss_counts(loss: Any, status: str) -> None
     """Kinks get the nodes that they need; where none are enough, gap and status say so. A finer
     rule agrees with the value.
     """
-    found = ksos.robust_minimize(loss, 0.1, X[:20], 0.2, alpha=1e-3, **{**OPTIONS, "n_support": 10})
+    found = ksos.robust_minimize(
+        loss, 0.1, ksos.Ball(X[:20], 0.2, **BALL), alpha=1e-3, n_support=10
+    )
     assert found.status == status and 0.0 < 2.0 * found.integration_error <= found.gap
     assert ("the integrals are known to" in found.note) == (status == "solved_inaccurate")
     p = found.worst_case.distribution

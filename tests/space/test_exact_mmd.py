@@ -148,7 +148,12 @@ def test_a_reported_worst_case_can_be_checked_again(d: int, measure: Measure) ->
     space = ksos.SoSSpace(kernel, points(8, d, 1), measure)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the worst case is infinite on an unbounded domain
-        worst = ksos.worst_case(coordinate(0), data, 0.5, space=space, time_limit=20.0)
+        worst = ksos.worst_case(
+            coordinate(0),
+            ksos.Ball(data, 0.5, kernel=space.embedding_kernel, domain=space.measure),
+            space=space,
+            time_limit=20.0,
+        )
     assert ksos.mmd(data, worst.distribution, kernel) == pytest.approx(worst.mmd, abs=1e-9)
 
 

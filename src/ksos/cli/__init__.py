@@ -12,13 +12,12 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, NoReturn
 
 from ksos._version import __version__
 from ksos.cli.console import BAD_INPUT, INTERRUPTED, NO_OUTPUT, USAGE, Console, UsageError
-from ksos.ground.progress import shown
+from ksos.ground.run import Run
 
 __all__ = ["COMMANDS", "Parser", "main"]
 
@@ -60,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with (
             console.warnings_as_lines(),
-            shown(line=console, after=0.0) if console.watched else nullcontext(),
+            Run(line=console if console.watched else None, after=0.0),
         ):
             return _run(chosen, words, console)
     except SystemExit as request:  # --help and --version end this way

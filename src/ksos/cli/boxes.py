@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ksos.cli import values
-from ksos.cli.columns import find_features
-from ksos.cli.console import InputError
+from ksos.data import find_columns
 from ksos.measures import Box
 
 __all__ = ["add_box", "box_measure", "box_sides"]
@@ -55,12 +54,12 @@ def box_sides(
     )
     for name, a, b in zip(names, low.tolist(), high.tolist(), strict=True):
         if a != a or b != b:
-            raise InputError(
+            raise ValueError(
                 f"--low and --high must be numbers, -inf and inf for none, but of {name} they are"
                 f" {a!r} and {b!r}"
             )
         if a > b:
-            raise InputError(
+            raise ValueError(
                 f"the box is empty: --low must be less than --high, but of {name} they are {a!r}"
                 f" and {b!r}"
             )
@@ -76,27 +75,27 @@ def _side(
     words = [pair for part in given for pair in part if isinstance(pair, tuple)]
     if words:
         if any(not isinstance(pair, tuple) for part in given for pair in part):
-            raise InputError(
+            raise ValueError(
                 f"{flag} has both NAME=NUMBER and bare numbers; name the column of each"
             )
         if unread := [name for name, _ in words if name not in names and name in others]:
-            raise InputError(
+            raise ValueError(
                 f"{flag} bounds {unread[0]}, which the loss does not read; list it in --columns to"
                 " take it in"
             )
-        out[find_features([name for name, _ in words], names, flag)] = [
+        out[find_columns([name for name, _ in words], names, len(names), f"{flag}: the table")] = [
             float(number) for _, number in words
         ]
         return out
     if len(given) > 1:
-        raise InputError(
+        raise ValueError(
             f"{flag} is given {len(given)} times; separate the numbers by commas, or name columns"
             f" as in {flag} {names[0]}=0"
         )
     numbers = np.asarray(given[0])
     if numbers.size not in (1, len(names)):
         columns = f"column, {names[0]}" if len(names) == 1 else f"columns, {', '.join(names)}"
-        raise InputError(
+        raise ValueError(
             f"{flag} has {numbers.size} numbers, but there {'is' if len(names) == 1 else 'are'}"
             f" {len(names)} {columns}; give one for each, or name them as in {flag} {names[0]}=0"
         )

@@ -10,9 +10,9 @@ import argparse
 
 from ksos import two_sample_test
 from ksos.cli import values
-from ksos.cli.columns import column_names, option
-from ksos.cli.console import Console, InputError, UsageError, excerpt
-from ksos.cli.tables import Table, add_reading_options, read_table, table_options
+from ksos.cli.console import Console, UsageError
+from ksos.cli.reading import add_reading_options, column_names, table_options
+from ksos.data import Table, excerpt, option, read_table
 
 __all__ = ["add_arguments", "run"]
 
@@ -128,13 +128,13 @@ def _in_order_of(first: Table, second: Table, console: Console) -> Table:
                     if common
                     else "rename them, or choose columns by number"
                 )
-                raise InputError(
+                raise ValueError(
                     f"only {table.source} has columns {', '.join(map(excerpt, alone))}; {remedy}"
                 )
         return second.take([second.names.index(name) for name in first.names])
     n, m = first.points.shape[1], second.points.shape[1]
     if n != m:
-        raise InputError(
+        raise ValueError(
             f"{first.source} gives {n} columns, but {second.source} gives {m}; choose the same"
             " number with --columns"
         )

@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos import KernelSoSConditional
-from ksos.cli.columns import column_names, find_features
 from ksos.cli.composition import Composition
-from ksos.cli.console import DONE, NOT_CONVERGED, Console, InputError, UsageError, require_writable
+from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, require_writable
 from ksos.cli.fit_report import certificate_line, rows_line, shortened, solver_line
-from ksos.cli.tables import Table, read_table, table_options
+from ksos.cli.reading import column_names, table_options
+from ksos.data import Table, find_columns, read_table
 from ksos.estimators.conditional_file import StoredConditional, save_conditional
 
 __all__ = ["fit_conditional"]
@@ -46,14 +46,14 @@ def fit_conditional(
     table.require_different_names()
     n, d = table.points.shape
     names = column_names(table.names, d)
-    (target,) = find_features([arguments.target], names, f"{table.source}: --target")
+    (target,) = find_columns([arguments.target], names, d, table.source)
     if d < 2:
-        raise InputError(
+        raise ValueError(
             f"{table.source} has one column; a target needs at least one other column to be"
             " predicted from"
         )
     if table.words is not None and table.words[target] is not None:
-        raise InputError(
+        raise ValueError(
             f"{table.source}: --target {names[target]} is among the --categories; a density needs a"
             " target of numbers"
         )

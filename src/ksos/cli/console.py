@@ -13,13 +13,12 @@ import math
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from ksos.ground.progress import ERASE, is_shown, overwritable, shortened, tell
+from ksos.ground.run import Run, overwritable, shortened
 
 __all__ = [
     "BAD_INPUT",
@@ -29,47 +28,24 @@ __all__ = [
     "NO_OUTPUT",
     "USAGE",
     "Console",
-    "InputError",
     "UsageError",
 ]
 __all__ += [
-    "cell_error",
     "described",
-    "excerpt",
     "require_folder",
     "require_writable",
     "strict_json",
 ]
 
 DONE, BAD_INPUT, USAGE, NOT_CONVERGED = range(4)
+ERASE = "\r\x1b[K"
+"""What takes a line of a terminal away: back to its beginning, and clear it to its end."""
 NO_OUTPUT = "cannot write to the standard output: it is closed"
 INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
 
 
-class InputError(ValueError):
-    """Something is wrong with a file that the command reads or writes."""
-
-
 class UsageError(Exception):
     """Something is wrong with the command line itself."""
-
-
-def cell_error(
-    source: str, row: int, column: int, what: str, name: str | None = None
-) -> InputError:
-    """An error at a row and a column, both counted from 1; ``name`` is the column's name, if it has
-    one.
-
-    >>> print(cell_error("data.csv", 3, 2, "the cell is empty", "height"))
-    data.csv, row 3, column 2 ('height'): the cell is empty
-    """
-    named = "" if name is None else f" ({excerpt(name)})"
-    return InputError(f"{source}, row {row}, column {column}{named}: {what}")
-
-
-def excerpt(text: str, length: int = 40) -> str:
-    """``text`` as a short quotation on one line, whatever is in it."""
-    return repr(text if len(text) <= length else text[: length - 1] + "…")
 
 
 class Console:
@@ -78,7 +54,6 @@ class Console:
     def __init__(self, program: str) -> None:
         self.program = program
         self._status_shown = False
-        self._last_update = -math.inf
         self._warned: set[str] = set()
         self._lock = threading.RLock()  # the library's progress comes from a thread of its own
         self._answering = False
@@ -91,7 +66,7 @@ class Console:
         )  # which may be the same terminal: from now on there is no progress
         self.clear_status()
         if stream is None:
-            raise InputError(NO_OUTPUT)
+            raise ValueError(NO_OUTPUT)
         for line in lines:  # what makes the lines may fail too, in its own words
             if not self._written(stream, _encodable(line, stream) + "\n"):
                 return
@@ -108,7 +83,7 @@ class Console:
             return False
         except OSError as error:
             _silence(stream)
-            raise InputError(
+            raise ValueError(
                 f"cannot write to the standard output: {error.strerror or error}"
             ) from None
         return True
@@ -141,16 +116,9 @@ class Console:
         """Whether stderr is a terminal on which a line can be overwritten."""
         return overwritable(sys.stderr)
 
-    def status(self, text: str, *, at_most_every: float = 0.0) -> None:
-        """Show how far the work is, on a terminal only; each call overwrites the last, or is
-        dropped if it follows in fewer seconds.
-        """
-        now = time.monotonic()
-        if is_shown():
-            tell(text)  # comes back with the time that passes
-        elif now - self._last_update >= at_most_every:
-            self._last_update = now
-            self.write(text)
+    def status(self, text: str) -> None:
+        """Show what the command does now, on a terminal only; each call overwrites the last."""
+        Run.current().tell(text)
 
     def write(self, what: str, when: str = "") -> None:
         """Show a line of progress in the place of the last."""
@@ -266,17 +234,17 @@ def require_writable(path: str | None) -> None:
         return
     folder = os.path.dirname(path) or "."
     if not path or "\0" in path:
-        raise InputError(f"{excerpt(path)} is not the name of a file; name one to write")
+        raise ValueError(f"{path!r} is not the name of a file; name one to write")
     if os.path.isdir(path) or path.endswith(os.sep):
-        raise InputError(f"{path} is a folder; the name of a file was expected")
+        raise ValueError(f"{path} is a folder; the name of a file was expected")
     if os.path.exists(path) and not os.path.isfile(path):
-        raise InputError(f"{path} is not a regular file; name one to write")
+        raise ValueError(f"{path} is not a regular file; name one to write")
     if not os.path.isdir(folder):
-        raise InputError(f"cannot write {path}: there is no folder {folder}; create it first")
+        raise ValueError(f"cannot write {path}: there is no folder {folder}; create it first")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write {path}: no permission to create files in {folder}")
+        raise ValueError(f"cannot write {path}: no permission to create files in {folder}")
     if os.path.exists(path) and not os.access(path, os.W_OK):
-        raise InputError(
+        raise ValueError(
             f"cannot write {path}: the file is protected; change its permissions or name another"
         )
 
@@ -284,8 +252,8 @@ def require_writable(path: str | None) -> None:
 def require_folder(path: str) -> Path:
     """The folder ``path`` of the option ``--output``, which may not exist yet."""
     if not path or "\0" in path:
-        raise InputError(f"{excerpt(path)} is not the name of a folder; --output expects one")
+        raise ValueError(f"{path!r} is not the name of a folder; --output expects one")
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; --output expects a folder")
+        raise ValueError(f"{folder} is a file; --output expects a folder")
     return folder

@@ -9,7 +9,8 @@ from typing import Any
 
 from ksos.cli import values
 from ksos.cli.console import DONE, Console
-from ksos.cli.tables import TableOptions, add_table_arguments, read_table, table_options
+from ksos.cli.reading import add_table_arguments, table_options
+from ksos.data import TableOptions, read_table
 from ksos.explorer import explore
 
 __all__ = ["add_arguments", "run"]
@@ -53,11 +54,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _reading(path: str, options: TableOptions) -> str:
     """The lines of Python that read the table in the same way."""
-    plain = options == TableOptions()
-    lines = [] if plain else ["from ksos.cli.columns import Choice"]
-    lines += [f"from ksos.cli.tables import {'' if plain else 'TableOptions, '}read_table", ""]
-    lines += [
-        f"table = read_table({path!r}{'' if plain else f', {options!r}'})",
+    usual = vars(TableOptions())
+    given = [f"{name}={v!r}" for name, v in vars(options).items() if v != usual[name]]
+    how = f", TableOptions({', '.join(given)})" if given else ""
+    lines = (
+        f"from ksos.data import {'TableOptions, ' if given else ''}read_table",
+        "",
+        f"table = read_table({path!r}{how})",
         "X, sample_weight = table.points, table.weights",
-    ]
+    )
     return "\n".join(lines)

@@ -22,21 +22,17 @@ from sklearn.exceptions import ConvergenceWarning
 from ksos import KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding, Progress
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_measure
-from ksos.cli.columns import column_names
 from ksos.cli.conditional_fit import fit_conditional
 from ksos.cli.console import (
     DONE,
     NOT_CONVERGED,
     Console,
-    InputError,
     UsageError,
-    excerpt,
     require_writable,
 )
 from ksos.cli.fit_report import described_fit, lines_of_fit
-from ksos.cli.samples import open_samples
-from ksos.cli.streams import Stream
-from ksos.cli.tables import Table, add_table_arguments
+from ksos.cli.reading import add_table_arguments, column_names, open_samples
+from ksos.data import Stream, Table, excerpt
 from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
 from ksos.estimators.search import OBJECTIVES as SEARCH_OBJECTIVES
 from ksos.estimators.search import SUPPORT
@@ -90,10 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " predict reads that model"
     )
     parser.add_argument("--target", metavar="COLUMN", help=text)
-    text = (
-        "with --target: names or numbers of columns of text that are to be kept, as categories"
-        " (needs pandas)"
-    )
+    text = "with --target: names or numbers of columns of text that are to be kept, as categories"
     parser.add_argument("--categories", type=values.columns, metavar="LIST", help=text)
     parser.add_argument(
         "--json",
@@ -289,7 +282,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.checkpoint is not None:
         os.remove(arguments.checkpoint)
     if isinstance(table, Stream):
-        table.reading.finish(table.source)
+        console.note(table.report() or "")
     solution = estimator.solution_
     status = estimator.status_ if isinstance(estimator, KernelSoSDensityCV) else solution.status
     lines = lines_of_fit(
@@ -386,7 +379,7 @@ def _require_inside(box: Box, table: Table) -> None:
         x = table.points[index]
         k = int(((x < box.low) | (x > box.high)).argmax())
         feature = f"feature {k + 1}" if table.names is None else excerpt(table.names[k])
-        raise InputError(
+        raise ValueError(
             f"{table.source}, row {table.rows[index]}: {feature} is {x[k]}, outside [{box.low[k]},"
             f" {box.high[k]}]; {outside.size} of {n} rows lie outside the box: widen --low and"
             " --high, or remove the rows"

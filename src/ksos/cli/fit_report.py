@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from ksos import KernelSoSDensity, KernelSoSDensityCV, Solution
-from ksos.cli.columns import Columns
 from ksos.cli.composition import Composition
-from ksos.cli.streams import Stream
-from ksos.cli.tables import Table
+from ksos.data import Stream, Table, find_columns
 from ksos.estimators.search import MOST_SAMPLES
 
 __all__ = [
@@ -154,9 +152,10 @@ def _dropped(table: Rows, weights: str | None) -> list[str]:
     """The names of columns that are neither features nor weights; none if the table has no names."""
     if table.header is None or table.names is None:
         return []
-    columns = Columns(table.source, len(table.header), list(table.header))
-    masses = None if weights is None else columns.position(weights)
-    return [name for k, name in enumerate(table.header) if name not in table.names and k != masses]
+    words, width = [] if weights is None else [weights], len(table.header)
+    masses = find_columns(words, table.header, width, table.source)
+    used = [*table.names, *(table.header[k] for k in masses)]
+    return [name for name in table.header if name not in used]
 
 
 def _score(estimator: KernelSoSDensityCV) -> str:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos.cli.console import excerpt
 from ksos.cli.formula_range import formula_range
+from ksos.data import excerpt
 from ksos.observables import BoxIndicator, NumericFunction, Observable, Polynomial, coordinate
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "FormulaError", "Loss", "parse_formula"]

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ksos.cli import values
-from ksos.cli.console import Console, InputError, UsageError, require_writable
-from ksos.cli.samples import read_table_for
-from ksos.cli.tables import READING, add_reading_options
+from ksos.cli.console import Console, UsageError, require_writable
+from ksos.cli.reading import READING, add_reading_options, open_samples
 from ksos.cli.view import View, add_view_options, take_view
+from ksos.data import Stream
 from ksos.density.io import load
 from ksos.ground.files import replace_whole
 from ksos.plotting import DensityDisplay
@@ -104,18 +104,19 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     require_matplotlib()
     require_writable(arguments.output)
     if not _DPI[0] <= arguments.dpi <= _DPI[1]:
-        raise InputError(f"--dpi must be from {_DPI[0]} to {_DPI[1]}; got {arguments.dpi}")
+        raise ValueError(f"--dpi must be from {_DPI[0]} to {_DPI[1]}; got {arguments.dpi}")
     density = load(arguments.model)
     X, names = None, density.feature_names
     if arguments.data is not None:
-        table = read_table_for(density, arguments, console)
+        table = open_samples(arguments, console, density)
+        table = table.read(console.note) if isinstance(table, Stream) else table
         X, names = (
             (table.points if table.weights is None else table.points[table.weights > 0.0]),
             table.names or names,
         )
     view = take_view(density, arguments)
     if (k := len(view.features)) > MOST_PAIRED:
-        raise InputError(
+        raise ValueError(
             f"the density has {k} features, of which a picture shows at most {MOST_PAIRED}; choose"
             " some with --features"
         )

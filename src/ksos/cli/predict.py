@@ -13,9 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from ksos.cli import values
-from ksos.cli.console import Console, InputError, UsageError, excerpt
+from ksos.cli.console import Console, UsageError
+from ksos.cli.reading import add_table_arguments, table_options
 from ksos.cli.sample import csv_lines
-from ksos.cli.tables import Table, add_table_arguments, read_table, table_options
+from ksos.data import Table, excerpt, read_table
 from ksos.estimators.conditional import METHODS
 from ksos.estimators.conditional_file import StoredConditional, load_conditional
 
@@ -105,14 +106,14 @@ def _table_for(stored: StoredConditional, arguments: argparse.Namespace, console
         return table.take([table.names.index(name) for name in stored.columns])
     if table.points.shape[1] != d:
         listed = "" if stored.columns is None else ", " + ", ".join(map(excerpt, stored.columns))
-        raise InputError(
+        raise ValueError(
             f"{table.source} gives {table.points.shape[1]} columns, but the model in"
             f" {arguments.model} predicts {excerpt(stored.target)} from {d}{listed}; choose the"
             " columns with --columns"
         )
     if stored.columns is not None and table.names is not None:
         missing = next(name for name in stored.columns if name not in table.names)
-        raise InputError(
+        raise ValueError(
             f"{table.source} has no column {excerpt(missing)}, which the model in {arguments.model}"
             " needs; rename the columns"
         )

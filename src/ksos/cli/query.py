@@ -13,7 +13,7 @@ import numpy as np
 
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_sides
-from ksos.cli.console import Console, InputError, require_writable
+from ksos.cli.console import Console, require_writable
 from ksos.cli.view import View, add_view_options, take_view
 from ksos.density.io import load
 
@@ -105,7 +105,7 @@ def _box(view: View, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndar
     if sides is not None and view.density.measure.atoms is None:  # elsewhere a point has no mass
         for name, a, b in zip(view.names, *(side.tolist() for side in sides), strict=True):
             if a == b:
-                raise InputError(
+                raise ValueError(
                     f"the box is empty: --low must be less than --high, but of {name} they are"
                     f" {a!r} and {b!r}"
                 )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from ksos import SoSDensity, SoSMixture
-from ksos.cli.console import DONE, Console, InputError, strict_json
-from ksos.cli.samples import open_samples
-from ksos.cli.streams import Stream
-from ksos.cli.tables import Table, add_table_arguments
+from ksos.cli.console import DONE, Console, strict_json
+from ksos.cli.reading import add_table_arguments, open_samples
+from ksos.data import Stream, Table
 from ksos.density.io import load
 
 __all__ = ["add_arguments", "run"]
@@ -44,19 +42,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     chunk of rows.
     """
     density = load(arguments.model)
-    table = open_samples(arguments, console, density=density)
+    table = open_samples(arguments, console, density)
     numbered = arguments.clean or arguments.drop_missing  # rows may be left out
     scores = _Scores(density.with_feature_names(None), table, numbered)  # the columns are in order
     if arguments.per_row:
-        if isinstance(table, Stream) and sys.stdout is not None and sys.stdout.isatty():
-            table.reading.console = None  # the scores themselves show how far it is
         console.result(scores.as_json() if arguments.json else scores.each())
     else:
         for _ in scores.parts():
             pass
         console.answer(arguments.json, scores.summary, [repr(scores.mean)])
     if isinstance(table, Stream):
-        table.reading.finish(table.source)
+        console.note(table.report() or "")
     if scores.zeros and not arguments.json:
         console.warning(f"{scores.zeros} of {scores.count} rows have density 0 (logarithm -inf)")
     return DONE
@@ -80,7 +76,7 @@ class _Scores:
             scores = self.density.logpdf(points)
             masses = np.ones(scores.shape[0]) if weights is None else weights
             if np.any(masses < 0.0):
-                raise InputError(
+                raise ValueError(
                     f"{self.table.source}: weights must not be negative; one of them is"
                     f" {masses.min():g}"
                 )
@@ -97,7 +93,7 @@ class _Scores:
     def mean(self) -> float:
         """Weighted by the rows' weights."""
         if not (total := math.fsum(self._masses)) > 0.0:
-            raise InputError(f"{self.table.source}: weights must not be zero everywhere")
+            raise ValueError(f"{self.table.source}: weights must not be zero everywhere")
         return math.fsum(self._sums) / total
 
     @property

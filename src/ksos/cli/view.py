@@ -10,8 +10,8 @@ from typing import Any
 
 from ksos import IntegralNotAvailableError, SoSDensity, SoSMixture
 from ksos.cli import values
-from ksos.cli.columns import column_names, find_features
-from ksos.cli.console import InputError
+from ksos.cli.reading import column_names
+from ksos.data import find_columns
 
 __all__ = ["View", "add_view_options", "take_view"]
 
@@ -90,10 +90,10 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
     d, named = density.n_features, density.feature_names is not None
     names = column_names(density.feature_names, d)
     words = [word for part in arguments.given for word in part]
-    places = find_features([name for name, _ in words], names, "--given")
+    places = find_columns([name for name, _ in words], names, d, "--given: the model")
     given = dict(zip(places, (value for _, value in words), strict=True))
     if len(given) == d:
-        raise InputError(
+        raise ValueError(
             f"--given names all {d} features of the model: none is left to have a density; ksos"
             " score gives that of a row"
         )
@@ -101,10 +101,10 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
     chosen = (
         rest
         if arguments.features is None
-        else find_features(arguments.features, names, "--features")
+        else find_columns(arguments.features, names, d, "--features: the model")
     )
     if both := [names[feature] for feature in chosen if feature in given]:
-        raise InputError(
+        raise ValueError(
             f"{both[0]} is both given a value by --given and asked for by --features; leave it out"
             " of one of them"
         )
@@ -121,7 +121,7 @@ def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -
             if density.measure.atoms is not None
             else ""
         )
-        raise InputError(
+        raise ValueError(
             f"--given {view.said()}: the density vanishes there, so there is no conditional"
             f" density{at_nodes}"
         ) from None

@@ -19,27 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from ksos import WorstCase, worst_case
+from ksos import Ball, WorstCase, worst_case
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_measure
-from ksos.cli.columns import column_names
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, described, require_writable
 from ksos.cli.formula import parse_formula
-from ksos.cli.tables import add_table_arguments, read_table, table_options
+from ksos.cli.reading import add_table_arguments, column_names, table_options
+from ksos.data import read_table
 from ksos.ground.arrays import to_numpy
+from ksos.ground.validation import as_bandwidth
+from ksos.kernels import Gaussian
 
 __all__ = ["add_arguments", "run"]
 
-_OPTIONS = (
-    "penalty",
-    "bandwidth",
-    "embedding_bandwidth",
-    "n_support",
-    "confidence",
-    "tol",
-    "rtol",
-    "time_limit",
-)
+_OPTIONS = ("penalty", "bandwidth", "n_support", "tol", "rtol", "time_limit")
 """Those that :func:`ksos.worst_case` takes as they are."""
 
 
@@ -129,13 +122,22 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     table, all_names = table.take(loss.features), column_names(table.names, d)
     names = [all_names[k] for k in loss.features]
     measure = box_measure(arguments, names, all_names)
-    given: dict[str, Any] = {name: vars(arguments)[name] for name in _OPTIONS}
-    given |= {"weights": table.weights, "measure": measure, "rng": arguments.seed}
+    given = {name: vars(arguments)[name] for name in _OPTIONS}
+    sigma = arguments.embedding_bandwidth or arguments.bandwidth
+    ball = Ball(
+        table.points,
+        math.inf if arguments.radius is None else arguments.radius,
+        weights=table.weights,
+        kernel=None if sigma is None else Gaussian(as_bandwidth(sigma, n_features=len(names))),
+        domain=measure,
+        confidence=arguments.confidence,
+        rng=arguments.seed,
+    )
     for said in ("the loss ", "worst_case: "):
         warnings.filterwarnings(
             "ignore", message=said
         )  # of the library: said below, in the user's words
-    worst = worst_case(loss.observable, table.points, arguments.radius, **given)
+    worst = worst_case(loss.observable, ball, **given)
     if worst.upper_bound_kind == "infinite" and math.isfinite(loss.highest):
         worst = replace(worst, upper_bound=loss.highest, upper_bound_kind="rigorous")
     if (

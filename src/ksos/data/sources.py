@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
+from ksos.data.csv_files import CsvFile, Written, cell_error
 from ksos.data.dask_chunks import Blocks, is_dask
 from ksos.data.device_chunks import on_device
 from ksos.ground.names import column_names, is_table, matrix_of
@@ -28,6 +29,7 @@ __all__ = [
     "as_source",
     "chunks",
     "files_of",
+    "is_arrow",
     "is_source",
     "layout",
 ]
@@ -356,7 +358,11 @@ class _Choice:
                 f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]"
             )
         self.columns, self.weights = None if columns is None else list(columns), weights
-        self.drop_missing, self.csv = drop_missing, dict(csv or {})
+        if unknown := [name for name in csv or {} if name not in Written._fields]:
+            raise ValueError(
+                f"csv has {unknown[0]!r}, but it takes {', '.join(map(repr, Written._fields))}"
+            )
+        self.drop_missing, self.written = drop_missing, Written(**(csv or {}))
 
     @property
     def wanted(self) -> list[Any] | None:
@@ -424,6 +430,11 @@ def _without_gaps(chunk: Chunk) -> Chunk:
     )
 
 
+def is_arrow(file: str) -> bool:
+    """Whether the name of a file is one of Parquet or Arrow."""
+    return file.lower().endswith((*_PARQUET, *_ARROW))
+
+
 def _is_list(source: Any) -> bool:
     return isinstance(source, (list, tuple))
 
@@ -472,28 +483,41 @@ def _pieces(file: str, rows: int, choice: _Choice) -> Iterator[Chunk]:
     if lower.endswith(".npy"):
         yield from _slices(_mapped(file), rows, file)
     elif lower.endswith(_CSV):
-        from ksos.cli.tables import (
-            csv_pieces,
-        )  # the reader of the command line, which is a layer above
-
-        for first, names, numbers in csv_pieces(
-            file, choice.wanted, gaps=choice.drop_missing, **choice.csv
-        ):
-            yield Chunk(numbers, None, f"{file}, from row {first}", names)
+        yield from _csv_chunks(file, choice)
     else:
         yield from _arrow_file(file, rows, choice.wanted, parquet=lower.endswith(_PARQUET))
 
 
+def _csv_chunks(file: str, choice: _Choice) -> Iterator[Chunk]:
+    """The chunks of a CSV file. Columns that are not wanted are not read, and are NaN."""
+    with open(file, "rb") as stream:
+        found = CsvFile(stream, file, choice.written)
+        found.find_header(choice.written.header)
+        labels = range(len(found.first)) if found.names is None else found.names
+        wanted = choice.wanted
+        chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
+        for block in found.numbers(chosen, lambda _: "drop the column, or choose others"):
+            numbers = block.to_numpy()
+            missing = np.argwhere(np.isnan(numbers))
+            if missing.size and not choice.drop_missing:
+                row, k = missing[0]
+                what = (
+                    "the cell is missing; fill it, drop the column, or drop such rows"
+                    " (--drop-missing, drop_missing=True)"
+                )
+                raise cell_error(file, int(block.index[row]), chosen[k] + 1, what, found.names)
+            data = np.full((len(block), len(labels)), np.nan)
+            data[:, chosen] = numbers
+            yield Chunk(data, None, f"{file}, from row {block.index[0]}", found.names)
+
+
 class Layout(NamedTuple):
-    """What a file says of itself: how many columns, their names if they have any, and about how
-    many rows.
-    """
+    """What a file tells of itself: how many columns, their names if any, about how many rows."""
 
     width: int
     names: tuple[str, ...] | None
     rows: int
-    exact: bool = True
-    """Whether it has exactly so many."""
+    """Exactly, except for CSV."""
 
 
 def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
@@ -502,9 +526,11 @@ def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
     """
     lower = file.lower()
     if lower.endswith(_CSV):
-        from ksos.cli.tables import csv_layout
-
-        return Layout(*csv_layout(file, **(csv or {})), exact=False)
+        with open(file, "rb") as stream:
+            found = CsvFile(stream, file, Written(**(csv or {})))
+            found.find_header((csv or {}).get("header"))
+            rows = round(os.path.getsize(file) / found.bytes_per_row)
+            return Layout(len(found.first), found.names, rows)
     if lower.endswith(".npy"):
         stored = _mapped(file)
         return Layout(stored.shape[1], None, stored.shape[0])

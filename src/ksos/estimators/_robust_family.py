@@ -10,16 +10,17 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
 
+from ksos.data.samples import distinct_samples
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.validation import as_bandwidth, as_count
-from ksos.kernels import Gaussian, Kernel
-from ksos.measures import Box, Discrete, Lebesgue, Measure
+from ksos.kernels import Gaussian
+from ksos.measures import Box, Lebesgue, Measure
 from ksos.observables import NumericFunction, Observable, coordinate
+from ksos.robust.ball import Adversary, Ball, adversary_in
 from ksos.robust.learning import ParametricFamily
 from ksos.robust.losses import LogisticOfOwn, LogisticScores, Residuals
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
-from ksos.robust.setting import Reference, Setting, as_reference, as_setting
 from ksos.space.labelled import LabelledEmbedding
 from ksos.space.nodes import Nodes, nodes_of
 from ksos.space.space import SoSSpace
@@ -38,6 +39,9 @@ _WEIGHT_SUPPORT = 20
 # Directions that the landmarks miss are added during the solve (ksos.robust.exact_ball), so these
 # limits bound the cost and not the accuracy. Weights of the samples have the smaller rank.
 _LANDMARKS, _WEIGHT_LANDMARKS = 200, 50
+# Support points and landmarks are enough if every feature φ(x) of a sample is within √1e-8 = 1e-4 of
+# their span, the digits of the default rtol.
+_SPAN_TOL = 1e-8
 # Two million distances, 16 MB, for the median.
 _MEDIAN_ROWS = 2000
 # Label codes are this many bandwidths apart: exp(−100²/2) is 0 in floating point, so that the
@@ -146,37 +150,37 @@ class EstimatorFamily(ParametricFamily):
     """
 
     agreement = 1e-4  # between the exact and the projected MMD: the digits of the default rtol
-    resampled: Reference  # what the bootstrap resamples: the columns that shift
-    metric: Kernel  # of the MMD between distributions of these columns
+    ball: Ball  # around the columns that shift, of radius 0
 
-    def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
-        """``samples`` are distinct rows (x, y). Subclasses choose the setting and the risk."""
+    def __init__(
+        self, params: Any, loss: Any, samples: np.ndarray, masses: np.ndarray, shift: str
+    ) -> None:
+        """``samples`` are distinct rows (x, y). Subclasses choose the adversary and the risk."""
         self.params, self.given, self.samples, self.shift = params, loss, samples, shift
-        self.masses, X, y = samples.weights, samples.points[:, :-1], samples.points[:, -1]
-        self.model = model = Model(params, loss, samples.points, self.masses)
+        self.masses, X, y = masses, samples[:, :-1], samples[:, -1]
+        self.model = model = Model(params, loss, samples, masses)
         self.alpha, k, P = model.alpha, model.outputs, model.size
         self.E = np.pad(np.eye(k * P).reshape(k, P, k * P), ((0, 0), (0, k), (0, 0)))
         self.s = np.concatenate([np.zeros((k, P)), -np.eye(k)], axis=1)[None]
         self.functions = np.column_stack([model(X), model.targets(y)])
         # numbers come first, and codes of labels are far apart
         self.joint = np.column_stack([X, (_APART if model.n_labels else 1.0) * y])
-        self.numbers = samples.points[:, : model.n_numbers]
+        self.numbers = samples[:, : model.n_numbers]
 
     def moments(self, weights: np.ndarray) -> Moments:
         """The moments of the samples with these weights."""
-        mean, L, y = weights @ self.numbers, self.model.n_labels, self.samples.points[:, -1]
+        mean, L, y = weights @ self.numbers, self.model.n_labels, self.samples[:, -1]
         std = np.sqrt(np.maximum(weights @ (self.numbers - mean) ** 2, 0.0))
         return Moments(mean, std, np.bincount(y.astype(int), weights, L) if L else None)
 
     def on(self, rows: np.ndarray) -> Self:
         """The family of some of the samples."""
-        part = as_reference(self.samples.points[rows], self.masses[rows])
-        return type(self)(self.params, self.given, part, self.shift)
+        part = distinct_samples(self.samples[rows], self.masses[rows])
+        return type(self)(self.params, self.given, *part, self.shift)
 
     def data_losses(self) -> list[tuple[ParametricLoss, float]]:
         return [
-            (self.model.at(self.samples.points, loss), loss.excess)
-            for loss in self.model.loss.ladder()
+            (self.model.at(self.samples, loss), loss.excess) for loss in self.model.loss.ladder()
         ]
 
     def empirical(self) -> tuple[np.ndarray, float]:
@@ -187,13 +191,13 @@ class EstimatorFamily(ParametricFamily):
         theta = np.zeros(self.alpha.shape[0])
         for at, _ in self.data_losses():  # each starts where a softer one has ended
             theta = least_expected(at, self.masses, self.alpha, theta).theta
-        losses = self.model.losses(theta, self.samples.points)
+        losses = self.model.losses(theta, self.samples)
         return theta, float(self.masses @ losses + self.alpha @ theta**2)
 
     def integration_error(self, theta: np.ndarray) -> float:
         return (
             0.0
-            if self.model.loss.closed_form or self.setting.measure.atoms is not None
+            if self.model.loss.closed_form or self.adversary.measure.atoms is not None
             else super().integration_error(theta)
         )
 
@@ -205,15 +209,13 @@ class EstimatorFamily(ParametricFamily):
         )
 
 
-def _setting_among(
-    reference: Reference, measure: Measure, model: Kernel, metric: Kernel, most: int, landmarks: int
-) -> Setting:
+def _among_samples(ball: Ball, bandwidth: np.ndarray, most: int, landmarks: int) -> Adversary:
     """The densities with support points and landmarks among the samples."""
-    points = reference.points
-    support = points[pivots(model, points, 1e-8, most)]
-    seen = points[pivots(metric, points, 1e-8, landmarks)]
-    space = SoSSpace(model, support, measure, metric, seen)
-    return replace(as_setting(reference, space=space), grows=True)
+    model, points = Gaussian(bandwidth), ball.points
+    support = points[pivots(model, points, _SPAN_TOL, most)]
+    seen = points[pivots(ball.kernel, points, _SPAN_TOL, landmarks)]
+    space = SoSSpace(model, support, ball.domain, ball.kernel, seen)
+    return replace(adversary_in(ball, space=space), grows=True)
 
 
 class Densities(EstimatorFamily):
@@ -223,8 +225,10 @@ class Densities(EstimatorFamily):
     the kernel is k(x, x')·1[label = label'], and each label has a sum of squares.
     """
 
-    def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
-        super().__init__(params, loss, samples, shift)
+    def __init__(
+        self, params: Any, loss: Any, samples: np.ndarray, masses: np.ndarray, shift: str
+    ) -> None:
+        super().__init__(params, loss, samples, masses, shift)
         model, points, d = self.model, self.numbers, self.model.n_numbers
         grid, units, n_labels = d <= _EXACT_FEATURES, model.units[:d], model.n_labels
         if not loss.closed_form and not grid:
@@ -239,36 +243,28 @@ class Densities(EstimatorFamily):
             raise TypeError(
                 f"measure must be a ksos.measures.Box, Lebesgue or None; got {domain!r}"
             )
-        domain.check_features(d)
         sigma = _bandwidth(params.embedding_bandwidth, "embedding_bandwidth", points, units)
         eta = None if params.bandwidth is None else as_bandwidth(params.bandwidth, n_features=d)
         grid_size = _GRID_SUPPORT.get(d, _SCATTERED_SUPPORT)
         given = grid_size if params.n_support is None else params.n_support
-        reference = as_reference(points, self.masses)
         most = as_count(given, "n_support", minimum=2)
-        kernel = Gaussian(units if eta is None else eta)
-        setting = (
-            as_setting(
-                reference,
-                bandwidth=eta,
-                embedding_bandwidth=sigma,
-                measure=domain,
-                n_support=most,
-            )
+        ball = Ball(points, 0.0, weights=masses, kernel=Gaussian(sigma), domain=domain)
+        adversary = (
+            adversary_in(ball, eta, n_support=most)
             if grid
-            else _setting_among(reference, domain, kernel, Gaussian(sigma), most, _LANDMARKS)
+            else _among_samples(ball, units if eta is None else eta, most, _LANDMARKS)
         )
-        self.metric, self.resampled = setting.embedding.kernel, replace(samples, points=self.joint)
-        data = None
+        self.ball, data = ball, None
         if n_labels:
-            codes, y = np.arange(n_labels), samples.points[:, -1]
-            data = LabelledEmbedding.of(points, y, codes, self.masses, kernel=self.metric)
-            self.metric = Gaussian(np.r_[self.metric.sigma_vector(d), 1.0])
-        ParametricFamily.__init__(self, setting, model.labels, data)
+            codes, y = np.arange(n_labels), samples[:, -1]
+            data = LabelledEmbedding.of(points, y, codes, masses, kernel=ball.kernel)
+            joint = Gaussian(np.r_[ball.kernel.sigma_vector(d), 1.0])
+            self.ball = Ball(self.joint, 0.0, weights=masses, kernel=joint)
+        ParametricFamily.__init__(self, adversary, model.labels, data)
         self.risk = self._square_risk() if loss.closed_form else self._node_risk(self.nodes())
 
     def _square_risk(self) -> SquareRisk:
-        model, space, d, P = self.model, self.setting.space, self.model.n_numbers, self.model.size
+        model, space, d, P = self.model, self.adversary.space, self.model.n_numbers, self.model.size
         center, scale = np.r_[model.center, model.offset][:d], np.r_[model.scale, 1.0][:d]
         E, s, offset = self.E, self.s, cast("float | None", model.offset)
         if model.n_labels:  # in the block of a label, targets are multiples of u_0 = 1
@@ -307,7 +303,7 @@ class Densities(EstimatorFamily):
 
     def empirical_value(self, theta: np.ndarray) -> float | None:
         return (
-            float(self.masses @ self.model.losses(theta, self.samples.points))
+            float(self.masses @ self.model.losses(theta, self.samples))
             if self.model.n_labels
             else super().empirical_value(theta)
         )
@@ -327,8 +323,10 @@ class Reweighted(EstimatorFamily):
     is that of the data.
     """
 
-    def __init__(self, params: Any, loss: Any, samples: Reference, shift: str) -> None:
-        super().__init__(params, loss, samples, shift)
+    def __init__(
+        self, params: Any, loss: Any, samples: np.ndarray, masses: np.ndarray, shift: str
+    ) -> None:
+        super().__init__(params, loss, samples, masses, shift)
         columns = {"x": slice(None, -1), "y": slice(-1, None), "both": slice(None)}[shift]
         table, units = self.joint[:, columns], self.model.units[columns]
         # labels take no part in the bandwidths: theirs is 1, and their codes are far apart
@@ -338,21 +336,18 @@ class Reweighted(EstimatorFamily):
         eta = sigma.copy()
         if params.bandwidth is not None:
             eta[numbers] = as_bandwidth(params.bandwidth, n_features=d)
-        self.metric, reference = Gaussian(sigma), as_reference(table, self.masses)
-        measure = Discrete(reference.points, reference.weights)
+        self.ball = Ball(table, 0.0, weights=masses, kernel=Gaussian(sigma), domain="samples")
         # kernels do not reach from label to label, so each label needs points of its own: two
         least = 2 * self.model.n_labels
         given = max(_WEIGHT_SUPPORT, least) if params.n_support is None else params.n_support
         sizes = as_count(given, "n_support", minimum=2), max(_WEIGHT_LANDMARKS, least)
-        setting = _setting_among(reference, measure, Gaussian(eta), self.metric, *sizes)
-        self.resampled = replace(reference, n_samples=table.shape[0])
         # the point of the measure that every sample belongs to
         self.own = np.unique(table, axis=0, return_inverse=True)[1].ravel()
-        ParametricFamily.__init__(self, setting)
+        ParametricFamily.__init__(self, _among_samples(self.ball, eta, *sizes))
         self.risk = (
             SquareRisk(self._second_moments(), self.E, self.s, self.alpha)
             if loss.closed_form
-            else loss.risk(self.nodes(), self.model.at(samples.points, self.model.loss), self.alpha)
+            else loss.risk(self.nodes(), self.model.at(samples, self.model.loss), self.alpha)
         )
 
     def _second_moments(self) -> np.ndarray:
@@ -370,19 +365,19 @@ class Reweighted(EstimatorFamily):
         return V.reshape(P, P, r, r)
 
     def nodes(self) -> Nodes:
-        shares = self.masses / self.setting.reference.weights[self.own]
+        shares = self.masses / self.ball.weights[self.own]
         psi = nodes_of(self.space).psi[self.own] * np.sqrt(shares)[:, None]
-        return Nodes(self.samples.points, psi)
+        return Nodes(self.samples, psi)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """c ↦ E[ℓ(θ, (x, y)) | c] under the data."""
-        losses, reference = self.model.losses(theta, self.samples.points), self.setting.reference
-        mean = np.bincount(self.own, weights=self.masses * losses) / reference.weights
-        return NumericFunction(partial(_nearest_value, reference.points, mean))
+        losses, ball = self.model.losses(theta, self.samples), self.ball
+        mean = np.bincount(self.own, weights=self.masses * losses) / ball.weights
+        return NumericFunction(partial(_nearest_value, ball.points, mean))
 
     def law_of(self, distribution: Any) -> Moments:
         """The moments of the samples, reweighted."""
-        weights = self.masses * distribution.pdf(self.setting.reference.points)[self.own]
+        weights = self.masses * distribution.pdf(self.ball.points)[self.own]
         return self.moments(weights / weights.sum())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -12,10 +11,10 @@ from ksos.estimators._robust_family import Densities, EstimatorFamily
 from ksos.ground.deadline import Deadline
 from ksos.ground.progress import tell
 from ksos.ground.threads import one_blas_thread
+from ksos.robust.ball import resampled_radius
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.search import solve
-from ksos.robust.setting import bootstrap_radius
 
 __all__ = ["radius_of"]
 
@@ -43,7 +42,7 @@ class _Fold:
 
     def __init__(self, family: EstimatorFamily, held_out: np.ndarray) -> None:
         self.family = family.on(np.delete(np.arange(family.masses.shape[0]), held_out))
-        self.rows, self.weights = family.samples.points[held_out], family.masses[held_out]
+        self.rows, self.weights = family.samples[held_out], family.masses[held_out]
         self.start: Saddle | None = None
         self.plain = self.losses(self.family.empirical()[0])
         zero = np.zeros_like(self.family.alpha)  # the fold has its own centers
@@ -72,19 +71,17 @@ def radius_of(
     """The radius as a number: as given, by the bootstrap, or chosen by cross-validation.
 
     If no radius is harmless, or the time is over, it is 0. The problem comes back with the
-    directions that it took to see the nearest density.
+    directions that it took to see the nearest density. Resamples have as many samples as there are
+    distinct ones, so that weights count like repetitions.
     """
     if not isinstance(radius, str):
         return float(radius), problem
-    resampled, n = family.resampled, family.samples.points.shape[0]
+    ball, n = family.ball, family.samples.shape[0]
     if radius == "bootstrap":
-        return bootstrap_radius(resampled, family.metric, rng=random_state), problem
-    if n < _FEWEST or resampled.points.shape[0] < 2:
+        return resampled_radius(ball, n, rng=random_state), problem
+    if n < _FEWEST or ball.points.shape[0] < 2:
         return 0.0, problem
-    # as many samples as there are distinct ones, so that weights count like repetitions
-    widest = bootstrap_radius(
-        replace(resampled, n_samples=n), family.metric, n_resamples=_RESAMPLES, rng=random_state
-    )
+    widest = resampled_radius(ball, n, n_resamples=_RESAMPLES, rng=random_state)
     distance, problem = nearest_exactly(problem, deadline)
     least = _FEASIBLE * distance
     widest = max(widest, least) if isinstance(family, Densities) else widest

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ksos.data.samples import distinct_samples
 from ksos.estimators._robust_family import Densities, Moments, Reweighted
 from ksos.estimators._robust_radius import radius_of
 from ksos.ground.deadline import Deadline, set_up
@@ -30,10 +31,10 @@ from ksos.ground.validation import (
     require_order,
     require_unmasked,
 )
+from ksos.robust.ball import check_radius
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import RobustSolution, solved_robustly
 from ksos.robust.losses import ClassificationLoss, LogisticLoss, RegressionLoss, as_loss_object
-from ksos.robust.setting import as_reference, check_radius
 from ksos.robust.worst_case import as_goal
 
 __all__ = ["PreparedFor", "RobustClassifier", "RobustRegressor"]
@@ -171,7 +172,8 @@ class RobustEstimator(BaseEstimator):
         with set_up(deadline, 0.25):  # as in robust_minimize
             X, y = self._checked(X, y)
             weights = as_weights(sample_weight, X.shape[0])
-            family = kind(self, loss, as_reference(np.column_stack([X, y]), weights), shift)
+            samples = distinct_samples(np.column_stack([X, y]), weights)
+            family = kind(self, loss, *samples, shift)
         problem, numbers = family.problem, []
         for radius in radii:
             number, problem = radius_of(family, radius, self.random_state, problem, deadline)
@@ -198,6 +200,7 @@ class RobustEstimator(BaseEstimator):
         """Store a solution under the public names."""
         worst, model, theta = solution.worst_case, family.model, solution.theta
         self.solution_, self.worst_case_, self.radius_ = solution, worst, solution.radius
+        self.ball_ = family.ball.with_radius(solution.radius)
         self._model, self._rows, labelled = model, model.rows(theta), model.n_labels > 0
         self.theta_ = theta.reshape(-1, model.size) if labelled else theta
         if model.kernel:
@@ -258,7 +261,7 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     ----------
     radius : float, "auto" or "bootstrap", default="auto"
         Size of the MMD ball. 0 gives ordinary ridge regression. "bootstrap" covers sampling error,
-        see :func:`ksos.bootstrap_radius`. "auto" uses the largest radius that does not hurt the
+        see :class:`ksos.Ball`. "auto" uses the largest radius that does not hurt the
         cross-validated loss, possibly 0. See Notes. If the ball holds no density, an error names
         the least radius.
     model : {"linear", "kernel"}, default="linear"
@@ -316,6 +319,8 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     prepared_for_ : PreparedFor
         Means and standard deviations of the columns in the data and in the worst case.
     solution_ : RobustSolution
+    ball_ : Ball
+        The ball around the columns that shift, of radius ``radius_``.
     radius_ : float
     n_features_in_, feature_names_in_
 
@@ -407,6 +412,9 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         Means and standard deviations of the columns, and shares of the labels, in the data and in
         the worst case.
     solution_ : RobustSolution
+    ball_ : Ball
+        The ball around the columns that shift, of radius ``radius_``. Labels are numbers, 0, 100,
+        200 and so on, so that the kernel is 0 between different labels.
     radius_ : float
     n_features_in_, feature_names_in_
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq, nnls
 
-from ksos.ground.validation import as_points, as_positive, as_weights
-from ksos.kernels import Kernel
+from ksos.ground.validation import as_points
+from ksos.robust.ball import Ball
 
-__all__ = ["AtomicDual", "MMDBall", "WorstAtoms", "worst_atoms"]
+__all__ = ["AtomicBall", "AtomicDual", "WorstAtoms", "worst_atoms"]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
 _ABOVE = 1.5  # c, for a loss that lies between −½ and ½
@@ -49,35 +49,26 @@ class WorstAtoms:
     """τ."""
 
 
-class MMDBall:
-    """{μ = Σ μ_i δ_{x_i} : μ ≥ 0, Σ μ_i = 1, MMD(μ, μ̂) ≤ ε} on fixed atoms.
+class AtomicBall:
+    """The distributions of a ball on some atoms, those of the data among them.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    atoms : array (N, d)
-    reference : array of N non-negative floats
-        μ̂ as weights of the atoms, scaled to sum 1.
-    radius : float
-        ε.
-
-    Examples
-    --------
     >>> from ksos.kernels import Gaussian
-    >>> ball = MMDBall(Gaussian(1.0), np.linspace(-2.0, 2.0, 41)[:, None], np.eye(41)[20], radius=1.2)
+    >>> near_zero = Ball([[0.0]], 1.2, kernel=Gaussian(1.0))
+    >>> ball = AtomicBall(near_zero, np.linspace(-2.0, 2.0, 41)[:, None])
     >>> worst = ball.worst(20)  # against θ = 0
     >>> round(worst.value, 4), bool(worst.value - worst.lower_bound < 1e-10)
     (0.0236, True)
     """
 
-    def __init__(
-        self, kernel: Kernel, atoms: np.ndarray, reference: np.ndarray, radius: float
-    ) -> None:
-        self.kernel = kernel
-        self.atoms = as_points(atoms, "atoms", copy=True)
-        self.reference = as_weights(reference, self.atoms.shape[0], "reference")
-        self.radius = as_positive(radius, "radius")
-        self.K = kernel(self.atoms)
+    def __init__(self, ball: Ball, atoms: np.ndarray) -> None:
+        if not ball.is_distribution:
+            raise ValueError("atoms need data whose weights are those of a distribution")
+        self.kernel, self.radius = ball.kernel, ball.radius
+        both = np.concatenate([as_points(atoms, "atoms"), ball.points])
+        self.atoms, places = np.unique(both + 0.0, axis=0, return_inverse=True)
+        own = places.ravel()[-ball.points.shape[0] :]
+        self.reference = np.bincount(own, weights=ball.weights, minlength=self.atoms.shape[0])
+        self.K = self.kernel(self.atoms)
         values, Q = np.linalg.eigh(self.K)
         keep = values > np.finfo(float).eps * values[-1]
         self._Phi = (Q[:, keep] * np.sqrt(values[keep])).T

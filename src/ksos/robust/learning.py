@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from ksos.ground.deadline import Deadline, set_up
-from ksos.ground.validation import as_nonnegative, as_vector
-from ksos.kernels import Kernel
-from ksos.measures import Measure
+from ksos.ground.validation import as_vector
 from ksos.observables import NumericFunction, Observable
+from ksos.robust.ball import Adversary, Ball, adversary_in, require_ball
 from ksos.robust.node_risk import (
     NodeRisk,
     ParametricLoss,
@@ -26,7 +25,6 @@ from ksos.robust.node_risk import (
     proven_expected,
 )
 from ksos.robust.problem import Goal, Problem, Saddle
-from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
 from ksos.robust.worst_case import (
     DATA_ALONE,
     Certified,
@@ -65,8 +63,9 @@ class RobustSolution(Certified):
     >>> from ksos.measures import Box
     >>> def loss(theta, X):
     ...     return np.sum((theta - X) ** 2, axis=1), 2 * (theta - X)
-    >>> found: RobustSolution = robust_minimize(loss, 0.0, [[-0.5], [-0.1]], 0.3, embedding_bandwidth=1.0, measure=Box([-1.0], [1.0]))
-    >>> found.status, found.lower_bound <= found.value, found.worst_case.mmd <= 0.3
+    >>> ball = Ball([[-0.5], [-0.1]], 0.6, domain=Box([-1.0], [1.0]))
+    >>> found: RobustSolution = robust_minimize(loss, 0.0, ball)
+    >>> found.status, found.lower_bound <= found.value, found.worst_case.mmd <= 0.6
     ('solved', True, True)
     """
 
@@ -119,61 +118,62 @@ class RobustSolution(Certified):
 def robust_minimize(
     loss: Callable[..., Any],
     theta0: Any,
-    data: Any,
-    radius: Any,
+    ball: Ball,
     *,
     alpha: Any = 0.0,
     hessian: Callable[..., Any] | None = None,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
     bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    measure: Measure | None = None,
     space: SoSSpace | None = None,
     n_support: int | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
     tol: float | None = None,
     rtol: float = 1e-6,
     time_limit: float | None = None,
 ) -> RobustSolution:
-    r"""min over θ of the worst case of E_p[loss(θ, x)] + Σ_j α_j θ_j², p a density of the space
-    with MMD to the data at most the radius.
+    r"""The parameter θ with the least worst-case expected loss over an MMD ball.
+
+    Minimizes over θ the worst case of E_p[loss(θ, x)] + Σ_j α_j θ_j², p a density of the space in
+    the ball.
 
     Parameters
     ----------
     loss : callable
         ``loss(theta, X) -> (values, gradients)``: n numbers convex in θ, and their gradients in θ,
-        shape (n, p). Convexity is checked at every pair of parameters that follow each other, and
-        :class:`~ksos.exceptions.ConvexityError` raised with the proof where it fails. It may have
-        kinks, as an absolute value or a hinge: the gradients are then any of the subgradients, and
-        a small ridge helps.
+        shape (n, p). It may have kinks, as an absolute value or a hinge. The gradients are then any
+        subgradients, and a small ridge helps. Convexity is checked at every pair of successive
+        parameters, and :class:`~ksos.exceptions.ConvexityError` raised with the proof if it fails.
     theta0 : float or array of p floats
-        Where to start; it fixes p.
-    data, radius, weights, kernel, bandwidth, embedding_bandwidth, measure, space, n_support,
-    confidence, n_resamples, rng
-        As in :func:`ksos.worst_case`. Radius 0 is the regularised empirical solution, by
-        definition: it has no worst case.
-    alpha : float or array of p floats
+        Where to start. It fixes p.
+    ball : Ball
+        The distributions, see :class:`ksos.Ball`. Radius 0 is the regularized empirical solution,
+        which has no worst case.
+    alpha : float or array of p floats, default=0.0
         The ridge, not negative.
     hessian : callable, optional
         ``hessian(theta, X, weights) -> (p, p)``, second derivative of Σ_n weights_n·loss(θ, x_n).
         Default: differences of gradients.
-    tol, rtol : float
-        The problem counts as solved when the gap is at most max(tol, rtol·risk): ``tol`` is in the
-        units of the loss (default: none). For risks below a thousandth of the spread of the loss,
-        that much of the spread replaces the risk.
+    bandwidth, space, n_support
+        The densities, as in :func:`ksos.worst_case`.
+    tol : float, optional
+        Largest gap, in the units of the loss. Default: none.
+    rtol : float, default=1e-6
+        Largest gap relative to the risk. The problem is solved at a gap of max(tol, rtol·risk). For
+        risks below a thousandth of the spread of the loss, that much of the spread replaces the
+        risk.
     time_limit : float, optional
-        Seconds for all of the call, which ends at most one step of a solver later.
+        Seconds for all of the call, which ends at most one solver step later.
 
     Returns
     -------
     RobustSolution
 
+    Warns
+    -----
+    ConvergenceWarning
+        If the gap is larger than requested, with the reason.
+
     Examples
     --------
-    The mean squared distance to θ: robustly, θ moves from the mean of the data to the middle of the
+    The mean squared distance to θ. Robustly, θ moves from the mean of the data to the middle of the
     box.
 
     >>> from ksos.measures import Box
@@ -181,27 +181,21 @@ def robust_minimize(
     >>> def loss(theta, X):
     ...     away = theta - X
     ...     return np.sum(away**2, axis=1), 2 * away
-    >>> solution = robust_minimize(loss, 0.0, X, 0.3, embedding_bandwidth=1.0, measure=Box([-1.0], [1.0]))
-    >>> solution.status, bool(X.mean() < solution.theta[0] < 0.0), solution.worst_case.mmd <= 0.3
+    >>> solution = robust_minimize(loss, 0.0, Ball(X, 0.6, domain=Box([-1.0], [1.0])))
+    >>> solution.status, bool(X.mean() < solution.theta[0] < 0.0), solution.worst_case.mmd <= 0.6
     ('solved', True, True)
     """
+    require_ball(ball)
     return robust_path(
         loss,
         theta0,
-        data,
-        [radius],
+        ball,
+        [ball.radius],
         alpha=alpha,
         hessian=hessian,
-        weights=weights,
-        kernel=kernel,
         bandwidth=bandwidth,
-        embedding_bandwidth=embedding_bandwidth,
-        measure=measure,
         space=space,
         n_support=n_support,
-        confidence=confidence,
-        n_resamples=n_resamples,
-        rng=rng,
         tol=tol,
         rtol=rtol,
         time_limit=time_limit,
@@ -211,28 +205,29 @@ def robust_minimize(
 def robust_path(
     loss: Callable[..., Any],
     theta0: Any,
-    data: Any,
+    ball: Ball,
     radii: Sequence[Any],
     *,
     alpha: Any = 0.0,
     hessian: Callable[..., Any] | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
+    bandwidth: Any = None,
+    space: SoSSpace | None = None,
+    n_support: int | None = None,
     tol: float | None = None,
     rtol: float = 1e-6,
     time_limit: float | None = None,
-    **where: Any,
 ) -> list[RobustSolution]:
-    """:func:`robust_minimize` for several radii, in the order given; each starts from the solution
+    """:func:`robust_minimize` for several radii, in the order given. Each starts from the solution
     before.
 
-    The arguments are those of :func:`robust_minimize`; ``time_limit`` is for all radii together.
+    ``radii`` are numbers or "bootstrap", and replace the radius of the ball. The other arguments
+    are those of :func:`robust_minimize`. ``time_limit`` is for all radii together.
 
     >>> from ksos.measures import Box
     >>> def loss(theta, X):
     ...     return np.sum((theta - X) ** 2, axis=1), 2 * (theta - X)
-    >>> path = robust_path(loss, 0.0, [[-0.5], [-0.1]], [0.0, 0.3], embedding_bandwidth=1.0, measure=Box([-1.0], [1.0]))
+    >>> ball = Ball([[-0.5], [-0.1]], 0.0, domain=Box([-1.0], [1.0]))
+    >>> path = robust_path(loss, 0.0, ball, [0.0, 0.6])
     >>> [solution.status for solution in path], bool(abs(path[1].theta[0]) < abs(path[0].theta[0]))
     (['solved', 'solved'], True)
     """
@@ -241,27 +236,25 @@ def robust_path(
         raise TypeError(
             f"loss must be a function loss(theta, X) -> (values, gradients); got {loss!r}"
         )
-    theta = as_vector(np.atleast_1d(theta0), "theta0")
-    ridge = (
-        np.full(theta.shape, as_nonnegative(alpha, "alpha"))
-        if np.ndim(alpha) == 0
-        else as_vector(alpha, "alpha", length=theta.shape[0])
-    )
     if hessian is not None and not callable(hessian):
         raise TypeError(
             f"hessian must be a function hessian(theta, X, weights) -> (p, p); got {hessian!r}"
         )
+    theta = as_vector(np.atleast_1d(theta0), "theta0")
+    alpha = np.broadcast_to(alpha, theta.shape) if np.ndim(alpha) == 0 else alpha
+    ridge = as_vector(alpha, "alpha", length=theta.shape[0])
     if np.any(ridge < 0.0):
         raise ValueError(f"alpha must not be negative; got {alpha!r}")
     goal = as_goal(tol, rtol)
-    for radius in radii:
-        check_radius(radius)
-    setting = as_setting(data, **where)
+    require_ball(ball)
+    numbers = [ball.with_radius(radius).radius for radius in radii]
+    if math.inf in numbers:
+        raise ValueError("an infinite radius is for the penalty of ksos.worst_case")
+    adversary = adversary_in(ball, bandwidth, space, n_support)
     with set_up(deadline, _SET_UP_SHARE):
-        family = _UserFamily(loss, theta, np.array(ridge, dtype=float), setting, hessian)
-    numbers = [as_radius(radius, setting, confidence, n_resamples, rng) for radius in radii]
+        family = _UserFamily(loss, theta, ridge, adversary, hessian)
     if any(radius > 0.0 for radius in numbers):
-        warn_if_unbounded(setting, family.loss_at(theta), stacklevel=4)
+        warn_if_unbounded(adversary, family.loss_at(theta), stacklevel=4)
     out: list[RobustSolution] = []
     for radius in numbers:
         found = solved_robustly(family, radius, goal, deadline, out[-1].saddle if out else None)
@@ -272,9 +265,7 @@ def robust_path(
         ):
             # the loss of the solution has kinks where those of the data had none
             with set_up(deadline, _SET_UP_SHARE):
-                family = _UserFamily(
-                    loss, found.theta, np.array(ridge, dtype=float), setting, hessian
-                )
+                family = _UserFamily(loss, found.theta, ridge, adversary, hessian)
             found = solved_robustly(family, radius, goal, deadline)
         out.append(found)
         if (
@@ -326,7 +317,7 @@ class ParametricFamily(Family):
         """Nodes that are enough for the losses that suit the data."""
         at = self.probable_thetas()
         risk = self.empirical_value(at[0])
-        values = self._values(at[0], self.setting.reference.points[:, : self.space.n_features])
+        values = self._values(at[0], self.adversary.ball.points[:, : self.space.n_features])
         tol = (
             _NODES_AGREE
             * self.agreement
@@ -409,20 +400,18 @@ class _UserFamily(ParametricFamily):
         loss: Callable[..., Any],
         theta: np.ndarray,
         alpha: np.ndarray,
-        setting: Setting,
+        adversary: Adversary,
         hessian: Callable[..., Any] | None = None,
     ) -> None:
-        super().__init__(setting)
+        super().__init__(adversary)
         self.loss, self.theta, self.alpha, self.hessian, self.masses = (
             loss,
             theta,
             alpha,
             hessian,
-            setting.reference.weights,
+            adversary.ball.weights,
         )
-        self._loss_on(setting.reference.points).values(
-            theta
-        )  # a plain mistake shows before any work
+        self._loss_on(adversary.ball.points).values(theta)  # a plain mistake shows before any work
         nodes = self.nodes()
         self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)
 
@@ -430,20 +419,20 @@ class _UserFamily(ParametricFamily):
         return UserLoss(self.loss, points, self.theta.shape[0], self.hessian)
 
     def empirical(self) -> tuple[np.ndarray, float]:
-        if not self.setting.reference.is_distribution:
+        if not self.adversary.ball.is_distribution:
             raise ValueError(DATA_ALONE)
         found = least_expected(self.data_losses()[0][0], self.masses, self.alpha, self.theta)
         return found.theta, found.value
 
     def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
-        return [(self._loss_on(self.setting.reference.points), 0.0)]
+        return [(self._loss_on(self.adversary.ball.points), 0.0)]
 
     def probable_thetas(self) -> list[np.ndarray]:
         return [self.typical_theta(), self.theta]
 
     def typical_theta(self) -> np.ndarray:
         """For data with signed weights, the parameter that the user starts from."""
-        return self.empirical()[0] if self.setting.reference.is_distribution else self.theta
+        return self.empirical()[0] if self.adversary.ball.is_distribution else self.theta
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         return NumericFunction(lambda X: self._loss_on(X).values(theta)[0])

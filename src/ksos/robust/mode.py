@@ -9,6 +9,7 @@ the adversary's answer p.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,13 +20,11 @@ from ksos.density import SoSDensity
 from ksos.ground.arrays import to_numpy
 from ksos.ground.deadline import Deadline
 from ksos.ground.validation import as_choice, as_count
-from ksos.kernels import Kernel
-from ksos.measures import Measure
 from ksos.observables import KernelFunction
-from ksos.robust.atoms import MMDBall, WorstAtoms
+from ksos.robust.atoms import AtomicBall, WorstAtoms
+from ksos.robust.ball import Adversary, Ball, adversary_in
 from ksos.robust.exact_ball import Answer, settled
 from ksos.robust.problem import Goal
-from ksos.robust.setting import Setting, as_radius, as_setting
 from ksos.robust.worst_case import ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
 from ksos.solvers.newton import Value
 from ksos.space.embedding import MeanEmbedding, evaluate
@@ -62,7 +61,8 @@ class RobustMode:
     """The result of :func:`ksos.robust_mode`.
 
     >>> import ksos
-    >>> found: RobustMode = ksos.robust_mode([[0.5]], 0.0, measure=ksos.measures.Box([-2.0], [2.0]), embedding_bandwidth=1.0)
+    >>> ball = ksos.Ball([[0.5]], 0.0, kernel=ksos.kernels.Gaussian(1.0), domain=ksos.measures.Box([-2.0], [2.0]))
+    >>> found: RobustMode = ksos.robust_mode(ball)
     >>> found.status, found.mode.round(4).tolist()
     ('solved', [0.5])
     """
@@ -99,56 +99,52 @@ class RobustMode:
 
 
 def robust_mode(
-    data: Any,
-    radius: Any,
+    ball: Ball,
     *,
-    measure: Measure | None = None,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
     bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
     space: SoSSpace | None = None,
     n_support: int | None = None,
     relaxation: bool = False,
     adversary: str = "sos",
     n_grid: int | None = None,
     n_atoms: int | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
     tol: float | None = None,
     rtol: float = 1e-8,
     time_limit: float | None = None,
 ) -> RobustMode:
-    r"""max_θ min_μ E_μ k(x, θ) over the distributions μ whose MMD to the data is at most the
-    radius, k being the kernel that measures MMD.
+    r"""The point θ with the largest worst-case return E_μ k(x, θ) over the distributions μ of a ball.
+
+    k is the kernel of the ball.
 
     Parameters
     ----------
-    data, radius, measure, weights, kernel, bandwidth, embedding_bandwidth, space, n_support,
-    confidence, n_resamples, rng
-        As in :func:`ksos.worst_case`; θ ranges over the box that the measure lives on, or around
-        the data.
-    relaxation : bool
-        The note's relaxed problem: the adversary may be any element of the RKHS in the ball. Its
+    ball : Ball
+        The distributions, see :class:`ksos.Ball`. θ ranges over the box that the domain fills, or
+        around the data.
+    bandwidth, space, n_support
+        The densities, as in :func:`ksos.worst_case`.
+    relaxation : bool, default=False
+        The paper's relaxed problem: the adversary may be any element of the RKHS in the ball. Its
         answer does not depend on the radius.
-    adversary : {"sos", "atoms"}
-        Sum-of-squares densities, or the discretised reference: distributions on a grid of the box
-        and the data (one or two features).
+    adversary : {"sos", "atoms"}, default="sos"
+        Sum-of-squares densities, or distributions on the nodes of a discrete domain, or on a grid
+        of the box and the data (one or two features).
     n_grid : int, optional
-        θ per feature with which the search begins (one or two features); default 41, or 9 each. In
-        more features: 16 points and as many of the data.
+        θ per feature with which the search begins (one or two features). Default: 41, or 9 each. In
+        more features the search begins at 16 points and as many of the data.
     n_atoms : int, optional
-        Atoms per feature; default 401, or 25 each.
+        Atoms per feature of the grid. Default: 401, or 25 each.
     tol, rtol : float
         Of the worst case at the mode, as in :func:`ksos.worst_case`.
     time_limit : float, optional
-        Seconds for all of the call, which ends at most one step of a solver later.
+        Seconds for all of the call, which ends at most one solver step later.
 
     Examples
     --------
+    >>> from ksos.kernels import Gaussian
     >>> from ksos.measures import Box
-    >>> relaxed = robust_mode([[0.0]], 1.2, measure=Box([-2.0], [2.0]), embedding_bandwidth=1.0, relaxation=True)
+    >>> ball = Ball([[0.0]], 1.2, kernel=Gaussian(1.0), domain=Box([-2.0], [2.0]))
+    >>> relaxed = robust_mode(ball, relaxation=True)
     >>> abs(relaxed.mode).round(4).tolist(), round(relaxed.value, 4)
     ([0.0], -0.2)
     """
@@ -156,37 +152,30 @@ def robust_mode(
     goal = as_goal(tol, rtol)
     as_choice(adversary, "adversary", ADVERSARIES)
     if relaxation and adversary != "sos":
-        raise ValueError('relaxation=True has its adversary in the RKHS: leave adversary="sos" out')
-    setting = as_setting(
-        data,
-        weights=weights,
-        kernel=kernel,
-        bandwidth=bandwidth,
-        embedding_bandwidth=embedding_bandwidth,
-        measure=measure,
-        space=space,
-        n_support=n_support,
-    )
-    epsilon = as_radius(radius, setting, confidence, n_resamples, rng)
-    search = _Search(
-        setting, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2), deadline
-    )
+        raise ValueError('relaxation=True has its adversary in the RKHS: omit adversary="atoms"')
+    if n_atoms is not None and adversary != "atoms":
+        raise ValueError('n_atoms is for adversary="atoms"')
+    densities = adversary_in(ball, bandwidth, space, n_support)
+    epsilon = ball.radius
+    if math.isinf(epsilon):
+        raise ValueError("an infinite radius is for the penalty of ksos.worst_case")
+    n_grid = None if n_grid is None else as_count(n_grid, "n_grid", minimum=2)
+    search = _Search(ball, n_grid, deadline)
     worst: WorstAtoms | MeanEmbedding | None = None
     if relaxation or epsilon == 0.0:
-        theta, value = search.run(_relaxed(setting.embedding, epsilon))
+        theta, value = search.run(_relaxed(ball))
         if epsilon > 0.0:
-            points, a = to_numpy(setting.embedding.points), to_numpy(setting.embedding.weights)
             worst = MeanEmbedding(
-                np.vstack([points, theta]), np.append(a, -epsilon), kernel=setting.embedding.kernel
+                np.vstack([ball.points, theta]),
+                np.append(ball.weights, -epsilon),
+                kernel=ball.kernel,
             )
     elif adversary == "atoms":
-        ball = _atomic(setting, epsilon, n_atoms)
-        theta, value = search.run(_against_atoms(ball))
-        worst = ball.worst_at(theta)
-    elif n_atoms is not None:
-        raise ValueError('n_atoms is for adversary="atoms"')
+        atoms = AtomicBall(ball, _grid_of_atoms(densities, n_atoms))
+        theta, value = search.run(_against_atoms(atoms))
+        worst = atoms.worst_at(theta)
     else:
-        return _against_densities(setting, search, epsilon, goal, deadline)
+        return _against_densities(densities, search, goal, deadline)
     status = "time_limit" if search.late else "solved"
     return RobustMode(theta, value, worst, search.path, status, epsilon, time=deadline.elapsed)
 
@@ -198,19 +187,17 @@ class _Late(Exception):
 class _Search:
     """Starts all over the box, then the best of them uphill."""
 
-    def __init__(self, setting: Setting, n_grid: int | None, deadline: Deadline) -> None:
-        d, domain = setting.reference.n_features, setting.measure
-        near = region(
-            domain, setting.reference.points, 1e-3 * setting.embedding.kernel.sigma_vector(d)
-        )
+    def __init__(self, ball: Ball, n_grid: int | None, deadline: Deadline) -> None:
+        d, domain = ball.n_features, ball.domain
+        near = region(domain, ball.points, 1e-3 * ball.kernel.sigma_vector(d))
         self.box = near if domain.region is None else domain.region
         if d in _GRID:
             self.starts = grid(self.box, [_GRID[d] if n_grid is None else n_grid] * d)
         elif n_grid is not None:
             raise ValueError(f"n_grid is for one or two features; got {d}")
         else:
-            heaviest = np.argsort(-np.abs(setting.reference.weights), kind="stable")[:_MANY]
-            own = np.clip(setting.reference.points[heaviest], self.box.low, self.box.high)
+            heaviest = np.argsort(-np.abs(ball.weights), kind="stable")[:_MANY]
+            own = np.clip(ball.points[heaviest], self.box.low, self.box.high)
             self.starts = np.concatenate([scattered(self.box, _MANY), own])
         self.spacing = 1.0 / (round(self.starts.shape[0] ** (1.0 / d)) - 1) if d in _GRID else 0.1
         self.deadline, self.late = deadline, False
@@ -270,10 +257,10 @@ class _Search:
             )
 
 
-def _relaxed(embedding: MeanEmbedding, epsilon: float) -> Value:
+def _relaxed(ball: Ball) -> Value:
     """(K ∗ μ̂)(θ) − ε√K(θ,θ), with k(θ, θ) = 1."""
-    sigma = embedding.kernel.sigma_vector(embedding.n_features)
-    return _with_differences(lambda thetas: np.asarray(embedding(thetas)) - epsilon, sigma)
+    sigma = ball.kernel.sigma_vector(ball.n_features)
+    return _with_differences(lambda Z: np.asarray(ball.embedding(Z)) - ball.radius, sigma)
 
 
 def _with_differences(f: Callable[[np.ndarray], np.ndarray], sigma: np.ndarray) -> Value:
@@ -288,51 +275,36 @@ def _with_differences(f: Callable[[np.ndarray], np.ndarray], sigma: np.ndarray) 
     return value
 
 
-def _atomic(setting: Setting, epsilon: float, n_atoms: int | None) -> MMDBall:
-    """The ball of distributions on a grid of the box and the data."""
-    reference, d = setting.reference, setting.reference.n_features
-    if not reference.is_distribution:
-        raise ValueError('adversary="atoms" needs data whose weights are those of a distribution')
-    if setting.measure.atoms is not None:
-        points = setting.measure.atoms.points
-    elif d in _ATOMS:
-        points = grid(
-            setting.box,
-            [_ATOMS[d] if n_atoms is None else as_count(n_atoms, "n_atoms", minimum=2)] * d,
-        )
-    else:
+def _grid_of_atoms(adversary: Adversary, n_atoms: int | None) -> np.ndarray:
+    """The nodes of a discrete domain, or a grid of the box."""
+    d = adversary.ball.n_features
+    if adversary.measure.atoms is not None:
+        return adversary.measure.atoms.points
+    if d not in _ATOMS:
         raise ValueError(
-            'adversary="atoms" needs a grid, in one or two features, or a Discrete measure; got'
+            'adversary="atoms" needs a grid, in one or two features, or a Discrete domain; got'
             f" {d} features"
         )
-    atoms = np.unique(np.concatenate([points, reference.points]), axis=0)
-    places = {tuple(row): i for i, row in enumerate(atoms.tolist())}
-    nu = np.zeros(atoms.shape[0])
-    for row, weight in zip(reference.points.tolist(), reference.weights.tolist(), strict=True):
-        nu[places[tuple(row)]] += weight
-    return MMDBall(setting.embedding.kernel, atoms, nu, epsilon)
+    count = _ATOMS[d] if n_atoms is None else as_count(n_atoms, "n_atoms", minimum=2)
+    return grid(adversary.box, [count] * d)
 
 
-def _against_atoms(ball: MMDBall) -> Value:
+def _against_atoms(ball: AtomicBall) -> Value:
     def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
         worst = ball.worst_at(theta)
         sigma = ball.kernel.sigma_vector(theta.shape[0])
-        seen = _with_differences(
-            lambda thetas: ball.kernel(thetas, ball.atoms) @ worst.weights, sigma
-        )
+        seen = _with_differences(lambda Z: ball.kernel(Z, ball.atoms) @ worst.weights, sigma)
         return worst.value, seen(theta)[1]
 
     return value
 
 
 def _against_densities(
-    setting: Setting, search: _Search, epsilon: float, goal: Goal, deadline: Deadline
+    adversary: Adversary, search: _Search, goal: Goal, deadline: Deadline
 ) -> RobustMode:
-    player = Player(setting, epsilon, deadline)
-    first = player.settle(
-        to_numpy(setting.reference.points[int(np.argmax(np.abs(setting.reference.weights)))]),
-        _FIRST,
-    ).saddle
+    ball = adversary.ball
+    player = Player(adversary, deadline)
+    first = player.settle(ball.points[int(np.argmax(np.abs(ball.weights)))], _FIRST).saddle
     if first.empty:
         return RobustMode(
             None,
@@ -340,35 +312,34 @@ def _against_densities(
             None,
             search.path,
             first.status,
-            epsilon,
+            ball.radius,
             first.least_radius,
             deadline.elapsed,
         )
     theta, _ = search.run(player)
-    space = setting.space if player.last is None else player.last.saddle.space
-    _, worst = attack(_loss_at(replace(setting, space=space), theta), epsilon, goal, deadline)
+    space = adversary.space if player.last is None else player.last.saddle.space
+    _, worst = attack(_loss_at(replace(adversary, space=space), theta), ball.radius, goal, deadline)
     value, late = (
         None if worst.value is None else -worst.value,
         search.late and worst.status != "interrupted",
     )
     status = "time_limit" if late else worst.status
     return RobustMode(
-        theta, value, worst, search.path, status, epsilon, worst.least_radius, deadline.elapsed
+        theta, value, worst, search.path, status, ball.radius, worst.least_radius, deadline.elapsed
     )
 
 
-def _loss_at(setting: Setting, theta: np.ndarray) -> FixedLoss:
+def _loss_at(adversary: Adversary, theta: np.ndarray) -> FixedLoss:
     """−k(·, θ)."""
-    return FixedLoss(
-        setting, KernelFunction(theta[None, :], [-1.0], kernel=setting.embedding.kernel)
-    )
+    kernel = adversary.ball.kernel
+    return FixedLoss(adversary, KernelFunction(theta[None, :], [-1.0], kernel=kernel))
 
 
 class Player:
     """The worst return at θ over densities, each problem started from the last."""
 
-    def __init__(self, setting: Setting, epsilon: float, deadline: Deadline) -> None:
-        self.setting, self.epsilon, self.deadline = setting, epsilon, deadline
+    def __init__(self, adversary: Adversary, deadline: Deadline) -> None:
+        self.adversary, self.deadline = adversary, deadline
         self.last: Answer | None = None
 
     def settle(self, theta: np.ndarray, goal: Goal) -> Answer:
@@ -377,7 +348,11 @@ class Player:
         """
         start = None if self.last is None else self.last.saddle
         self.last = settled(
-            _loss_at(self.setting, theta).problem, self.epsilon, goal, self.deadline, start
+            _loss_at(self.adversary, theta).problem,
+            self.adversary.ball.radius,
+            goal,
+            self.deadline,
+            start,
         )
         if self.last.saddle.keyboard_interrupt:
             raise KeyboardInterrupt("robust_mode was interrupted")
@@ -385,7 +360,7 @@ class Player:
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         answer = self.settle(theta, _SEARCHED)
-        p, kernel = answer.exact.density, self.setting.embedding.kernel
+        p, kernel = answer.exact.density, self.adversary.ball.kernel
         assert isinstance(p, SoSDensity)
         seen = _with_differences(
             lambda thetas: to_numpy(evaluate(p, kernel, thetas)),

@@ -21,7 +21,7 @@ from ksos.measures import Box, Measure
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial
 from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
 from ksos.robust.atoms import worst_atoms
-from ksos.robust.setting import Setting
+from ksos.robust.ball import Adversary
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.labelled import LabelledEmbedding
 from ksos.space.space import SoSSpace
@@ -60,7 +60,7 @@ def upper_bound(
     gs: Sequence[KernelFunction],
     size: float,
     data: MeanEmbedding | LabelledEmbedding,
-    setting: Setting,
+    adversary: Adversary,
     deadline: Deadline,
     *,
     spread: float,
@@ -71,7 +71,7 @@ def upper_bound(
     target: float = math.inf,
 ) -> UpperBound:
     """The bound that g, of norm ``size``, gives: one loss and one g per label; the box of the
-    setting is searched if nothing can be proven.
+    adversary is searched if nothing can be proven.
 
     With a ``space``, other functions on its landmarks are tried as well while the bound is farther
     from ``target`` than a thousandth of the spread: those that are best against atoms, among them
@@ -84,7 +84,7 @@ def upper_bound(
         tops, tol = [], _DIGITS * max(spread, 1e-300)
         for loss, g in zip(losses, gs, strict=True):
             found = supremum_on(
-                loss, g, setting.measure, setting.box, points, tol, lipschitz, deadline
+                loss, g, adversary.measure, adversary.box, points, tol, lipschitz, deadline
             )
             if found is None:
                 return UpperBound(math.inf, "infinite", None)
@@ -114,7 +114,7 @@ def upper_bound(
     if space is None or best.slack > _LOOSE * spread:
         return best
     assert isinstance(data, MeanEmbedding)
-    game = _Atoms(losses[0], space, data, setting.box, radius, gamma)
+    game = _Atoms(losses[0], space, data, adversary.box, radius, gamma)
     latest = best
     for _ in range(_ROUNDS):
         if deadline.passed:

@@ -19,17 +19,15 @@ from ksos.functionals import Expectation
 from ksos.functionals.penalties import BoundLinear
 from ksos.ground.arrays import inner, like, namespace, to_numpy
 from ksos.ground.deadline import Deadline
-from ksos.ground.names import column_names
 from ksos.ground.progress import shown
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_nonnegative, as_positive
 from ksos.kernels import Kernel
-from ksos.measures import Measure
 from ksos.observables import KernelFunction, Observable, as_observable
+from ksos.robust.ball import Adversary, Ball, adversary_in
 from ksos.robust.exact_ball import Answer, in_the_exact_ball
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.risk import FixedRisk, Risk
-from ksos.robust.setting import Setting, as_radius, as_setting, check_radius
 from ksos.robust.upper_bound import upper_bound
 from ksos.solvers import STATUSES
 from ksos.solvers.constrained_minimize import known_to
@@ -100,9 +98,8 @@ class WorstCase(Certified):
     * ``upper_bound`` bounds the worst case over all distributions of the domain.
 
     >>> import ksos
-    >>> worst: WorstCase = ksos.worst_case(
-    ...     ksos.observables.coordinate(0), [[0.0]], 0.5, measure=ksos.measures.Box([-1.0], [1.0]), embedding_bandwidth=1.0
-    ... )
+    >>> ball = ksos.Ball([[0.0], [0.5]], 0.5, domain=ksos.measures.Box([-1.0], [1.0]))
+    >>> worst: WorstCase = ksos.worst_case(ksos.observables.coordinate(0), ball)
     >>> worst.status, worst.empirical_value < worst.value <= worst.dual_value <= worst.upper_bound
     ('solved', True)
     """
@@ -189,69 +186,50 @@ class WorstCase(Certified):
 
 def worst_case(
     loss: Any,
-    data: Any,
-    radius: Any = None,
+    ball: Ball,
     *,
     penalty: float | None = None,
-    weights: Any = None,
-    kernel: str | Kernel = "gaussian",
     bandwidth: Any = None,
-    embedding_bandwidth: Any = None,
-    measure: Measure | None = None,
     space: SoSSpace | None = None,
     n_support: int | None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    rng: Any = None,
     lipschitz: float | None = None,
     tol: float | None = None,
     rtol: float = 1e-8,
     time_limit: float | None = None,
 ) -> WorstCase:
-    r"""max E_p[loss] over the sum-of-squares densities p whose MMD to the data is at most the
-    radius.
+    r"""The largest expected loss over the distributions of an MMD ball, with the worst density.
+
+    Maximizes E_p[loss] over the sum-of-squares densities p in the ball, and bounds it over all
+    distributions of the ball.
 
     Parameters
     ----------
     loss : callable, Polynomial, KernelFunction, BoxIndicator or any other observable
-        A function of an array (n, d) that returns n numbers; expectations of those named are closed
-        forms, others are integrated by quadrature, with an estimate of the error.
-    data : array (n, d) or MeanEmbedding
-        The centre of the ball. Weights of a MeanEmbedding may be signed.
-    radius : float or "bootstrap"
-        Of the ball, in MMD (not squared). "bootstrap": that of :func:`ksos.bootstrap_radius`, with
-        ``confidence``, ``n_resamples`` and ``rng``. 0 leaves only the data themselves: the value is
-        their mean loss, and there is no density.
+        A function of an array (n, d) that returns n numbers. Expectations of the observables named
+        here are closed forms. Others are integrated by quadrature, with an estimate of the error.
+    ball : Ball
+        The distributions, see :class:`ksos.Ball`. At radius 0 the value is the mean loss of the
+        data, and there is no density.
     penalty : float, optional
-        γ, a multiplier of MMD²: maximise E_p[loss] − γ·MMD(p, data)² over all densities of the
-        space instead. Give this or the radius.
-    weights : array of n floats, optional
-        Of the samples.
-    kernel : {"gaussian", "laplace", "matern"} or Kernel
-        Of the densities and, with its own bandwidth, of the MMD. Kernels that are not Gaussian need
-        a discrete measure.
-    bandwidth : float or array, optional
-        Of the densities. Default: a third of the embedding's, or as fine as the support points can
-        carry across the domain.
-    embedding_bandwidth : float or array, optional
-        Of the kernel that measures MMD. Default: that of a MeanEmbedding; else ``bandwidth``; else
-        the median distance of the samples.
-    measure : Measure, optional
-        The domain: a Box, a Discrete measure, …; default all of R^d.
+        γ, a multiplier of MMD²: maximize E_p[loss] − γ·MMD(p, data)² instead, over all densities of
+        the space. The radius of the ball must be ``math.inf``.
+    bandwidth : float or array of d floats, optional
+        Bandwidth of the densities. Default: a third of that of the ball's kernel, or as fine as the
+        support points can carry across the domain.
     space : SoSSpace, optional
-        Used as it is, landmarks included, instead of all that.
+        The densities, landmarks included, instead of those chosen by default. Its embedding kernel
+        and its measure must be the kernel and the domain of the ball.
     n_support : int, optional
-        The most support points; default 64, 144, 125 in 1, 2, 3 dimensions and 200 beyond.
-    confidence, n_resamples, rng
-        Of ``radius="bootstrap"``; ``rng`` is a seed or a Generator.
+        The most support points. Default: 64, 144 and 125 in 1, 2 and 3 dimensions, 200 beyond.
     lipschitz : float, optional
-        A Lipschitz constant of a loss that is code: with it the upper bound is rigorous on a box.
-    tol, rtol : float
-        The problem counts as solved when the gap is at most max(tol, rtol·spread): ``tol`` is in
-        the units of the loss (default: none), the spread is that of the loss over the densities of
-        the space.
+        A Lipschitz constant of a loss that is code. It makes the upper bound rigorous on a box.
+    tol : float, optional
+        Largest gap, in the units of the loss. Default: none.
+    rtol : float, default=1e-8
+        Largest gap in units of the spread of the loss over the densities of the space. The problem
+        is solved at a gap of max(tol, rtol·spread).
     time_limit : float, optional
-        Seconds for all of the call, which ends at most one step of a solver later.
+        Seconds for all of the call, which ends at most one solver step later.
 
     Returns
     -------
@@ -260,50 +238,44 @@ def worst_case(
     Warns
     -----
     UserWarning
-        If the loss is not known to be bounded on an unbounded domain: the worst case over all
-        distributions may then be infinite, and the value depends on the box that the support points
+        If the loss is not known to be bounded on an unbounded domain. The worst case over all
+        distributions may then be infinite. The value depends on the box that the support points
         cover, which the warning names.
     ConvergenceWarning
-        If the gap is not what was asked for: the reason, and the remedy.
+        If the gap is larger than requested, with the reason and a suggested fix.
 
     Examples
     --------
+    >>> from ksos.kernels import Gaussian
     >>> from ksos.measures import Box
     >>> from ksos.observables import coordinate
     >>> X = np.random.default_rng(0).normal(scale=0.5, size=(40, 1))
-    >>> worst = worst_case(coordinate(0) ** 2, X, 0.3, embedding_bandwidth=1.0, measure=Box([-2.0], [2.0]))
-    >>> worst.status, worst.mmd <= 0.3, worst.upper_bound_kind, bool(worst.empirical_value < worst.value <= worst.upper_bound)
-    ('solved', True, 'rigorous', True)
+    >>> ball = Ball(X, 0.3, kernel=Gaussian(1.0), domain=Box([-2.0], [2.0]))
+    >>> worst = worst_case(coordinate(0) ** 2, ball)
+    >>> worst.status, ball.contains(worst.distribution), worst.upper_bound_kind
+    ('solved', True, 'rigorous')
+    >>> bool(worst.empirical_value < worst.value <= worst.upper_bound)
+    True
     """
     deadline = Deadline(time_limit)
     loss, goal = as_loss(loss), as_goal(tol, rtol)
     lipschitz = None if lipschitz is None else as_nonnegative(lipschitz, "lipschitz")
-    if (radius is None) == (penalty is None):
-        raise ValueError(
-            f"pass either a radius or a penalty; got radius={radius!r}, penalty={penalty!r}"
-        )
     penalty = None if penalty is None else as_positive(penalty, "penalty")
-    if radius is not None:
-        check_radius(radius)
-    setting = as_setting(
-        data,
-        weights=weights,
-        kernel=kernel,
-        bandwidth=bandwidth,
-        embedding_bandwidth=embedding_bandwidth,
-        measure=measure,
-        space=space,
-        n_support=n_support,
-    )
-    if radius is not None:
-        radius = as_radius(radius, setting, confidence, n_resamples, rng)
-    loss.check_features(setting.reference.n_features)
-    if radius == 0.0:
-        return _data_alone(setting, loss, deadline)
-    warn_if_unbounded(setting, loss)
-    found = attack(FixedLoss(setting, loss, lipschitz), radius, goal, deadline, gamma=penalty)[1]
+    adversary = adversary_in(ball, bandwidth, space, n_support)
+    if math.isinf(ball.radius) != (penalty is not None):
+        raise ValueError(
+            "pass either a finite radius or Ball(data, math.inf) with a penalty; got"
+            f" radius={ball.radius!r}, penalty={penalty!r}"
+        )
+    loss.check_features(ball.n_features)
+    if ball.radius == 0.0:
+        return _data_alone(ball, loss, deadline)
+    warn_if_unbounded(adversary, loss)
+    family = FixedLoss(adversary, loss, lipschitz)
+    radius = ball.radius if penalty is None else None
+    found = attack(family, radius, goal, deadline, gamma=penalty)[1]
     warn_if_inaccurate(found)
-    names = column_names(data, "data")
+    names = ball.feature_names
     return (
         found
         if names is None or found.distribution is None
@@ -335,16 +307,16 @@ class Family(ABC):
 
     def __init__(
         self,
-        setting: Setting,
+        adversary: Adversary,
         labels: np.ndarray | None = None,
         data: LabelledEmbedding | None = None,
     ) -> None:
         """With labels, ``data`` is the centre of the ball."""
-        self.setting, self.space = (
-            setting,
-            setting.space if labels is None else setting.space.with_labels(labels),
+        self.adversary = adversary
+        self.space = adversary.space if labels is None else adversary.space.with_labels(labels)
+        self.data: MeanEmbedding | LabelledEmbedding = (
+            adversary.ball.embedding if data is None else data
         )
-        self.data: MeanEmbedding | LabelledEmbedding = setting.embedding if data is None else data
 
     def typical_theta(self) -> np.ndarray:
         """A parameter that suits the data."""
@@ -358,7 +330,7 @@ class Family(ABC):
             self.risk,
             self.data,
             self.typical_theta(),
-            self.setting.grows,
+            self.adversary.grows,
             self.agreement,
         )
 
@@ -376,9 +348,9 @@ class Family(ABC):
 
     def empirical_value(self, theta: np.ndarray) -> float | None:
         """The mean loss of the data; None if they do not all lie in the domain."""
-        reference = self.setting.reference
-        inside = bool(np.all(to_numpy(self.setting.measure.contains(reference.points))))
-        return float(reference.weights @ self.loss_at(theta)(reference.points)) if inside else None
+        ball = self.adversary.ball
+        inside = bool(np.all(to_numpy(ball.domain.contains(ball.points))))
+        return float(ball.weights @ self.loss_at(theta)(ball.points)) if inside else None
 
 
 class FixedLoss(Family):
@@ -387,10 +359,12 @@ class FixedLoss(Family):
     risk: FixedRisk
 
     @np.errstate(under="ignore")
-    def __init__(self, setting: Setting, loss: Observable, lipschitz: float | None = None) -> None:
-        super().__init__(setting)
+    def __init__(
+        self, adversary: Adversary, loss: Observable, lipschitz: float | None = None
+    ) -> None:
+        super().__init__(adversary)
         self.loss, self.lipschitz = loss, lipschitz
-        term = Expectation(loss).bind(setting.space)
+        term = Expectation(loss).bind(adversary.space)
         assert isinstance(term, BoundLinear)
         self.risk, self._error = FixedRisk(term.D), term.integration_error
 
@@ -458,7 +432,7 @@ def attack(
             near,
             size,
             family.data,
-            family.setting,
+            family.adversary,
             deadline,
             spread=spread,
             radius=radius,
@@ -523,11 +497,11 @@ def _not_below(
     return max(bound, value)
 
 
-def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> WorstCase:
+def _data_alone(ball: Ball, loss: Observable, deadline: Deadline) -> WorstCase:
     """Radius 0: the data are the only distribution in the ball."""
-    if not setting.reference.is_distribution:
+    if not ball.is_distribution:
         raise ValueError(DATA_ALONE)
-    value = float(setting.reference.weights @ loss(setting.reference.points))
+    value = float(ball.weights @ loss(ball.points))
     return WorstCase(
         value,
         value,
@@ -546,7 +520,7 @@ def _data_alone(setting: Setting, loss: Observable, deadline: Deadline) -> Worst
         value,
         0.0,
         loss,
-        setting.embedding.kernel,
+        ball.kernel,
         None,
         time=deadline.elapsed,
         note="radius 0 leaves the data themselves: the value is their mean loss",
@@ -575,17 +549,17 @@ def warn_if_inaccurate(found: WorstCase, stacklevel: int = 3) -> None:
     warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
 
 
-def warn_if_unbounded(setting: Setting, loss: Observable, stacklevel: int = 3) -> None:
+def warn_if_unbounded(adversary: Adversary, loss: Observable, stacklevel: int = 3) -> None:
     """Say so if the worst case over all distributions may be infinite, and name the box the value
     depends on.
     """
-    measure = setting.measure
+    measure = adversary.measure
     if measure.bounded or loss.bounded is True:
         return
     what = "is unbounded" if loss.bounded is False else "is not known to be bounded"
-    low, high = (np.round(side, 6).tolist() for side in (setting.box.low, setting.box.high))
+    low, high = (np.round(side, 6).tolist() for side in (adversary.box.low, adversary.box.high))
     where = (
-        f"in the box from {low} to {high}; pass measure=Box(low, high) to say where distributions"
+        f"in the box from {low} to {high}; pass Ball(…, domain=Box(low, high)) to say where distributions"
         " may go"
     )
     message = (

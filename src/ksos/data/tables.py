@@ -1,0 +1,730 @@
+"""Tables on their way into a fit: which columns of a file are samples, and what is dropped.
+
+A table is read whole (:class:`Table`), or in chunks where it does not fit in memory
+(:class:`Stream`). What does not belong among samples (text, an index, missing cells) is an error
+that names the row, the column and the option that helps, or it is dropped and reported.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from ksos.data.csv_files import (
+    CsvFile,
+    Say,
+    Written,
+    cell_error,
+    excerpt,
+    is_decorated,
+    is_missing,
+    is_number,
+    is_position,
+)
+from ksos.data.sources import Chunk, Chunks, chunks, files_of, is_arrow, layout
+from ksos.ground.names import frame
+from ksos.ground.run import Run
+from ksos.ground.validation import as_points, as_vector
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Stream", "Table", "TableOptions", "find_columns", "open_table", "option", "read_table"]
+
+_NPY_MAGIC = b"\x93NUMPY"
+_INDEX_ROWS = 10  # in fewer rows, a column of 1, 2, 3 may be a measurement
+_MOST_MISSING = 0.5  # of the cells of a column: if most are missing, the rows go before it
+_SHOWN = 6  # columns in a message, which must stay one line
+_LISTED = 20  # columns in a message about one that is not there
+_WHOLE_BYTES = 1 << 28  # a quarter of a gigabyte: larger files are read in chunks if they can be
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How to read a table.
+
+    Columns are named by their names or 1-based numbers. Neither ``columns`` nor ``exclude``: all
+    are used, or, if the table has names, those of the ``features`` of a model.
+    """
+
+    columns: Sequence[str] | None = None
+    exclude: Sequence[str] | None = None
+    weights: str | None = None
+    features: Sequence[str] | None = None
+    categories: Sequence[str] | None = None
+    """Columns whose cells are words. None: there can be none."""
+    clean: bool = False
+    """Drop columns of text and dates, an index, and what ``drop_missing`` drops."""
+    drop_missing: bool = False
+    """Drop rows with a missing cell."""
+    header: bool | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no list of columns is given, so that some may be dropped."""
+        return self.columns is None and self.features is None
+
+    @property
+    def written(self) -> Written:
+        """How a CSV file is written. One whose columns are chosen by name has a header."""
+        listed = [*(self.columns or ()), *(self.exclude or ()), *(self.categories or ())]
+        listed += [] if self.weights is None else [self.weights]
+        named = not all(map(is_position, listed))
+        header = True if self.header is None and named else self.header
+        return Written(header, self.delimiter, self.decimal, self.encoding)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Finite numbers: points (n, d), the names of their columns and the weights, if there are any.
+
+    ``rows`` has the row of the file, counted from 1 with the header, of every point; ``header`` the
+    names of all columns of the file. A column of words has their numbers as points, and the words
+    in ``words``, None for all other columns.
+    """
+
+    source: str
+    points: np.ndarray
+    rows: np.ndarray
+    names: tuple[str, ...] | None = None
+    weights: np.ndarray | None = None
+    header: tuple[str, ...] | None = None
+    words: tuple[tuple[str, ...] | None, ...] | None = None
+    n_dropped: int = 0
+    """How many rows with missing cells were dropped."""
+
+    @property
+    def samples(self) -> np.ndarray:
+        """What an estimator is fitted to."""
+        return self.points
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return int(self.points.shape[1])
+
+    @property
+    def n_samples(self) -> int:
+        """n."""
+        return int(self.points.shape[0])
+
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
+        """Points, weights and the numbers of their rows, here in one part."""
+        yield self.points, self.weights, self.rows
+
+    def as_frame(self) -> Any:
+        """The points as a data frame, with the words; as they are without names and words."""
+        if self.names is None and self.words is None:
+            return self.points
+        found = frame(self.points, self.names or [f"x{k + 1}" for k in range(self.n_features)])
+        for k, words in enumerate(self.words or ()):
+            if words is not None:
+                found[found.columns[k]] = np.array(words, dtype=object)[
+                    self.points[:, k].astype(int)
+                ]
+        return found
+
+    def require_different_names(self) -> None:
+        """Raise if two columns have the same name: a density could not be asked for one of them."""
+        _require_different(self.source, self.names or ())
+
+    def take(self, features: Sequence[int]) -> Table:
+        """The same rows of some of the columns."""
+        return replace(
+            self,
+            points=np.ascontiguousarray(self.points[:, list(features)]),
+            names=None if self.names is None else tuple(self.names[k] for k in features),
+            words=None if self.words is None else tuple(self.words[k] for k in features),
+        )
+
+
+@dataclass
+class _Reading:
+    """How far the passes over files are."""
+
+    expected: int
+    """So many rows, as far as the files tell."""
+    passes: int = 0
+    rows: int = 0
+    dropped: int = 0
+    seconds: float = 0.0
+    complete: bool = False
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The chosen columns of files that need not fit in memory, with the interface of `Table`."""
+
+    source: str
+    files: tuple[str, ...]
+    labels: tuple[Any, ...]
+    header: tuple[str, ...] | None
+    weight_label: Any
+    options: TableOptions
+    reading: _Reading
+    weights: None = field(default=None, init=False)
+    """They come with the chunks."""
+
+    @classmethod
+    def open(cls, paths: Sequence[str], options: TableOptions) -> Stream:
+        """The files that ``paths`` name. The first one decides where the columns are."""
+        if options.clean:
+            raise ValueError(
+                "--clean looks at all rows at once; choose columns with --columns or --exclude, and"
+                " rows with --drop-missing"
+            )
+        files = tuple(files_of([*paths]))
+        source = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} …"
+        layouts = [layout(file, options.written._asdict()) for file in files]
+        first = layouts[0]
+        features, weights = _Columns(files[0], first.width, first.names).select(options)
+        labels = range(first.width) if first.names is None else first.names
+        chosen = [labels[k] for k in [*features, *weights]]
+        if first.names is not None:
+            _require_different(files[0], [name for name in first.names if name in chosen])
+        return cls(
+            source,
+            files,
+            tuple(chosen[: len(features)]),
+            first.names,
+            chosen[-1] if weights else None,
+            options,
+            _Reading(sum(found.rows for found in layouts)),
+        )
+
+    @property
+    def samples(self) -> Chunks:
+        """What an estimator is fitted to."""
+        plain = chunks(
+            list(self.files),
+            columns=self.labels,
+            weights=self.weight_label,
+            drop_missing=self.options.drop_missing,
+            csv=self.options.written._asdict(),
+        )
+        return Chunks(lambda: self._watched(plain), plain.name, plain.files)
+
+    def _watched(self, source: Chunks) -> Iterator[Chunk]:
+        """The chunks of one pass, counted."""
+        reading = self.reading
+        reading.passes, reading.rows, reading.dropped = reading.passes + 1, 0, 0
+        reading.complete = False
+        began = time.monotonic()
+        for chunk in source:
+            yield chunk
+            reading.rows += np.shape(chunk.data)[0] + chunk.dropped
+            reading.dropped += chunk.dropped
+            Run.current().tell(f"reading, pass {reading.passes}", reading.rows, reading.expected)
+        reading.seconds += time.monotonic() - began
+        reading.expected, reading.complete = reading.rows, True
+
+    def report(self) -> str | None:
+        """One line on what was read; None where the reading was not completed."""
+        if not self.reading.complete:
+            return None
+        lost = f", {self.n_dropped:,} of them dropped (missing cells)" if self.n_dropped else ""
+        passes, seconds = self.reading.passes, self.reading.seconds
+        times = {1: "", 2: ", read twice"}.get(passes, f", read {passes} times")
+        rate = passes * self.reading.rows / max(seconds, 1e-9)
+        rows = f"{self.reading.rows:,} rows{lost}{times}"
+        return f"{self.source}: {rows} in {seconds:.1f} s, {rate:,.0f} rows/s"
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Of the columns that are used."""
+        return None if self.header is None else tuple(map(str, self.labels))
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return len(self.labels)
+
+    @property
+    def n_samples(self) -> int | None:
+        """How many rows were read and used; None where a checkpoint knew them all."""
+        return self.reading.rows - self.n_dropped if self.reading.complete else None
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows with missing cells were dropped."""
+        return self.reading.dropped
+
+    def take(self, features: Sequence[int]) -> Stream:
+        """The same files with some of the columns."""
+        return replace(self, labels=tuple(self.labels[k] for k in features))
+
+    def require_different_names(self) -> None:
+        """They are: files whose columns are not are an error."""
+
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
+        """Points, weights and the numbers of their rows among all rows, a chunk at a time."""
+        before = 1
+        for chunk in self.samples:
+            n = np.shape(chunk.data)[0]
+            if n:
+                weights = chunk.weights
+                if weights is not None:
+                    weights = as_vector(weights, f"{chunk.name}: weights")
+                kept = np.arange(n) if chunk.kept is None else chunk.kept
+                yield as_points(chunk.data, chunk.name), weights, before + kept
+            before += n + chunk.dropped
+        if not self.n_samples:
+            raise ValueError(f"{self.source}: there is no row of numbers")
+
+    def read(self, say: Say) -> Table:
+        """All of it in memory."""
+        points, weights, rows = zip(*self.parts(), strict=True)
+        if self.n_dropped:
+            say(
+                f"{self.source}: dropped {self.n_dropped} of {self.reading.rows} rows, which have"
+                " missing cells"
+            )
+        return Table(
+            self.source,
+            np.concatenate(points),
+            np.concatenate(rows),
+            self.names,
+            None if self.weight_label is None else np.concatenate(weights),
+            self.header,
+            n_dropped=self.n_dropped,
+        )
+
+
+def open_table(
+    data: str | Sequence[str],
+    options: TableOptions | None = None,
+    say: Say = lambda _: None,
+    *,
+    in_chunks: bool = False,
+) -> Table | Stream:
+    """The table in a file, or in several: whole if it is one file of moderate size, else in chunks.
+
+    ``say`` gets what is detected or dropped. "-" is CSV from the standard input.
+    """
+    options = options or TableOptions()
+    paths = [data] if isinstance(data, str) else list(data)
+    path = paths[0]
+    is_many = len(paths) > 1 or os.path.isdir(path) or is_arrow(path)
+    is_many = is_many or (glob.has_magic(path) and not os.path.exists(path))
+    if options.categories and (is_many or path.lower().endswith(".npy")):
+        raise ValueError("--categories is for one CSV file; turn the words into numbers first")
+    is_large = os.path.isfile(path) and os.path.getsize(path) > _WHOLE_BYTES
+    # what is cleaned must be looked at as a whole
+    if in_chunks or is_many or (is_large and not options.clean and not options.drop_missing):
+        return Stream.open(paths, options)
+    if path == "-":
+        if sys.stdin is None:
+            raise ValueError("<stdin>: there is no standard input to read from")
+        return _read_csv(sys.stdin.buffer, "<stdin>", options, say)
+    with open(path, "rb") as stream:
+        is_npy = stream.peek(len(_NPY_MAGIC)).startswith(_NPY_MAGIC)
+        if not is_npy and not path.lower().endswith(".npy"):
+            return _read_csv(stream, path, options, say)
+    return _read_npy(path, options, say)
+
+
+def read_table(
+    data: str | Sequence[str] | BinaryIO,
+    options: TableOptions | None = None,
+    say: Say = lambda _: None,
+    *,
+    source: str = "the stream",
+) -> Table:
+    """The same in memory, for what needs all rows at once; also the CSV text in a stream."""
+    if not isinstance(data, (str, Sequence)):
+        return _read_csv(data, source, options or TableOptions(), say)
+    found = open_table(data, options, say)
+    return found.read(say) if isinstance(found, Stream) else found
+
+
+def option(flag: str, words: Sequence[str]) -> str:
+    """A list as it is typed in a shell.
+
+    >>> option("--exclude", ["name", "speed, m/s"])
+    '--exclude \\'name,"speed, m/s"\\''
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(words)
+    return f"{flag} {shlex.quote(text.getvalue())}"
+
+
+def _position(column: str, names: Sequence[str] | None, width: int, source: str) -> int:
+    """The position, from 0, of a column by its 1-based number or its name."""
+    if is_position(column) and 1 <= int(column) <= width:
+        return int(column) - 1
+    found = [k for k, name in enumerate(names or ()) if name == column]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = " and ".join(str(k + 1) for k in found)
+        raise ValueError(
+            f"{source}: columns {listed} are both named {excerpt(column)}; choose one by its number"
+        )
+    if is_position(column):
+        raise ValueError(f"{source} has columns 1 to {width}; there is no column {column}")
+    if names is None:
+        raise ValueError(
+            f"{source} has no header, so there is no column {excerpt(column)}; choose columns by"
+            f" number, 1 to {width}"
+        )
+    close = get_close_matches(column.lower(), [name.lower() for name in names], 1)
+    meant = next((name for name in names if [name.lower()] == close), None)
+    raise ValueError(
+        f"{source} has no column {excerpt(column)}; its columns are {_listed(names)}"
+        + (f"; did you mean {excerpt(meant)}?" if meant else "")
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(excerpt, names[:_LISTED])) + ", …" * (len(names) > _LISTED)
+
+
+def find_columns(
+    words: Sequence[str],
+    names: Sequence[str] | None,
+    width: int,
+    source: str,
+) -> list[int]:
+    """The positions, from 0, of the columns that ``words`` name, each at most once.
+
+    >>> find_columns(["2", "x"], ["x", "y", "z"], 3, "the model")
+    [1, 0]
+    """
+    found: list[int] = []
+    for word in words:
+        position = _position(word, names, width, source)
+        if position in found:
+            raise ValueError(f"{source}: {','.join(words)} names column {word} twice")
+        found.append(position)
+    return found
+
+
+def _require_different(source: str, names: Sequence[str]) -> None:
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            raise ValueError(
+                f"{source}: two of the columns are named {excerpt(name)}; rename one, or choose"
+                " columns with --columns"
+            )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """All columns of a file, with ``names`` if there is a header, in the row ``row``."""
+
+    source: str
+    width: int
+    names: tuple[str, ...] | None
+    row: int = 1
+
+    def find(self, words: Sequence[str]) -> list[int]:
+        """The positions of the columns that ``words`` name."""
+        return find_columns(words, self.names, self.width, self.source)
+
+    def select(
+        self, options: TableOptions, skip: Sequence[int] = ()
+    ) -> tuple[list[int], list[int]]:
+        """Positions of the features and of the weights; those to ``skip`` unless they are chosen."""
+        weights = [] if options.weights is None else self.find([options.weights])
+        if options.columns is not None:
+            features = self.find(options.columns)
+            if set(weights) & set(features):
+                raise ValueError(
+                    f"{self.source}: {self.label(weights[0])} cannot be both a feature and the"
+                    " weights; drop it from --columns"
+                )
+        elif options.features is not None and self.names is not None and options.exclude is None:
+            features = self._of_model(options.features)
+        else:
+            out = {*weights, *skip, *self.find(options.exclude or ())}
+            features = [k for k in range(self.width) if k not in out]
+            for k in filter(self.is_unnamed, features):
+                what = (
+                    f"the header gives it no name (an index?); drop it with --exclude {k + 1} or"
+                    " --clean, or choose columns with --columns"
+                )
+                raise cell_error(self.source, self.row, k + 1, what)
+        if not features:
+            raise ValueError(
+                f"{self.source}: no column is left for the data; all hold the weights, or text, or"
+                " are dropped by --exclude"
+            )
+        return features, weights
+
+    def _of_model(self, features: Sequence[str]) -> list[int]:
+        names = self.names or ()
+        if missing := [name for name in features if name not in names]:
+            raise ValueError(
+                f"{self.source} has no column {', '.join(map(excerpt, missing))}, as the model has;"
+                f" its columns are {_listed(names)}; rename them, or choose columns with --columns"
+            )
+        return [_position(name, names, self.width, self.source) for name in features]
+
+    def is_unnamed(self, position: int) -> bool:
+        """Whether there is a header, and no name in it for this column."""
+        return self.names is not None and not self.names[position]
+
+    def label(self, position: int) -> str:
+        """A column in an error: its number, and its name if it has one."""
+        named = f" ({excerpt(self.names[position])})" if self.names else ""
+        return f"column {position + 1}{named}"
+
+    def labels(self, positions: Sequence[int]) -> str:
+        """The first of some columns, and how many more there are."""
+        more = f" and {len(positions) - _SHOWN} more" if len(positions) > _SHOWN else ""
+        return ", ".join(map(self.label, positions[:_SHOWN])) + more
+
+    def option(self, flag: str, positions: Iterable[int]) -> str:
+        """What to type to name these columns: by name if that is clear, else by number."""
+        names = self.names or ()
+        clear = [name and not is_position(name) and names.count(name) == 1 for name in names]
+        return option(flag, [names[k] if names and clear[k] else str(k + 1) for k in positions])
+
+
+def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) -> Table:
+    """The chosen columns of the CSV text in ``stream``, plain or compressed."""
+    import pandas
+
+    file = CsvFile(stream, source, options.written, say)
+    width = len(file.first)
+    file.find_header(options.written.header, _may_be_names(options, width), clean=options.clean)
+    columns = _Columns(source, width, file.names, file.first_row)
+    words = columns.find(options.categories or ())
+    text, decorated = _text_columns(file, columns)
+    skip = [k for k in text if k not in words] if options.clean and options.is_free else []
+    features, weights = columns.select(options, skip)
+    skip = [k for k in skip if k not in weights]
+    unnamed = [k for k in skip if columns.is_unnamed(k)]
+    rest = [k for k in skip if k not in unnamed]
+    keeps = "" if options.categories is None else " keeps text"
+    for why, some in (
+        ("of text or dates", [k for k in rest if k not in decorated]),
+        (
+            "of numbers with signs of thousands, currency or percent",
+            [k for k in rest if k in decorated],
+        ),
+        ("without a name", unnamed),
+    ):
+        hint = (
+            f" ({columns.option('--categories', some)}{keeps})" if "text" in why and keeps else ""
+        )
+        if some:
+            say(f"{source}: dropped columns {why}: {columns.labels(some)}{hint}")
+    chosen = [*features, *weights]
+
+    def fix(position: int) -> str:
+        if position not in text:
+            flag = columns.option("--exclude", [position])
+            return f"correct the cell, or drop the column with {flag}"
+        out = [k for k in text if k in chosen]
+        what = "columns of text and dates" if len(out) > 1 else "the column"
+        keep = columns.option("--categories", out)
+        keep = f", or keep text as categories with {keep}" if options.categories is not None else ""
+        return f"drop {what} with {columns.option('--exclude', out)}, or with --clean{keep}"
+
+    blocks = list(file.numbers(chosen, fix, words))
+    if not blocks:
+        what = "only a header, no row of numbers follows it; pass --no-header if row 1 is data"
+        raise cell_error(source, 2, 1, what)
+    found = pandas.concat(blocks)
+    return _table(columns, found, features, weights, options, say, words)
+
+
+def _may_be_names(options: TableOptions, width: int) -> list[int]:
+    """The columns whose first cell decides whether there is a header: those chosen, by number."""
+    excluded = [*(options.exclude or ()), *(options.categories or ())]
+    listed = options.columns
+    if listed is not None:
+        listed = [*listed, *([] if options.weights is None else [options.weights])]
+    numbers = map(str, range(1, width + 1))
+    return [
+        k
+        for k, number in enumerate(numbers)
+        if (listed is None or number in listed) and number not in excluded
+    ]
+
+
+def _text_columns(file: CsvFile, columns: _Columns) -> tuple[list[int], list[int]]:
+    """Columns of which most cells in the first rows are no numbers, or that have no name; and those
+    with signs that are not read.
+    """
+    text, decorated = [], []
+    for k in range(columns.width):
+        cells = [row[k] for row in file.sample if not is_missing(row[k])]
+        n_numbers = sum(is_number(cell, file.decimal) for cell in cells)
+        n_decorated = sum(is_decorated(cell, file.decimal) for cell in cells)
+        text += [k] if columns.is_unnamed(k) or 2 * n_numbers < len(cells) else []
+        decorated += [k] if 2 * n_decorated > len(cells) else []
+    return text, decorated
+
+
+def _read_npy(path: str, options: TableOptions, say: Say) -> Table:
+    """The chosen columns of the matrix in the NPY file ``path``."""
+    import pandas
+
+    if options.written._replace(header=options.header) != Written():
+        raise ValueError(
+            f"--header, --no-header, --delimiter, --decimal and --encoding are for CSV, but {path}"
+            " is an NPY file, whose columns are numbered"
+        )
+    try:
+        # a mapped file has the size it claims, or mapping fails: the shape in the header is not
+        # trusted with an allocation
+        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # a damaged header ends in whatever its parser meets first
+        raise ValueError(f"{path} is not a readable NPY file: {error}") from None
+    if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "fiub":
+        held = stored.dtype if isinstance(stored, np.ndarray) else "an archive"
+        raise ValueError(f"{path} holds {held}, but real numbers were expected")
+    if stored.ndim != 2 or 0 in stored.shape:
+        raise ValueError(
+            f"{path} holds an array of shape {stored.shape}, but rows and columns were expected;"
+            " reshape it to (n, d)"
+        )
+    columns = _Columns(path, stored.shape[1], None)
+    features, weights = columns.select(options)
+    chosen = [*features, *weights]
+    found = pandas.DataFrame(np.array(stored[:, chosen], dtype=np.float64), columns=chosen)
+    found.index += 1
+    for row, k in np.argwhere(np.isinf(found.to_numpy())):
+        fix = columns.option("--exclude", [chosen[k]])
+        what = f"{found.iat[row, k]} is not finite; correct it, or drop the column with {fix}"
+        raise cell_error(path, int(row) + 1, chosen[k] + 1, what)
+    return _table(columns, found, features, weights, options, say)
+
+
+def _table(
+    columns: _Columns,
+    found: pandas.DataFrame,
+    features: list[int],
+    weights: list[int],
+    options: TableOptions,
+    say: Say,
+    words: Sequence[int] = (),
+) -> Table:
+    """The table of what was found in the chosen columns, labelled by position."""
+    import pandas
+
+    source, kept, n = columns.source, features, len(found)
+    if options.is_free:
+        kept = _without_index(columns, found, features, options, say, words)
+        if options.clean:
+            gaps = [k for k in kept if found[k].isna().mean() > _MOST_MISSING]
+            if gaps:
+                say(f"{source}: dropped columns with most cells missing: {columns.labels(gaps)}")
+            kept = [k for k in kept if k not in gaps]
+    if not kept:
+        raise ValueError(f"{source}: no column is left for the data")
+    found = _complete(columns, found[[*kept, *weights]], options, say)
+    for k in kept:
+        if k not in words:
+            _report_marks(columns, k, found[k].to_numpy(), say)
+    if lost := [k for k in words if k not in kept]:
+        raise ValueError(
+            f"{source}: --categories lists {columns.label(lost[0])}, but it is no column that is"
+            " used"
+        )
+    vocabulary: dict[int, tuple[str, ...]] = {}
+    for k in words:
+        codes, distinct = pandas.factorize(found[k])
+        found, vocabulary[k] = found.assign(**{}), tuple(map(str, distinct))
+        found[k] = codes.astype(np.float64)
+    header = columns.names
+    return Table(
+        source,
+        np.array(found[kept], dtype=np.float64, order="C"),
+        found.index.to_numpy(),
+        None if header is None else tuple(header[k] for k in kept),
+        np.array(found[weights[0]]) if weights else None,
+        header,
+        tuple(vocabulary.get(k) for k in kept) if words else None,
+        n - len(found),
+    )
+
+
+def _without_index(
+    columns: _Columns,
+    found: pandas.DataFrame,
+    features: list[int],
+    options: TableOptions,
+    say: Say,
+    words: Sequence[int],
+) -> list[int]:
+    """The features but for one that counts the rows from 0 or 1, which is no measurement."""
+    kept, n = [], len(found)
+    for k in features:
+        start = found[k].iat[0]
+        is_index = n >= _INDEX_ROWS and k not in words and start in (0.0, 1.0)
+        if not is_index or not np.array_equal(found[k], start + np.arange(n)):
+            kept.append(k)
+        elif options.clean:
+            say(f"{columns.source}: dropped columns that count the rows: {columns.label(k)}")
+        else:
+            raise ValueError(
+                f"{columns.source}, {columns.label(k)}: it counts the rows ({start:.0f},"
+                f" {start + 1:.0f}, {start + 2:.0f}, …), which is an index and no measurement;"
+                f" drop it with {columns.option('--exclude', [k])} or --clean, or list it in"
+                " --columns"
+            )
+    return kept
+
+
+def _complete(
+    columns: _Columns, found: pandas.DataFrame, options: TableOptions, say: Say
+) -> pandas.DataFrame:
+    """The rows without a missing cell; raises unless others may be dropped."""
+    missing = found.isna()
+    incomplete = missing.any(axis=1).to_numpy()
+    n, n_lost = len(found), int(incomplete.sum())
+    if not n_lost:
+        return found
+    counts = missing.sum().sort_values(ascending=False, kind="stable")
+    counts = counts[counts > 0]
+    listed = ", ".join(f"{columns.label(k)}: {count}" for k, count in counts[:_SHOWN].items())
+    if (options.drop_missing or options.clean) and n_lost < n:
+        say(f"{columns.source}: dropped {n_lost} of {n} rows, which have missing cells ({listed})")
+        return found[~incomplete]
+    row = int(incomplete.argmax())
+    first = int(missing.iloc[row].to_numpy().argmax())
+    fixes = [] if n_lost == n else ["--drop-missing drops the rows"]
+    if options.features is None:
+        fixes.append(f"{columns.option('--exclude', sorted(counts.index))} drops the columns")
+    raise cell_error(
+        columns.source,
+        int(found.index[row]),
+        int(found.columns[first]) + 1,
+        f"the cell is missing; {n_lost} of {n} rows have missing cells ({listed}):"
+        f" {', '.join(fixes) or 'fill them'}",
+        columns.names,
+    )
+
+
+def _report_marks(columns: _Columns, position: int, column: np.ndarray, say: Say) -> None:
+    """Report where a number such as −999 stands in several rows, far from all others."""
+    for mark in {float(column.min()), float(column.max())}:
+        nines = mark.is_integer() and abs(mark) > 90.0 and not f"{abs(mark):.0f}".strip("9")
+        rest = column[column != mark]
+        count = column.size - rest.size
+        # far: farther from all others than these are from each other
+        if nines and rest.size and count > 1 and np.min(np.abs(rest - mark)) > np.ptp(rest) > 0.0:
+            say(
+                f"{columns.source}: {columns.label(position)} is {mark:g} in {count} rows, far from"
+                f" all others, {rest.min():g} to {rest.max():g}; if that marks missing cells, empty"
+                " them and pass --drop-missing"
+            )
