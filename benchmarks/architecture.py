@@ -8,7 +8,6 @@ with every place that breaks them. ``--quick`` leaves out the walks, which fit a
 
 from __future__ import annotations
 
-import argparse
 import ast
 import collections
 import inspect
@@ -20,7 +19,10 @@ import sys
 import tempfile
 import tokenize
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+
+from quick import parse, parser_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "ksos"
@@ -70,6 +72,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.py"))
 
 
+@cache
 def tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
@@ -523,11 +526,8 @@ def report(quick: bool) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="without the walks")
-    for line in report(parser.parse_args().quick):
+    parser = parser_of(__doc__)
+    for line in report(parse(parser).quick):
         print(line)
 
 

@@ -11,22 +11,20 @@ cases and robust fits, more than 1 000 questions and 200 interrupts.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-sys.path.insert(
-    0, str(Path(__file__).resolve().parents[1] / "tests")
-)  # before this folder, which has an audit too
+# The problems and the referee are those of the tests, before this folder, which has an audit too.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from audit import problems
 from audit.interrupts import Interrupts
 from audit.questions import questions
 from audit.referee import Finding
+from quick import parse, parser_of
 
 Ask = Callable[[int], "list[Finding] | tuple[int, list[Finding]]"]
 
@@ -35,7 +33,7 @@ def kinds() -> dict[str, tuple[int, Ask]]:
     """Every kind of question with how many seeds the full run takes."""
     interrupts = Interrupts()
     return {
-        "minimise": (380, problems.minimise),
+        "minimize": (380, problems.minimise),
         "constrained": (120, problems.constrained),
         "worst case": (240, problems.worst_case),
         "robust fit": (80, problems.robust_fit),
@@ -67,7 +65,7 @@ def examine(ask: Ask, seeds: range) -> tuple[int, list[str]]:
 def main() -> int:
     """Run the audit and print what it finds."""
     table = kinds()
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--only", choices=list(table), help="one kind alone")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
     parser.add_argument(
@@ -77,7 +75,7 @@ def main() -> int:
         help="how many seeds, relative to the full run (default: 1)",
     )
     parser.add_argument("--json", type=Path, help="write the findings to this file")
-    arguments = parser.parse_args()
+    arguments = parse(parser, scale=0.0)
     report: dict[str, dict[str, object]] = {}
     for name, (count, ask) in table.items():
         if arguments.only not in (None, name):

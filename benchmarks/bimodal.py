@@ -9,10 +9,10 @@ KernelDensity (standardised, bandwidth by 5 folds).
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import numpy as np
+from quick import parse, parser_of
 from scipy.stats import binomtest, ttest_1samp
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neighbors import KernelDensity
@@ -42,12 +42,10 @@ def kernel_density_score(train: np.ndarray, test: np.ndarray) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--samples", type=int, default=80)
-    options = parser.parse_args()
+    options = parse(parser, seeds=2)
     losses, leads = [], []
     for seed in range(options.seeds):
         rng = np.random.default_rng(seed)

@@ -74,9 +74,10 @@ BENCHMARKS: dict[str, tuple[list[str], Callable[[str], dict[str, float]]]] = {
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def seconds(name: str, tree: Path) -> dict[str, float]:
+def seconds(name: str, tree: Path, quick: bool) -> dict[str, float]:
     """What one benchmark reports of one tree."""
     words, read = BENCHMARKS[name]
+    words = [*words, "--quick"] if quick else words
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(tree / "src")}
     errors = ""
     for scripts in (tree, ROOT):
@@ -97,7 +98,7 @@ def seconds(name: str, tree: Path) -> dict[str, float]:
     return {}
 
 
-def compare(base: str, rounds: int, chosen: list[str]) -> Iterator[str]:
+def compare(base: str, rounds: int, chosen: list[str], quick: bool = False) -> Iterator[str]:
     """The ratios of the times on this tree to those on the revision ``base``, as lines of text."""
     yield (
         f"seconds of processor time, one BLAS thread, the least of {rounds} rounds, this tree and"
@@ -113,7 +114,7 @@ def compare(base: str, rounds: int, chosen: list[str]) -> Iterator[str]:
             best: dict[str, dict[str, float]] = {"here": {}, "base": {}}
             for _ in range(rounds):
                 for side, tree in trees.items():
-                    for key, value in seconds(name, tree).items():
+                    for key, value in seconds(name, tree, quick).items():
                         best[side][key] = min(value, best[side].get(key, value))
             yield name
             yield from ratios(best["here"], best["base"])
@@ -145,8 +146,10 @@ def main() -> None:
         metavar="NAME",
         help="only these (default: all)",
     )
-    options = parse(parser, rounds=1, benchmark=["worst_case"])
-    for line in compare(options.base, options.rounds, options.benchmark or list(BENCHMARKS)):
+    options = parse(parser, rounds=1, benchmark=["evaluation"])
+    for line in compare(
+        options.base, options.rounds, options.benchmark or list(BENCHMARKS), options.quick
+    ):
         print(line, flush=True)
 
 

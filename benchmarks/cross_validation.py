@@ -9,13 +9,13 @@ Processor's time, one thread.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import time
 import warnings
 
 import numpy as np
+from quick import parse, parser_of
 from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
@@ -25,7 +25,7 @@ from ksos.kernels import Gaussian
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=400)
     parser.add_argument("--grid", type=int, default=10)
     parser.add_argument("--folds", type=int, default=5)
@@ -36,7 +36,7 @@ def main() -> None:
         default=1e-4,
         help="of the separate fits; what a choice among them needs",
     )
-    options = parser.parse_args()
+    options = parse(parser, samples=60, grid=2, folds=2, separate=2)
     X = np.asarray(make_moons(options.samples, noise=0.1, random_state=0)[0])
     multiples, strengths = (
         np.geomspace(0.5, 4.0, options.grid),

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from quick import parse, parser_of
 
 import ksos
 from ksos.functionals import SquaredMMD, Trace
@@ -256,9 +257,7 @@ PARTS = {"solve": solves, "stream": streams, "sample": samples}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}; default: all")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--features", type=int, default=10)
@@ -274,7 +273,9 @@ def main() -> None:
     parser.add_argument("--chunk", type=int, default=4_000_000)
     parser.add_argument("--landmarks", type=int, default=1000)
     parser.add_argument("--samples", type=int, nargs="+", default=[1_000_000])
-    options = parser.parse_args()
+    options = parse(
+        parser, device="cpu", sizes=[40], rows=4000, chunk=2000, landmarks=20, samples=[500]
+    )
     to_device(np.zeros(1), options.device) @ to_device(np.zeros(1), options.device)  # wake it up
     for part in options.parts or PARTS:
         PARTS[part](options)

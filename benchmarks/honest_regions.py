@@ -12,11 +12,11 @@ latter two on standardized features.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from quick import parse, parser_of
 from scipy.stats import gaussian_kde
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.mixture import GaussianMixture
@@ -188,9 +188,7 @@ def region(name: str, n: int, seeds: int, fit: Callable[..., Law] = ours, **opti
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--sizes", nargs="+", type=int, default=[150, 400, 1600])
     parser.add_argument("--tables", nargs="+", default=NAMES, choices=NAMES)
     parser.add_argument("--seeds", type=int, default=5)
@@ -200,7 +198,7 @@ def main() -> None:
     parser.add_argument(
         "--baselines", action="store_true", help="also fit SciPy's and scikit-learn's"
     )
-    told = parser.parse_args()
+    told = parse(parser, sizes=[60], tables=["blobs_2"], seeds=1)
     header = (
         "| table | n | fit | coverage of the 90% region | standard deviations, fitted / held-out |"
         " score |"

@@ -7,13 +7,14 @@ The default problem is m = 1500 support points, n = 20 000 samples, d = 2; its p
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from quick import parse, parser_of
 
 TARGET = 1e9
 ONE_THREAD = dict.fromkeys(
@@ -30,11 +31,11 @@ def peak():
 import numpy as np, sklearn.cluster, sklearn.datasets
 import ksos
 options = json.loads(sys.argv[1])
-n = options.pop("n")
+n, steps = options.pop("n"), options.pop("max_iter")
 X = sklearn.datasets.make_moons(n, noise=0.05, random_state=0)[0]
 imported, began = peak(), time.perf_counter()
 warnings.simplefilter("ignore")  # the iteration limit is ours
-est = ksos.KernelSoSDensity(**options, random_state=0).fit(X)
+est = ksos.KernelSoSDensity(**options, solver=ksos.solvers.Auto(max_iter=steps), random_state=0).fit(X)
 seconds, space = time.perf_counter() - began, est.solution_.space
 row = dict(imported=imported, peak=peak(), seconds=seconds, m=len(est.support_points_), rank=space.rank, solver=est.solution_.solver)
 print(json.dumps(row))
@@ -64,9 +65,7 @@ def measure(options: dict[str, object]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--support",
         nargs="+",
@@ -82,19 +81,15 @@ def main() -> None:
     )
     parser.add_argument("--m", type=int, default=1500)
     parser.add_argument("--n", type=int, default=20_000)
-    parser.add_argument("--solver", default="auto")
     parser.add_argument(
         "--max-iter",
         type=int,
         default=3,
         help="memory does not grow with the iterations; the time does",
     )
-    arguments = parser.parse_args()
+    arguments = parse(parser, m=50, n=500, support=["random"], bandwidth=[1.0])
     problem = f"two moons, n = {arguments.n}, d = 2, n_support = {arguments.m}"
-    print(
-        f"{problem}; BLAS pinned to one thread; at most {arguments.max_iter} iterations of"
-        f" {arguments.solver}"
-    )
+    print(f"{problem}; BLAS pinned to one thread; at most {arguments.max_iter} iterations")
     print(
         "support   bandwidth     m  rank  import MB  peak MB  fit adds MB   seconds  below"
         f" {TARGET / 1e9:g} GB"
@@ -108,7 +103,7 @@ def main() -> None:
                 "n_support": arguments.m,
                 "n": arguments.n,
             }
-            row = measure({**options, "solver": arguments.solver, "max_iter": arguments.max_iter})
+            row = measure({**options, "max_iter": arguments.max_iter})
             worst = max(worst, row["peak"])
             megabytes = (
                 row["imported"] / 1e6,

@@ -11,12 +11,12 @@ in processor seconds; set OMP_NUM_THREADS=1 for both.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
 from collections.abc import Callable
 
 import numpy as np
+from quick import parse, parser_of
 from sklearn.datasets import make_moons
 
 from ksos import KernelSoSDensity
@@ -84,15 +84,13 @@ def cost(n: int, d: int = 10) -> tuple[float, float, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--sizes", nargs="+", type=int, default=[1000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--laws", nargs="*", default=list(LAWS), choices=list(LAWS))
     parser.add_argument(
         "--cost", type=int, default=1_000_000, help="samples of the timing; 0 for none"
     )
-    told = parser.parse_args()
+    told = parse(parser, sizes=[300, 600], laws=list(LAWS)[:1], cost=2000)
     if told.laws:
         print(
             "| score (seconds) |"

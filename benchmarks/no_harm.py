@@ -1,7 +1,7 @@
 """Robust estimators beside plain ones, defaults against defaults: without shift, where they must do
 no harm, and under shifts.
 
-    python benchmarks/no_harm.py [splits]
+    python benchmarks/no_harm.py [--splits 10]
 
 Regression: the squared error of ``RobustRegressor()`` divided by that of least squares.
 Classification: the accuracy of ``RobustClassifier()`` divided by that of logistic regression on
@@ -11,13 +11,14 @@ vega_datasets too, if they are installed.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import numpy as np
+from quick import parse, parser_of
 from sklearn import datasets
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import ShuffleSplit
@@ -145,7 +146,7 @@ def without_shift(
     return [ratio(X, y, train, test, classifier)[0] for train, test in shuffles]
 
 
-def main(splits: int) -> None:
+def main(splits: int, count: int | None) -> None:
     """Print one line per table."""
     for classifier, tables in ((False, regressions()), (True, classifications())):
         print(
@@ -153,7 +154,7 @@ def main(splits: int) -> None:
             "robust/plain | no shift, mean | largest, smallest | shift | radius | s |",
         )
         print("|---|---|---|---|---|---|")
-        for name, X, y, before in tables:
+        for name, X, y, before in islice(tables, count):
             ratios = without_shift(X, y, classifier, splits)
             began = time.process_time()
             shifted, robust = ratio(
@@ -169,4 +170,8 @@ def main(splits: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
+    parser = parser_of(__doc__)
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--tables", type=int, help="how many of each kind (default: all)")
+    options = parse(parser, splits=1, tables=1)
+    main(options.splits, options.tables)

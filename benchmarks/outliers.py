@@ -9,12 +9,10 @@ labels. "held out": every row is scored by a fit to four fifths of the rows that
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 os.environ.update(
@@ -23,9 +21,8 @@ os.environ.update(
         "1",
     )
 )
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
 import numpy as np
+from quick import parse, parser_of
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 from sklearn.decomposition import PCA
@@ -115,11 +112,11 @@ def main(seeds: int, tables: list[str], methods: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tables", nargs="+", default=TABLES, choices=TABLES)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    told = parser.parse_args()
+    told = parse(
+        parser, seeds=1, tables=["iris"], methods=["documented", "default", "isolation forest"]
+    )
     sys.exit(main(told.seeds, told.tables, told.methods))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from quick import parse, parser_of
 
 FEATURES, LANDMARKS, CHUNK, BLOCK = 10, 200, 1 << 16, 1 << 16
 ONE_THREAD = dict.fromkeys(
@@ -289,21 +290,19 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", nargs="*", type=int, default=[1_000_000, 10_000_000])
     parser.add_argument("--chart", help="write the chart to this file, and print nothing else")
     parser.add_argument("--work", choices=WORKS, help=argparse.SUPPRESS)
     parser.add_argument("--of", type=int, default=0, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parse(parser, rows=[5000])
     if arguments.work is not None:
         print(json.dumps(WORKS[arguments.work](arguments.of)))
         return
     if arguments.chart is not None:
         draw(_elsewhere("costs"), arguments.chart)
         return
-    times = _elsewhere("throughput")
+    times = throughput(CHUNK // 8, 1) if arguments.quick else _elsewhere("throughput")
     for name, bare in (
         ("sums", "bare sums"),
         ("passes", "bare sums"),
@@ -311,8 +310,9 @@ def main() -> None:
         ("score", "bare scores"),
     ):
         print(f"{name}: {times[bare] / times[name]:.0%} of the speed of the {bare}", flush=True)
-    seconds = _elsewhere("workers")
-    print(f"two workers: {seconds['1'] / seconds['2']:.2f} times as fast as one", flush=True)
+    if not arguments.quick:
+        seconds = _elsewhere("workers")
+        print(f"two workers: {seconds['1'] / seconds['2']:.2f} times as fast as one", flush=True)
     for rows in arguments.rows:
         for what in ("fit", "score"):
             found = _elsewhere(what, rows)

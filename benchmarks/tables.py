@@ -11,7 +11,6 @@ most 60 seconds of processor time each. Needs statsmodels, vega_datasets and pan
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import io
@@ -24,6 +23,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from quick import parse, parser_of
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
@@ -48,12 +49,14 @@ class Outcome(NamedTuple):
     said: str
 
 
-def tables() -> Iterator[tuple[str, Any]]:
-    """(name, data frame) of every table with at least two columns of numbers."""
+def tables(quick: bool) -> Iterator[tuple[str, Any]]:
+    """(name, data frame) of every table; ``quick``: of scikit-learn's alone."""
     from sklearn import datasets
 
     for name in _SKLEARN:
         yield f"sklearn {name}", getattr(datasets, f"load_{name}")(as_frame=True).frame
+    if quick:
+        return
     import statsmodels.datasets
     from vega_datasets import local_data
 
@@ -113,9 +116,7 @@ def main() -> int:
     """Go through all tables, or those named, and print what became of them; the exit code is 1 if
     one of them did not get through.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "names",
         nargs="*",
@@ -123,14 +124,14 @@ def main() -> int:
         help="parts of the names of the tables to take (default: all)",
     )
     parser.add_argument("--page", type=Path, help="also write the table of results to this page")
-    arguments = parser.parse_args()
+    arguments = parse(parser, names=["iris"])
     lines = [
         f"| table | rows | columns | {' | '.join(COMMANDS)} | options |",
         "|---|" + "---:|" * (2 + len(COMMANDS)) + "---|",
     ]
     print("\n".join(lines), flush=True)
     done, failed = 0, []
-    for name, frame in tables():
+    for name, frame in tables(arguments.quick):
         if frame.select_dtypes("number").shape[1] < 2 or (
             arguments.names and not any(part in name for part in arguments.names)
         ):

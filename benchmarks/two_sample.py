@@ -1,22 +1,20 @@
 """Levels and powers of ksos.two_sample_test beside the MMD test with the median bandwidth: python
 benchmarks/two_sample.py [--quick].
 
-Levels: the share of tests between samples of one law that reject at 0.05, over 2000 of them. Powers
-at n = 1000 per side: a normal law against a shifted and a stretched one, and the uniform law
-against one with bumps, f(x) = 1 + (2.7/P)·Σ_ν θ_ν G(Px − ν) with random signs θ_ν, as in the
+Levels: the share of tests between samples of one distribution that reject at 0.05, over 2000 of them. Powers
+at n = 1000 per side: a normal distribution against a shifted and a stretched one, and the uniform
+distribution against one with bumps, f(x) = 1 + (2.7/P)·Σ_ν θ_ν G(Px − ν) with random signs θ_ν, as in the
 experiments of MMDAgg (Schrab et al., JMLR 24, 2023). The last line times a million rows per side.
 One BLAS thread.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 os.environ.update(
     dict.fromkeys(
@@ -24,9 +22,8 @@ os.environ.update(
         "1",
     )
 )
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
 import numpy as np
+from quick import parse, parser_of
 
 import ksos
 
@@ -117,19 +114,12 @@ def shares(pair: Pair, repeats: int, permutations: int, median: bool) -> list[fl
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a tenth of the repetitions, and 100 000 rows instead of a million",
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--only", choices=("levels", "powers", "rows"), help="one of the three tables"
     )
-    options = parser.parse_args()
-    fewer, good = (10, True) if options.quick else (1, True)
+    options = parse(parser)
+    fewer, good = 200 if options.quick else 1, True
     if options.only in (None, "levels"):
         repeats = 2000 // fewer
         print(f"level at {LEVEL} over {repeats} nulls")

@@ -10,17 +10,13 @@ solves. Processor time throughout.
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+from quick import parse, parser_of
 
 import ksos
 from ksos.functionals import Expectation
@@ -68,15 +64,13 @@ def through_cvxpy(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--m", type=int, default=100)
     parser.add_argument("--eta", type=float, default=0.7)
     parser.add_argument("--sigma", type=float, default=1.0)
     parser.add_argument("--radius", type=float, nargs="+", default=[0.1, 0.3])
     parser.add_argument("--without-cvxpy", action="store_true")
-    options = parser.parse_args()
+    options = parse(parser, m=16, without_cvxpy=True)
     space, M, data = problem(options.m, options.eta, options.sigma)
     for radius in options.radius:
         bare = Problem(

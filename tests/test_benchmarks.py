@@ -2,7 +2,66 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
+from pathlib import Path
+
 import compare
+import numpy as np
+import pytest
+from dyadic_bisection import dyadic_samples
+from oracles import marginal_cdf
+from statistics_checks import dkw_passes_at
+from tables import points
+
+import ksos
+from ksos.kernels import Gaussian
+
+FOLDER = Path(compare.__file__).parent
+
+SMALLER = {"solvers.py": ["--sizes", "8", "--methods", "low_rank", "--output", "out"]}
+"""Words that are added to ``--quick``, whose minute is too long here."""
+
+ELSEWHERE = {
+    *("command.py", "dyadic_bisection.py", "quick.py"),  # what the scripts import
+    "architecture.py",  # tests/test_architecture.py calls every part of it
+    *("contamination.py", "which_reference.py"),  # run by tests of their own
+}
+ASK_FOR_SPEED = {"evaluation.py", "sampling.py"}
+"""Scripts that exit with 1 if they are slower than asked, as so small a run may be."""
+
+SCRIPTS = sorted(file.name for file in FOLDER.glob("*.py") if file.name not in ELSEWHERE)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_quick_mode_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "compare.py" and not (FOLDER.parent / ".git").exists():
+        pytest.skip("compares revisions of a checkout")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    monkeypatch.setattr(sys, "argv", [name, "--quick", *SMALLER.get(name, [])])
+    try:
+        runpy.run_path(str(FOLDER / name), run_name="__main__")
+    except SystemExit as end:
+        assert end.code in ((None, 0, 1) if name in ASK_FOR_SPEED else (None, 0))
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("block", [1 << 5, 1 << 17])
+def test_the_baseline_of_sampling_follows_the_density(block: int) -> None:
+    p = ksos.SoSDensity(
+        Gaussian([0.8, 0.5]),
+        points(4, 2),
+        np.random.default_rng(2).normal(size=(4, 2)),
+        normalize=True,
+    )
+    samples = dyadic_samples(p, 3000, np.random.default_rng(0), block=block)
+    assert samples.shape == (3000, 2)
+    for k in range(2):
+        assert dkw_passes_at(samples[:, k], lambda t, k=k: marginal_cdf(p, k, t), 30)
+    assert abs(np.cov(samples.T)[0, 1] - p.cov()[0, 1]) < 0.05
 
 
 def test_the_times_are_read_from_what_the_benchmarks_print() -> None:

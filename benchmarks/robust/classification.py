@@ -16,7 +16,6 @@ seeds from 1000 on.
 
 from __future__ import annotations
 
-import argparse
 import json
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.quick import parse, parser_of
 from benchmarks.robust.erm import erm
 from benchmarks.robust.losses import LinearLogistic, LinearSquare
 from benchmarks.robust.rkhs_norm import rkhs_norm
@@ -264,14 +264,29 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
     plt.close(figure)
 
 
+QUICK = {
+    "GRID": (0.1,),
+    "FIXED": (0.1, 0.2, 0.3),
+    "FOLDS": 2,
+    "SUPPORT": 16,
+    "BANDWIDTH": 2.0,
+    "ZETAS": 10,
+    "TOL": 1e-2,
+    "TESTS": 200,
+}
+"""What --quick changes."""
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Run what is missing, then sum up and draw."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/robust_classification"))
-    options = parser.parse_args(arguments)
+    options = parse(parser, arguments, seeds=2)
+    if options.quick:
+        globals().update(QUICK)
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     kinds = [*KINDS, *(f"errors, {kind}" for kind in KINDS)]
     result = summary(run_seeds(partial(run_seed), seeds, options.out, options.jobs), METHODS, kinds)

@@ -14,7 +14,6 @@ on seeds from 1000 on.
 
 from __future__ import annotations
 
-import argparse
 import json
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from benchmarks.quick import parse, parser_of
 from benchmarks.robust.erm import erm
 from benchmarks.robust.losses import LinearSquare
 from benchmarks.robust.rkhs_norm import rkhs_norm
@@ -227,14 +227,29 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
     plt.close(figure)
 
 
+QUICK = {
+    "GRID": (0.2,),
+    "FIXED": (0.2, 0.3, 0.4),
+    "FOLDS": 2,
+    "CENTERS": 4,
+    "SUPPORT": 20,
+    "BANDWIDTH": 1.0,
+    "ZETAS": 10,
+    "TOL": 1e-2,
+}
+"""What --quick changes."""
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Run what is missing, then sum up and draw."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/robust_kernel_regression"))
-    options = parser.parse_args(arguments)
+    options = parse(parser, arguments, seeds=2)
+    if options.quick:
+        globals().update(QUICK)
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     result = summary(run_seeds(partial(run_seed), seeds, options.out, options.jobs), METHODS, KINDS)
     (options.out / "summary.json").write_text(json.dumps(result, indent=1, ensure_ascii=False))

@@ -12,7 +12,6 @@ Run again to go on where a run has stopped. Settings were fixed on seeds from 10
 
 from __future__ import annotations
 
-import argparse
 import json
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import ksos
+from benchmarks.quick import parse, parser_of
 from benchmarks.robust.erm import erm
 from benchmarks.robust.losses import UncertainLeastSquares
 from benchmarks.robust.rkhs_norm import rkhs_norm
@@ -191,14 +191,20 @@ def draw(result: dict[str, Any], out: Path) -> None:
     plt.close(figure)
 
 
+QUICK = {"GRID": (0.01, 0.1), "FOLDS": 2, "COARSE": 9, "RIM": (0.5,), "ZETAS": 10, "TOL": 1e-3}
+"""What --quick changes."""
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Run what is missing, then sum up and draw."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/robust_least_squares"))
-    options = parser.parse_args(arguments)
+    options = parse(parser, arguments, seeds=2)
+    if options.quick:
+        globals().update(QUICK)
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     result = summary(run_seeds(partial(run_seed), seeds, options.out, options.jobs), METHODS, KINDS)
     (options.out / "summary.json").write_text(json.dumps(result, indent=1, ensure_ascii=False))

@@ -203,7 +203,9 @@ def test_a_matrix_is_shown_as_a_metric_not_as_widths() -> None:
         repr(Gaussian([[223695.51, 0.25], [0.25, 1.0]]))
         == "Gaussian(metric=[[223696.0, 0.25], [0.25, 1.0]])"
     )
-    assert repr(Gaussian(np.eye(3) + 1.0)) == "Gaussian(metric=[2.0, …, 2.0] (3 features, tied))"
+    assert (
+        repr(Gaussian(np.eye(3) + 1.0)) == "Gaussian(metric=[2.0, …, 2.0] (3 features, correlated))"
+    )
     assert repr(Box([-1.0 / 3.0], [np.inf])) == "Box(low=[-0.333333], high=[inf])"
 
 

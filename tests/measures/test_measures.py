@@ -74,7 +74,7 @@ def test_the_image_under_an_affine_map_is_that_of_its_points(measure: Measure, d
 def test_the_normal_factor_is_the_density(measure: Measure, d: int) -> None:
     X = points(20, d, 1)
     if measure.by_components:
-        with pytest.raises(ValueError, match="one deviation per feature"):
+        with pytest.raises(ValueError, match="one standard deviation per feature"):
             measure.normal_factor(d)
         return
     factor = measure.normal_factor(d)

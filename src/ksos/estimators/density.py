@@ -191,7 +191,7 @@ class KernelSoSDensity(DensityEstimator):
     ``bandwidth="auto"`` is slightly wider than what suits a kernel density estimate of left-out
     samples, in units of each feature's standard deviation. For a Gaussian kernel without boundaries
     it is a matrix where that predicts left-out samples better
-    (:func:`ksos.space.metric.left_out_metric`). It is wider if there are few support points. With a
+    (:func:`ksos.space.bandwidth.leave_one_out`). It is wider if there are few support points. With a
     reference it is 1.6·(n/100)^{−1/(d+6)} standard deviations. "median" is the median distance
     between samples, in units of each feature if their standard deviations differ more than tenfold:
     smooth, of low rank, and fastest. "scott" and "silverman" are 2h per feature, where h is the

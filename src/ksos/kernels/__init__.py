@@ -10,10 +10,9 @@ from typing import Any
 
 from ksos.ground.validation import as_choice
 from ksos.kernels.base import Kernel
+from ksos.kernels.distances import Products
 from ksos.kernels.gaussian import Gaussian
-from ksos.kernels.laplace import Laplace
-from ksos.kernels.matern import Matern
-from ksos.kernels.products import Products
+from ksos.kernels.matern import Laplace, Matern
 
 __all__ = ["KERNELS", "Gaussian", "Kernel", "Laplace", "Matern", "Products", "kernel_form"]
 
@@ -22,8 +21,7 @@ KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (Gaussian,
 
 
 def kernel_form(kernel: Any) -> Kernel:
-    """The kernel of that name, of which some bandwidth will be asked: the product form, which has
-    closed-form integrals.
+    """The kernel of that name, in the product form, which has closed-form integrals.
 
     >>> kernel_form("laplace").product
     True

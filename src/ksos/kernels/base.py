@@ -18,7 +18,7 @@ from ksos.kernels.distances import feature_squares, squared_distances
 
 __all__ = ["Kernel", "KernelSum"]
 
-_SHOWN_BANDWIDTHS = 6
+_SHOWN_BANDWIDTHS = 6  # in a repr, which should fit on one line
 
 
 class Kernel(ABC):
@@ -117,8 +117,8 @@ class Kernel(ABC):
 
     @property
     def full(self) -> bool:
-        """Whether the metric ties the features: then there is no bandwidth per feature, and the
-        matrix S takes its place.
+        """Whether a metric correlates the features: then the matrix S takes the place of a
+        bandwidth per feature.
         """
         return False
 
@@ -134,7 +134,7 @@ class Kernel(ABC):
         self.check_features(d)
         if self.full:
             raise ValueError(
-                "one bandwidth per feature is needed here, not a metric that ties the features;"
+                "one bandwidth per feature is needed here, not a metric that correlates features;"
                 f" got {self!r}; use the roots of its diagonal, or change the coordinates of the"
                 " data"
             )
@@ -173,26 +173,19 @@ class Kernel(ABC):
         return hash((type(self), repr(self.parameters())))
 
     def __repr__(self) -> str:
-        shown = {
-            key: value
-            for key, value in self.parameters().items()
-            if not (key == "product" and value is False)
+        listed = {
+            key: repr(value) for key, value in self.parameters().items() if value is not False
         }
-        shown["sigma"] = sigma = six_digits(self.sigma)
+        sigma = six_digits(self.sigma)
         if self.sigma.size > _SHOWN_BANDWIDTHS:
-            first, last = (sigma[0][0], sigma[-1][-1]) if self.full else (sigma[0], sigma[-1])
-            shown["sigma"] = (
-                f"[{first}, …, {last}] ({self.sigma.shape[0]}"
-                f" features{', tied' if self.full else ''})"
-            )
-        names = {
-            "sigma": "metric" if self.full else "sigma"
-        }  # (x − x')ᵀS⁻¹(x − x') is no list of widths
-        listed = (
-            f"{names.get(key, key)}={value if isinstance(value, str) else repr(value)}"
-            for key, value in shown.items()
-        )
-        return f"{type(self).__name__}({', '.join(listed)})"
+            ends = np.ravel(sigma)[[0, -1]].tolist()
+            kind = ", correlated" if self.full else ""
+            sigma = f"[{ends[0]}, …, {ends[1]}] ({self.sigma.shape[0]} features{kind})"
+        listed["sigma"] = str(sigma)
+        # (x − x')ᵀS⁻¹(x − x') is no list of widths
+        names = {"sigma": "metric"} if self.full else {}
+        inside = ", ".join(f"{names.get(key, key)}={value}" for key, value in listed.items())
+        return f"{type(self).__name__}({inside})"
 
 
 class KernelSum:
@@ -201,10 +194,8 @@ class KernelSum:
     """
 
     def __init__(self, points: Any, weights: Any = None, *, kernel: Kernel) -> None:
-        self.points, self.feature_names = (
-            as_points(points, "points", copy=True),
-            column_names(points, "points"),
-        )
+        self.points = as_points(points, "points", copy=True)
+        self.feature_names = column_names(points, "points")
         n, self.n_features = self.points.shape
         self.weights = like(
             np.full(n, 1.0 / n) if weights is None else as_vector(weights, "weights", length=n),

@@ -4,19 +4,32 @@ and far-away queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet
 from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 
-__all__ = ["central_point", "feature_squares", "product_form", "squared_distances"]
+__all__ = ["DIRECT_FEATURES", "Products", "central_point", "feature_squares", "squared_distances"]
 
-_DIRECT_FEATURES = 8
-_DEVICE_ELEMENTS = 1 << 26  # a GPU wants few large operations instead
+DIRECT_FEATURES = 8
+"""Up to so many features subtracting one by one, which loses nothing, is as fast as a product."""
+
+# half a gigabyte: a GPU wants few large operations
+_DEVICE_ELEMENTS = 1 << 26
+# of a squared distance, hence of log k: above it, features are subtracted one by one
 _PRODUCT_ERROR = 1e-12
+# the median of this many rows lies in the bulk of the data
 _LOOKED_AT = 64
+# bounds on the error of a squared distance from a product: in double precision the error itself is
+# far below its bound, in single precision the bound is part of the answer and 1% is too much
+_MOST_ERROR = 1e-11
+_MOST_SINGLE_ERROR = 1e-2
+# units of rounding of the two precisions
+_DOUBLE = 2.0**-53
+_SINGLE = 2.0**-24
 
 
 def central_point(X: Array) -> Array:
@@ -33,47 +46,40 @@ def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
     """Per feature k, the matrix ((X_ik − Y_jk)/σ_k)². Subtracting first makes it exact under a
     common shift.
     """
+    xp = namespace(X, Y)
+    one_x, one_y = xp.ones_like(X[:, 0]), xp.ones_like(Y[:, 0])
     for k in range(X.shape[1]):
-        scaled = _differences(X[:, k], Y[:, k]) * (
-            1.0 / sigma[k]
-        )  # one division in all: a division per entry would cost the most here
+        # x_i − y_j as the matrix product [x 1]·[1; −y]: one rounding per entry, as in the
+        # subtraction itself, in a third of its time
+        scaled = xp.stack([X[:, k], one_x], axis=1) @ xp.stack([one_y, -Y[:, k]])
+        scaled *= 1.0 / sigma[k]  # a division per entry would cost the most here
         scaled *= scaled
         yield scaled
-
-
-def _differences(x: Array, y: Array) -> Array:
-    """x_i − y_j as the matrix product [x 1]·[1; −y]: one rounding per entry, as in the subtraction
-    itself, in a third of its time.
-    """
-    xp = namespace(x, y)
-    return xp.stack([x, xp.ones_like(x)], axis=1) @ xp.stack([xp.ones_like(y), -y])
 
 
 def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
     """D_ij = Σ_k ((X_ik − Y_jk)/σ_k)², shape (n, m).
 
     Few features are subtracted one by one, which loses nothing. Many features go through one matrix
-    product, with the error of that form, ε·(‖x‖² + ‖y‖²) around a common centre, checked first.
+    product, with the error of that form, ε·(‖x‖² + ‖y‖²) around a common center, checked first.
     """
     xp = namespace(X, Y)
     n, d = X.shape
     sigma = like(sigma, X)
     with quiet():
-        if d > _DIRECT_FEATURES:
-            centre = xp.mean(Y, axis=0)
-            Xs, Ys = (X - centre) / sigma, (Y - centre) / sigma
+        if d > DIRECT_FEATURES:
+            center = xp.mean(Y, axis=0)
+            Xs, Ys = (X - center) / sigma, (Y - center) / sigma
             x2, y2 = xp.sum(Xs * Xs, axis=1), xp.sum(Ys * Ys, axis=1)
-            if n and float(xp.max(x2) + xp.max(y2)) * 2.3e-16 <= _PRODUCT_ERROR:
-                left = xp.concat(
-                    [Xs, x2[:, None], xp.ones_like(x2)[:, None]], axis=1
-                )  # the norms as two more columns of the product
+            if n and float(xp.max(x2) + xp.max(y2)) * 2.0 * _DOUBLE <= _PRODUCT_ERROR:
+                # the norms as two more columns of the product
+                left = xp.concat([Xs, x2[:, None], xp.ones_like(x2)[:, None]], axis=1)
                 right = xp.concat([-2.0 * Ys, xp.ones_like(y2)[:, None], y2[:, None]], axis=1)
                 D = left @ right.T
                 # to look is cheaper than to write
                 return D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)
-        blocks = list(
-            row_blocks(n, Y.shape[0], CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS)
-        )
+        elements = CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
+        blocks = list(row_blocks(n, Y.shape[0], elements))
         if len(blocks) <= 1:
             return _sum_of_squares(X, Y, sigma)
         D = xp.empty((n, Y.shape[0]), dtype=xp.float64, device=X.device)
@@ -82,37 +88,67 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
         return D
 
 
-def product_form(
-    Z: np.ndarray, root: np.ndarray
-) -> Callable[[np.ndarray], np.ndarray | None] | None:
-    """The map X ↦ −‖(X_i − Z_j)R‖² for many features as one matrix product, for X one after the
-    other; None for few features.
-
-    It gives None for an X so far away that this form loses digits.
-    """
-    if Z.shape[1] <= _DIRECT_FEATURES:
-        return None
-    centre = np.mean(Z, axis=0)
-    at_Z = (Z - centre) @ root
-    z2 = np.sum(at_Z * at_Z, axis=1)
-    right = np.concatenate(
-        [2.0 * (root @ at_Z.T), -np.ones((1, Z.shape[0])), -z2[None, :]]
-    )  # R goes to Z: X is then only shifted
-    metric, farthest = root @ root.T, float(np.max(z2))
-
-    def at(X: np.ndarray) -> np.ndarray | None:
-        left = np.empty((X.shape[0], X.shape[1] + 2))
-        shifted = np.subtract(X, centre, out=left[:, :-2])
-        x2 = np.einsum("ij,ij->i", shifted @ metric, shifted, out=left[:, -2])
-        left[:, -1] = 1.0
-        return left @ right if (float(np.max(x2)) + farthest) * 2.3e-16 <= _PRODUCT_ERROR else None
-
-    return at
-
-
 def _sum_of_squares(X: Array, Y: Array, sigma: Array) -> Array:
     squares = feature_squares(X, Y, sigma)
     total = next(squares)
     for more in squares:
         total += more
     return total
+
+
+class Products:
+    """X ↦ −‖(X_i − Z_j)R‖² = 2⟨x, z⟩ − ‖x‖² − ‖z‖² for many X, as one matrix product with the norms
+    as two more columns.
+
+    Coordinates are taken around the mean of Z, in double precision. Each term of an inner product
+    of n terms is then rounded at most n + 2 times: the answer is off by at most γ(‖x‖ + ‖z‖)² with
+    γ = (n + 2)u/(1 − (n + 2)u) and the unit u of the precision [Higham2002].
+    """
+
+    def __init__(self, Z: Array, root: np.ndarray, *, single: bool = False) -> None:
+        xp, self.root, self.single = namespace(Z), like(root, Z), single
+        self.center = xp.mean(Z, axis=0)
+        at_Z = (Z - self.center) @ self.root
+        z2 = xp.sum(at_Z * at_Z, axis=1)
+        self.farthest = math.sqrt(float(xp.max(z2)))
+        self.right = self._rounded(xp.concat([2.0 * at_Z.T, 0.0 * z2[None, :] - 1.0, -z2[None, :]]))
+
+    def _rounded(self, A: Array) -> Array:
+        xp = namespace(A)
+        return xp.astype(A, xp.float32) if self.single else A
+
+    def _left(self, X: Array) -> tuple[Array, float] | None:
+        """The other factor of the product, and a bound on the error; None for X so far away that
+        the form loses the digits.
+        """
+        xp = namespace(X)
+        at_X = (X - self.center) @ self.root
+        x2 = xp.sum(at_X * at_X, axis=1)[:, None]
+        rounded = (X.shape[1] + 4) * (_SINGLE if self.single else _DOUBLE)
+        error = rounded / (1.0 - rounded) * (math.sqrt(float(xp.max(x2))) + self.farthest) ** 2
+        if not error <= (_MOST_SINGLE_ERROR if self.single else _MOST_ERROR):
+            return None
+        return self._rounded(xp.concat([at_X, x2, 0.0 * x2 + 1.0], axis=1)), error
+
+    def __call__(self, X: Array) -> tuple[Array, float] | None:
+        """The matrix and a bound on its error; None for X so far away that the form loses the
+        digits.
+        """
+        found = self._left(X)
+        return None if found is None else (found[0] @ self.right, found[1])
+
+    def blocks(self, X: Array, elements: int) -> Iterator[tuple[slice, Array | None, float]]:
+        """Slices of the rows of X, about ``elements`` entries each, with the matrix, or None, and
+        the bound.
+
+        The other factor is made for many blocks at once, so that a GPU does not wait for the
+        processor between them. If some of these rows are too far away, it is made block by block.
+        """
+        for part in row_blocks(X.shape[0], X.shape[1] + 2, _DEVICE_ELEMENTS):
+            found = self._left(X[part, :])
+            for rows in row_blocks(part.stop - part.start, self.right.shape[1], elements):
+                here = slice(part.start + rows.start, part.start + rows.stop)
+                if found is not None:
+                    yield here, found[0][rows, :] @ self.right, found[1]
+                else:
+                    yield here, *(self(X[here, :]) or (None, 0.0))

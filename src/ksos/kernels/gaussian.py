@@ -1,4 +1,4 @@
-"""The Gaussian kernel, with one bandwidth, one per feature, or a metric that ties the features."""
+"""The Gaussian kernel, with one bandwidth, one per feature, or a metric that correlates them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 from ksos.ground.arrays import Array, exp_in_place, is_numpy, like, quiet
 from ksos.ground.validation import as_metric
 from ksos.kernels.base import Kernel
-from ksos.kernels.distances import central_point, product_form, squared_distances
-from ksos.kernels.products import Products
+from ksos.kernels.distances import DIRECT_FEATURES, Products, central_point, squared_distances
 
 __all__ = ["Gaussian"]
 
@@ -21,14 +20,14 @@ _EXPONENTIAL = 4.0 * 2.0**-23
 
 
 class Gaussian(Kernel):
-    r"""k(x, y) = exp(−‖(x − y)/σ‖²), the first of the note's examples; with a matrix S, k(x, y) =
+    r"""k(x, y) = exp(−‖(x − y)/σ‖²), the first of the paper's examples; with a matrix S, k(x, y) =
     exp(−(x − y)ᵀS⁻¹(x − y)).
 
     Parameters
     ----------
     sigma : float, array of d floats, or symmetric positive definite matrix (d, d)
         Bandwidth σ, one for all features or one per feature; or the metric S, which is diag(σ²)
-        where features are not tied (a diagonal matrix is kept as its bandwidths).
+        if it does not correlate the features (a diagonal matrix is kept as its bandwidths).
 
     >>> import numpy as np
     >>> Gaussian(2.0)(np.array([[0.0]]), np.array([[2.0]])).round(6)
@@ -81,11 +80,13 @@ class Gaussian(Kernel):
         return at
 
     def against(self, Z: Array) -> Callable[[Array], Array]:
-        product = product_form(Z, self._root(Z)) if is_numpy(Z) else None
+        if not is_numpy(Z) or Z.shape[1] <= DIRECT_FEATURES:
+            return super().against(Z)
+        products = Products(Z, self._root(Z))
 
         def at(X: Array) -> Array:
-            log_k = None if product is None else product(X)
-            return self(X, Z) if log_k is None else np.exp(log_k, out=log_k)
+            found = products(X)
+            return self(X, Z) if found is None else np.exp(found[0], out=found[0])
 
         return at
 

@@ -1,5 +1,5 @@
-"""The Matérn (Sobolev) kernels: half-integers as exponential polynomials, every other order through
-the Bessel function.
+"""The kernels with a kink or with few derivatives: Laplace, and Matérn (Sobolev) with half-integers
+as exponential polynomials and every other order through the Bessel function.
 """
 
 from __future__ import annotations
@@ -14,13 +14,42 @@ from ksos.ground.arrays import Array, namespace, on_host, quiet
 from ksos.ground.validation import as_positive
 from ksos.kernels.base import Kernel
 
-__all__ = ["Matern"]
+__all__ = ["Laplace", "Matern"]
 
-_FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function gives up much farther out
+_FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function returns NaN near 1e10
+
+
+class Laplace(Kernel):
+    r"""k(x, y) = exp(−‖(x − y)/σ‖); with ``product=True``, ``exp(−Σ_k |x_k − y_k|/σ_k)``.
+
+    >>> import numpy as np
+    >>> x, y = np.zeros((1, 2)), np.ones((1, 2))
+    >>> float(Laplace(1.0, product=True).log(x, y)[0, 0])
+    -2.0
+    """
+
+    name = "laplace"
+
+    @property
+    def polynomial(self) -> np.ndarray:
+        """κ = e^{−r} Σ_k c_k r^k: the same form as the half-integer Matérn kernels, with one
+        coefficient.
+        """
+        return np.ones(1)
+
+    def log_profile(self, t: Array) -> Array:
+        return -namespace(t).sqrt(t)
+
+    def slope(self, t: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.where(t > 0.0, -0.5 / np.sqrt(t), 0.0)
+
+    def reach(self, log_level: float) -> float:
+        return -log_level
 
 
 class Matern(Kernel):
-    r"""k(x, y) = 2^{1−ν}/Γ(ν) · r^ν K_ν(r), with r = ‖(x − y)/σ‖ (no √(2ν), as in the note).
+    r"""k(x, y) = 2^{1−ν}/Γ(ν) · r^ν K_ν(r), with r = ‖(x − y)/σ‖ (no √(2ν), as in the paper).
 
     ν = 1/2 is e^{−r}, ν = 3/2 is (1 + r)e^{−r}, ν = 5/2 is (1 + r + r²/3)e^{−r}. On R^d the RKHS is
     the Sobolev space of smoothness s = ν + d/2, see :meth:`sobolev`.
@@ -38,7 +67,7 @@ class Matern(Kernel):
 
     @classmethod
     def sobolev(cls, s: float, d: int, sigma: Any = 1.0) -> Self:
-        """The note's Sobolev kernel of smoothness s > d/2 on R^d: ν = s − d/2."""
+        """The paper's Sobolev kernel of smoothness s > d/2 on R^d: ν = s − d/2."""
         if not s > d / 2:
             raise ValueError(f"a Sobolev kernel on R^{d} needs s > d/2 = {d / 2}; got s = {s}")
         return cls(s - d / 2, sigma)
@@ -51,10 +80,10 @@ class Matern(Kernel):
         p = self.nu - 0.5
         if p != round(p) or p > 20:
             return None
-        p = int(p)
-        f = math.factorial
-        c = [f(p) / f(2 * p) * f(2 * p - k) / (f(p - k) * f(k)) * 2.0**k for k in range(p + 1)]
-        return np.array(c)
+        p, f = int(p), math.factorial
+        return np.array(
+            [f(p) / f(2 * p) * f(2 * p - k) / (f(p - k) * f(k)) * 2.0**k for k in range(p + 1)]
+        )
 
     def log_profile(self, t: Array) -> Array:
         xp = namespace(t)
@@ -63,10 +92,8 @@ class Matern(Kernel):
         if c is None:
             return self._log_bessel(r)
         one, p = xp.ones_like(r), c.shape[0] - 1
-        small, inverse = (
-            xp.minimum(r, one),
-            one / xp.maximum(r, one),
-        )  # where r > 1, r^p is factored out: it may overflow
+        # where r > 1, r^p is factored out: it may overflow
+        small, inverse = xp.minimum(r, one), one / xp.maximum(r, one)
         total = sum(
             float(coefficient) * small**k * inverse ** (p - k) for k, coefficient in enumerate(c)
         )
@@ -78,9 +105,8 @@ class Matern(Kernel):
         xp, nu = namespace(r), self.nu
         with quiet():
             bessel = on_host(kve)(nu, r)
-            # near 1e10 the routine gives up (NaN); there e^r K_ν(r) is √(π/2r), up to what vanishes
-            # beside r
-            bessel = xp.where(r > 1e9, xp.sqrt(0.5 * math.pi / r), bessel)
+            # far out e^r K_ν(r) is √(π/2r), up to what vanishes beside r
+            bessel = xp.where(r > _FAR, xp.sqrt(0.5 * math.pi / r), bessel)
             direct = (
                 (1.0 - nu) * math.log(2.0) - math.lgamma(nu) + nu * xp.log(r) + xp.log(bessel) - r
             )

@@ -7,11 +7,10 @@ Box(low=[0.0], high=[1.0])
 from __future__ import annotations
 
 from ksos.measures.base import Atoms, Measure, Normals
-from ksos.measures.box import Box
 from ksos.measures.discrete import Discrete
 from ksos.measures.gaussian_mixture import GaussianMixture, merged
-from ksos.measures.lebesgue import Lebesgue
 from ksos.measures.normal import Normal, log_normal
+from ksos.measures.volume import Box, Lebesgue
 
 __all__ = [
     "MEASURES",

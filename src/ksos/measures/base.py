@@ -13,7 +13,7 @@ import numpy as np
 from ksos.ground.arrays import Array, namespace, six_digits, zeros
 
 if TYPE_CHECKING:
-    from ksos.measures.box import Box
+    from ksos.measures.volume import Box
 
 __all__ = ["Atoms", "Measure", "Normals"]
 
@@ -31,12 +31,12 @@ class Atoms(NamedTuple):
 
 
 class Normals(NamedTuple):
-    """The normal laws of a mixture: weights (c,) that sum to 1, means (c, d) and covariances (c, d,
-    d).
+    """The components of a Gaussian mixture: weights (c,) that sum to 1, means (c, d) and
+    covariances (c, d, d).
 
     >>> from ksos.measures import Normal
-    >>> laws = Normal([1.0, 2.0], 0.5).normals(2)
-    >>> isinstance(laws, Normals), laws.means.tolist(), laws.covariances[0].tolist()
+    >>> found = Normal([1.0, 2.0], 0.5).normals(2)
+    >>> isinstance(found, Normals), found.means.tolist(), found.covariances[0].tolist()
     (True, [[1.0, 2.0]], [[0.25, 0.0], [0.0, 0.25]])
     """
 
@@ -76,13 +76,13 @@ class Measure(ABC):
 
     @property
     def by_components(self) -> bool:
-        """Whether ρ is a mixture of normal laws that are no products over the features: its
-        densities answer component by component.
+        """Whether ρ is a mixture of normal distributions that are no products over the features:
+        its densities answer component by component.
         """
         return False
 
     def normals(self, d: int) -> Normals | None:
-        """The normal laws whose mixture ρ is; None if it is none."""
+        """The normal distributions whose mixture ρ is; None if it is no such mixture."""
         return None
 
     def log_mass(self, d: int) -> float:
@@ -109,7 +109,7 @@ class Measure(ABC):
         return low, high
 
     def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean and standard deviation, per feature, of the normal law that ρ multiplies volume
+        """Mean and standard deviation, per feature, of the normal density that ρ multiplies volume
         with; None if there is no such factor.
         """
         return None

@@ -1,6 +1,4 @@
-"""A mixture of normal laws as reference measure: what is known already, and what the squares
-correct.
-"""
+"""A Gaussian mixture as reference measure, and the merging of its components."""
 
 from __future__ import annotations
 
@@ -20,16 +18,21 @@ if TYPE_CHECKING:
 
 __all__ = ["GaussianMixture", "merged"]
 
+# of the sum of the weights: a sum of thousands of weights is rounded by less
 _ROUNDING = 1e-14
-_TOGETHER = 4  # features
+# features: with more, one matrix product per component is faster than sums over all of them
+_TOGETHER = 4
+# entries of a block on a GPU: 32 MB each, and the components' differences besides
 _DEVICE_ELEMENTS = 1 << 22
-_LONG_ELEMENTS = 1 << 19  # of a block where laws are taken one after the other
-_NEXT = 2.0  # a level of costs over the last one: larger steps take more determinants
+# entries of a block if components are taken one after the other, so that rows are long: 4 MB
+_LONG_ELEMENTS = 1 << 19
+# a level of costs over the last one: larger steps take more determinants, smaller ones more rounds
+_NEXT = 2.0
 
 
-def _log_laws(X: Array, means: Array, roots: Array) -> Array:
-    """−½‖R_c(x_n − μ_c)‖², shape (n, c): in few features all laws at once, with triangular roots;
-    else one law after the other.
+def _log_components(X: Array, means: Array, roots: Array) -> Array:
+    """−½‖R_c(x_n − μ_c)‖², shape (n, c): in few features all components at once, with triangular
+    roots; else one after the other.
     """
     xp, d = namespace(X), X.shape[1]
     if d > _TOGETHER:
@@ -44,12 +47,12 @@ def _log_laws(X: Array, means: Array, roots: Array) -> Array:
 
 
 class GaussianMixture(Measure):
-    """The probability measure Σ_c w_c N(μ_c, Σ_c): p = 1, relative to it, is the mixture itself.
+    """The probability measure Σ_c w_c N(μ_c, Σ_c). Relative to it, p = 1 is the mixture itself.
 
     Parameters
     ----------
     weights : array of c floats
-        Non-negative, scaled to sum one; components of weight 0 are left out.
+        Non-negative, scaled to sum one; components of weight 0 are dropped.
     means : array (c, d)
     covariances : array (c, d, d), or (c, d)
         Covariance matrices, or the variances of independent features.
@@ -87,7 +90,7 @@ class GaussianMixture(Measure):
 
     @classmethod
     def from_sklearn(cls, fitted: FittedMixture) -> Self:
-        """The law of a fitted :class:`sklearn.mixture.GaussianMixture`, whatever its covariance
+        """The distribution of a fitted :class:`sklearn.mixture.GaussianMixture` with any covariance
         type.
         """
         from sklearn.utils.validation import check_is_fitted  # scikit-learn is needed only here
@@ -115,8 +118,8 @@ class GaussianMixture(Measure):
 
     def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(
-            "a normal law with one deviation per feature is needed here, not a mixture of them;"
-            f" got {self!r}"
+            "a normal distribution with one standard deviation per feature is needed here, not a"
+            f" mixture; got {self!r}"
         )
 
     def smooth_length(self, d: int) -> np.ndarray:
@@ -132,7 +135,7 @@ class GaussianMixture(Measure):
             elements = CACHE_ELEMENTS if X.shape[1] <= _TOGETHER else _LONG_ELEMENTS
             elements = elements if is_numpy(X) else _DEVICE_ELEMENTS
             for rows in row_blocks(X.shape[0], self.means.shape[0], elements):
-                logs = _log_laws(X[rows, :], like(self.means, X), like(roots, X)) + like(
+                logs = _log_components(X[rows, :], like(self.means, X), like(roots, X)) + like(
                     constants, X
                 )
                 peak = xp.max(logs, axis=1)

@@ -28,8 +28,8 @@ def log_normal(X: Array, mean: np.ndarray, covariance: np.ndarray) -> Array:
 
 
 class Normal(Measure):
-    """The probability measure N(mean, diag(scale²)) or N(mean, covariance): p = 1, relative to it,
-    is the normal law itself.
+    """The probability measure N(mean, diag(scale²)) or N(mean, covariance). Relative to it, p = 1
+    is the normal distribution itself.
 
     Parameters
     ----------
@@ -53,10 +53,9 @@ class Normal(Measure):
         if covariance is None:
             self.scale = as_bandwidth(scale, "scale")
         else:
-            untied = np.array_equal(covariance, np.diag(np.diagonal(covariance)))
-            self.scale = (
-                as_bandwidth(np.sqrt(np.diagonal(covariance)), "scale") if untied else covariance
-            )
+            variances = np.diagonal(covariance)
+            independent = np.array_equal(covariance, np.diag(variances))
+            self.scale = as_bandwidth(np.sqrt(variances), "scale") if independent else covariance
         lengths = {a.shape[0] for a in (self.mean, self.scale) if a.ndim}
         if len(lengths) > 1:
             raise ValueError(
@@ -83,8 +82,8 @@ class Normal(Measure):
         self.check_features(d)
         if self.by_components:
             raise ValueError(
-                "a normal law with one deviation per feature is needed here, not a covariance"
-                f" matrix; got {self!r}"
+                "a normal distribution with one standard deviation per feature is needed here, not"
+                f" a covariance matrix; got {self!r}"
             )
         return np.broadcast_to(self.mean, (d,)), np.broadcast_to(self.scale, (d,))
 

@@ -9,11 +9,10 @@ import numpy as np
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.erf import log_gauss_mass
-from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Kernel
 from ksos.measures import Box, Measure
 from ksos.observables.base import Observable, ObservableMatrix
-from ksos.observables.over_normals import box_matrices
+from ksos.observables.over_normals import are_normal, box_matrices
 
 __all__ = ["BoxIndicator"]
 
@@ -38,16 +37,17 @@ class BoxIndicator(Observable):
     def _matrix(
         self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
     ) -> ObservableMatrix:
-        m, d = X.shape
-        integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
-        if measure.normals(d) is not None and (constant or kernel.full or measure.by_components):
-            M = box_matrices(
-                self.box.low, self.box.high, kernel, X, measure, log_unit, constant=constant
-            )
-            return _mean_of(M).transformed(T)
-        if (metric := integrals.pair_metric()) is not None:
-            return self._tied(integrals, X, metric, log_unit).transformed(T)
-        return ObservableMatrix(np.exp(self.log_gram(kernel, X, measure) - log_unit)).transformed(T)
+        constant = T is not None and T.shape[0] > X.shape[0]
+        if not are_normal(kernel, measure, X.shape[1], constant=constant):
+            M = np.exp(self.log_gram(kernel, X, measure) - log_unit)
+            return ObservableMatrix(M).transformed(T)
+        sides = self.box.low, self.box.high
+        estimates = box_matrices(*sides, kernel, X, measure, log_unit, constant=constant)
+        s, mean = estimates.shape[0], estimates.mean(axis=0)
+        if s == 1:
+            return ObservableMatrix(mean).transformed(T)
+        # the standard error of the mean of s independent estimates
+        return ObservableMatrix(mean, (estimates - mean) / np.sqrt(s * (s - 1.0))).transformed(T)
 
     def log_gram(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> np.ndarray:
         """log ∫_box k(x, X_i) k(x, X_j) dρ(x), shape (m, m), for a kernel that is a product over
@@ -63,23 +63,9 @@ class BoxIndicator(Observable):
             else closed_form(kernel, Box(low, high), d).log_gram(X, X)
         )
 
-    def _tied(
-        self, integrals: Integrals, X: np.ndarray, metric: np.ndarray, log_unit: float
-    ) -> ObservableMatrix:
-        """The integral on R^d times the mass in the box of the normal law that k_i k_j is
-        proportional to, with its covariance.
-        """
-        i, j = np.triu_indices(X.shape[0])
-        middle = 0.5 * (X[i] + X[j])
-        each = box_masses(self.box.low - middle, self.box.high - middle, 0.5 * metric)
-        each = each * np.exp(integrals.log_gram(X, X)[i, j] - log_unit)
-        M = np.empty((each.shape[0], X.shape[0], X.shape[0]))
-        M[:, i, j] = M[:, j, i] = each
-        return _mean_of(M)
-
     def _log_gram_normal(self, integrals: Integrals, X: np.ndarray) -> np.ndarray:
-        """The integral on R^d times, per feature, the mass between the sides of the normal law that
-        k_i k_j ρ is proportional to.
+        """The integral on R^d times, per feature, the mass between the sides of the normal
+        distribution that k_i k_j ρ is proportional to.
         """
         out, ends = integrals.log_gram(X, X), []
         for side in (self.box.low, self.box.high):
@@ -96,13 +82,3 @@ class BoxIndicator(Observable):
 
     def __repr__(self) -> str:
         return f"BoxIndicator({self.box.low.tolist()}, {self.box.high.tolist()})"
-
-
-def _mean_of(M: np.ndarray) -> ObservableMatrix:
-    """Of one answer (1, m, m), or of s independent estimates."""
-    s, mean = M.shape[0], M.mean(axis=0)
-    return (
-        ObservableMatrix(mean)
-        if s == 1
-        else ObservableMatrix(mean, (M - mean) / np.sqrt(s * (s - 1.0)))
-    )

@@ -1,5 +1,5 @@
-"""Polynomials and boxes integrated against kernels and a mixture of normal laws: moments and masses
-of normal laws.
+"""Polynomials and boxes integrated against pairs of kernels that are multiples of normal
+distributions: moments and masses of these.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Kernel
 from ksos.measures import Measure, Normal
 
-__all__ = ["box_matrices", "polynomial_matrix"]
+__all__ = ["are_normal", "box_matrices", "polynomial_matrix"]
 
-_Monomial = tuple[tuple[int, int], ...]
+Monomial = tuple[tuple[int, int], ...]
+"""((feature, power), …), features ascending, powers positive; () is the constant 1."""
 
 
 class Block(NamedTuple):
-    """Some entries of ∫ f φφᵀ dρ under one normal law: weights · E[f] under N(means, covariance)."""
+    """Some entries of ∫ f φφᵀ dρ: weights · E[f] under N(means, covariance)."""
 
     rows: slice
     columns: slice
@@ -31,47 +32,58 @@ class Block(NamedTuple):
     covariance: np.ndarray
 
 
+def are_normal(kernel: Kernel, measure: Measure, d: int, *, constant: bool) -> bool:
+    """Whether products k_i k_j dρ are sums of normal distributions that are not independent over
+    the features, or that the ``constant`` function is among.
+    """
+    if measure.normals(d) is not None:
+        return constant or kernel.full or measure.by_components
+    return closed_form(kernel, measure, d).pair_metric() is not None
+
+
 def blocks(
     kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool
 ) -> Iterator[Block]:
-    r"""∫ f φφᵀ dρ for φ = (k_1, …, k_m), or (1, k_1, …, k_m) with the ``constant``, and ρ = Σ_c w_c
-    N(μ_c, Σ_c), in units of exp(log_unit).
+    r"""∫ f φφᵀ dρ for φ = (k_1, …, k_m), or (1, k_1, …, k_m) with the ``constant``, in units of
+    exp(log_unit): on R^d for a kernel with a metric, or for ρ = Σ_c w_c N(μ_c, Σ_c).
 
     q kernels of metric S with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q): under
     them and N(μ, Σ) x has the mean μ + Σ(Σ + P)⁻¹(z̄ − μ) and the covariance Σ(Σ + P)⁻¹P. Blocks
     off the diagonal stand for their transposes too.
     """
     (m, d), first = X.shape, int(constant)
-    S, normals = kernel.matrix(d), measure.normals(d)
-    assert normals is not None
     require_memory(
         FLOAT_BYTES * m * m * (d + 8),
         f"the moments of {m} support points",
         "use fewer support points",
     )
     inner, one = slice(first, first + m), slice(0, 1)
+    if (normals := measure.normals(d)) is None:
+        integrals = closed_form(kernel, measure, d)
+        weights = np.exp(integrals.log_gram(X, X) - log_unit)
+        yield Block(inner, inner, weights, _middles(X), 0.5 * integrals.pair_metric())
+        return
+    S = kernel.matrix(d)
     for weight, mean, covariance in zip(*normals, strict=True):
-        law, unit = closed_form(kernel, Normal(mean, covariance), d), weight * np.exp(-log_unit)
+        normal = closed_form(kernel, Normal(mean, covariance), d)
         pulls = {q: np.linalg.solve(covariance + S / (2.0 * q), covariance).T for q in (1, 2)}
         xi = {q: mean + (X - mean) @ pull.T for q, pull in pulls.items()}
-        pairs = 0.5 * (xi[2][:, None, :] + xi[2])
-        yield Block(
-            inner, inner, weight * np.exp(law.log_gram(X, X) - log_unit), pairs, pulls[2] @ S / 4.0
-        )
+        weights = weight * np.exp(normal.log_gram(X, X) - log_unit)
+        yield Block(inner, inner, weights, _middles(xi[2]), pulls[2] @ S / 4.0)
         if constant:
-            yield Block(
-                one,
-                inner,
-                weight * np.exp(law.log_mean(X) - log_unit)[None, :],
-                xi[1][None, :, :],
-                pulls[1] @ S / 2.0,
-            )
-            yield Block(one, one, np.array([[unit]]), mean[None, None, :], covariance)
+            weights = weight * np.exp(normal.log_mean(X) - log_unit)
+            yield Block(one, inner, weights[None, :], xi[1][None, :, :], pulls[1] @ S / 2.0)
+            unit = np.array([[weight * np.exp(-log_unit)]])
+            yield Block(one, one, unit, mean[None, None, :], covariance)
+
+
+def _middles(X: np.ndarray) -> np.ndarray:
+    return np.asarray(0.5 * (X[:, None, :] + X))
 
 
 def polynomial_matrix(
-    terms: Mapping[_Monomial, float],
-    centre: Mapping[int, float],
+    terms: Mapping[Monomial, float],
+    center: Mapping[int, float],
     kernel: Kernel,
     X: np.ndarray,
     measure: Measure,
@@ -79,11 +91,14 @@ def polynomial_matrix(
     *,
     constant: bool,
 ) -> np.ndarray:
-    """∫ f φφᵀ dρ for a polynomial f in x − centre."""
-    shift = np.array([centre.get(k, 0.0) for k in range(X.shape[1])])
+    """∫ f φφᵀ dρ for a polynomial f in x − center."""
+    shift = np.array([center.get(k, 0.0) for k in range(X.shape[1])])
     out = np.zeros((X.shape[0] + constant, X.shape[0] + constant))
     for block in blocks(kernel, X, measure, log_unit, constant=constant):
-        _add(out, block, block.weights * _expected(terms, block.means - shift, block.covariance))
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = block.weights * _expected(terms, block.means - shift, block.covariance)
+        # where kernels do not overlap, moments may overflow and count nothing
+        _add(out, block, np.where(block.weights > 0.0, values, 0.0))
     return 0.5 * (out + out.T)
 
 
@@ -98,18 +113,25 @@ def box_matrices(
     constant: bool,
 ) -> np.ndarray:
     """The same for the indicator of a box: one answer, or independent estimates, (s, …)."""
-    d, size = X.shape[1], X.shape[0] + constant
+    size = X.shape[0] + constant
     out = np.zeros((1, size, size))
     for block in blocks(kernel, X, measure, log_unit, constant=constant):
-        flat = block.means.reshape(-1, d)
-        each = box_masses(low - flat, high - flat, 0.5 * (block.covariance + block.covariance.T))
+        # half of a symmetric block is enough
+        i, j = np.indices(block.weights.shape).reshape(2, -1)
+        if block.rows == block.columns:
+            i, j = np.triu_indices(block.weights.shape[0])
+        middle = block.means[i, j]
+        symmetric = 0.5 * (block.covariance + block.covariance.T)
+        each = box_masses(low - middle, high - middle, symmetric)
         if each.shape[0] > out.shape[0]:
             out = np.repeat(out, each.shape[0], axis=0)
         for k in range(out.shape[0]):
-            _add(
-                out[k], block, block.weights * each[k % each.shape[0]].reshape(block.weights.shape)
-            )
-    return 0.5 * (out + out.transpose(0, 2, 1))
+            values = np.zeros(block.weights.shape)
+            values[i, j] = block.weights[i, j] * each[k % each.shape[0]]
+            if block.rows == block.columns:
+                values[j, i] = values[i, j]
+            _add(out[k], block, values)
+    return out
 
 
 def _add(out: np.ndarray, block: Block, values: np.ndarray) -> None:
@@ -119,14 +141,14 @@ def _add(out: np.ndarray, block: Block, values: np.ndarray) -> None:
 
 
 def _expected(
-    terms: Mapping[_Monomial, float], means: np.ndarray, covariance: np.ndarray
+    terms: Mapping[Monomial, float], means: np.ndarray, covariance: np.ndarray
 ) -> np.ndarray:
     """E[f] under N(means, covariance), the last axis being that of the features: E[t_k g] =
     E[t_k]E[g] + Σ_l C_kl E[∂g/∂t_l] (Stein).
     """
-    known: dict[_Monomial, np.ndarray] = {(): np.ones(means.shape[:-1])}
+    known: dict[Monomial, np.ndarray] = {(): np.ones(means.shape[:-1])}
 
-    def moment(monomial: _Monomial) -> np.ndarray:
+    def moment(monomial: Monomial) -> np.ndarray:
         if monomial not in known:
             k = monomial[0][0]
             rest = _lowered(monomial, k)
@@ -141,6 +163,6 @@ def _expected(
     )
 
 
-def _lowered(monomial: _Monomial, feature: int) -> _Monomial:
+def _lowered(monomial: Monomial, feature: int) -> Monomial:
     """One power of the feature less."""
     return tuple((k, power - (k == feature)) for k, power in monomial if power > (k == feature))

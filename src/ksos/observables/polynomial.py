@@ -19,13 +19,11 @@ from ksos.integrals.exact_rule import exact_rule
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
-from ksos.observables.over_normals import polynomial_matrix
+from ksos.observables.over_normals import Monomial, are_normal, polynomial_matrix
 from ksos.quadrature import legendre
 
 __all__ = ["Polynomial", "as_polynomial", "coordinate", "feature_moments"]
 
-Monomial = tuple[tuple[int, int], ...]
-"""((feature, power), …), features ascending, powers positive; () is the constant 1."""
 Terms = dict[Monomial, Fraction]
 _OPERATIONS = 4e9  # at the nodes of a rule
 _SHOWN_TERMS, _ORDER, _BLOCK_ELEMENTS = 6, 48, 1 << 14
@@ -197,13 +195,11 @@ class Polynomial(Observable):
     ) -> ObservableMatrix:
         m, d = X.shape
         integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
-        if measure.normals(d) is not None and (constant or kernel.full or measure.by_components):
+        if are_normal(kernel, measure, d, constant=constant):
             M = polynomial_matrix(
                 self.terms, self.centre, kernel, X, measure, log_unit, constant=constant
             )
             return ObservableMatrix(M).transformed(T)
-        if (metric := integrals.pair_metric()) is not None:
-            return self._tied(integrals, X, 0.5 * metric, log_unit).transformed(T)
         if (
             T is not None
             and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree))
@@ -251,38 +247,6 @@ class Polynomial(Observable):
                         total += value * own[power]
             W = np.exp(integrals.log_gram(X, X) - log_unit)
             return ObservableMatrix(np.where(W > 0.0, W * total, 0.0)).transformed(T)
-
-    def _tied(
-        self, integrals: Integrals, X: np.ndarray, covariance: np.ndarray, log_unit: float
-    ) -> ObservableMatrix:
-        """Moments of normal laws with one covariance: E[t_k f] = E[t_k]E[f] + Σ_l C_kl E[∂f/∂t_l],
-        by Stein's identity.
-        """
-        m, used = X.shape[0], sorted(self._used())
-        centred = {k: X[:, k] - self.centre.get(k, 0.0) for k in used}
-        means = {k: 0.5 * (x[:, None] + x) for k, x in centred.items()}
-        known: dict[Monomial, np.ndarray] = {(): np.ones((m, m))}
-
-        def moment(monomial: Monomial) -> np.ndarray:
-            if monomial not in known:
-                k, rest = monomial[0][0], _lowered(monomial, monomial[0][0])
-                total = means[k] * moment(rest)
-                for other, power in rest:
-                    total = total + (power * covariance[k, other]) * moment(_lowered(rest, other))
-                known[monomial] = total
-            return known[monomial]
-
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.zeros((m, m))
-            for monomial, value in self.terms.items():
-                total = total + value * moment(monomial)
-                require_memory(
-                    FLOAT_BYTES * m * m * len(known),
-                    f"the moments of {m} support points",
-                    "use fewer support points",
-                )
-            W = np.exp(integrals.log_gram(X, X) - log_unit)
-            return ObservableMatrix(np.where(W > 0.0, W * total, 0.0))
 
     def __add__(self, other: Any) -> Observable:
         other = as_polynomial(other)
@@ -396,12 +360,6 @@ def as_polynomial(other: Any) -> Any:
             "a number in a polynomial must be below 1e308 to be a float; measure the features in"
             " other units"
         ) from None
-
-
-def _lowered(monomial: Monomial, feature: int) -> Monomial:
-    """One power of a feature less."""
-    lowered = ((k, power - (k == feature)) for k, power in monomial)
-    return tuple((k, power) for k, power in lowered if power)
 
 
 def _rounded(value: Fraction) -> float:

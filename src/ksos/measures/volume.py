@@ -1,4 +1,4 @@
-"""Lebesgue measure on a box."""
+"""Volume: Lebesgue measure on R^d, or on a box."""
 
 from __future__ import annotations
 
@@ -9,9 +9,28 @@ import numpy as np
 
 from ksos.ground.arrays import Array, like, namespace
 from ksos.measures.base import Measure
-from ksos.measures.lebesgue import Lebesgue
 
-__all__ = ["Box"]
+__all__ = ["Box", "Lebesgue"]
+
+
+class Lebesgue(Measure):
+    """Lebesgue measure on all of R^d: densities in the usual sense.
+
+    >>> Lebesgue().log_density(np.array([[3.0, 4.0]])).tolist(), Lebesgue().bounded
+    ([0.0], False)
+    """
+
+    name = "lebesgue"
+    by_volume = True
+
+    def restrict(self, features: Any) -> Self:
+        return self
+
+    def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:
+        return self
+
+    def parameters(self) -> dict[str, Any]:
+        return {}
 
 
 class Box(Measure):
@@ -41,9 +60,7 @@ class Box(Measure):
 
     @property
     def region(self) -> Box | None:
-        return (
-            self if bool(np.all(np.isfinite(self.low)) and np.all(np.isfinite(self.high))) else None
-        )
+        return self if np.all(np.isfinite([self.low, self.high])) else None
 
     def log_mass(self, d: int) -> float:
         return float(np.sum(np.log(self.high - self.low)))
