@@ -346,7 +346,7 @@ half = lambda x: x / 2
     ),
     "src/ksos/measures/box.py": "def f(m):\n    return isinstance(m, Box)\n",
     "src/ksos/robust/bad.py": (
-        f"""from ksos.ground import limit
+        f"""from ksos.ground.memory import limit
 from ksos.density._assemble import parts
 from ksos.density.sos import _hidden
 from ksos.robust._own import own
