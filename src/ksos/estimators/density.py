@@ -606,7 +606,7 @@ class KernelSoSDensity(DensityEstimator):
         d, most = part.points.shape[1], self._most_support_points(part.total)
         integrals, affordable = (
             closed_form(kernel, measure, d),
-            affordable_size(most, stage.deadline),
+            affordable_size(most),
         )
         if isinstance(self.support, str):
             found = select_support(

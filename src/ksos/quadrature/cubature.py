@@ -12,7 +12,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from ksos.ground.memory import row_blocks
-from ksos.ground.progress import tell
+from ksos.ground.run import Run
 from ksos.quadrature.rules import tensor_grid
 
 __all__ = ["NODES_PER_CELL", "Integral", "integrate"]
@@ -57,7 +57,7 @@ def integrate(
     while True:
         value, total = float(values.sum()), errors.sum(axis=1)
         error, goal = float(total.sum()), max(atol, rtol * float(sizes.sum()))
-        tell(f"{used} values, error {error:.1g}", used, max_evaluations)
+        Run.current().tell(f"{used} values, error {error:.1g}", used, max_evaluations)
         room = (max_evaluations - used) // (2 * per_cell)
         if error <= goal or room < 1:
             return Integral(value, error + 1e-15 * float(sizes.sum()), used)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ksos.ground.arrays import to_numpy
-from ksos.ground.deadline import set_up_is_over
+from ksos.ground.run import Run
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.regions import Rule, importance_rules, panel_rules
 from ksos.space.embedding_map import blocks_of
@@ -88,7 +88,9 @@ def nodes_of(space: SoSSpace, losses: Sequence[Loss] = (), tol: float = math.inf
     previous: Nodes | None = None
     matrices: list[np.ndarray] = []
     for points, log_weights in _rules(space):
-        if previous is not None and (points.shape[0] > _MOST or set_up_is_over(1.0, cuts=False)):
+        if previous is not None and (
+            points.shape[0] > _MOST or Run.current().setup_is_over(1.0, cuts=False)
+        ):
             break
         nodes, before = _at(space, points, log_weights), matrices
         matrices = [nodes.matrix(loss(points)) for loss in losses]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ksos.density import SoSDensity
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
-from ksos.ground.deadline import require_time
+from ksos.ground.run import Run
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.pivoted_cholesky import thin_root
 from ksos.ground.validation import as_choice, as_points, as_positive
@@ -192,7 +192,9 @@ class _Model:
             if root is not None:
                 half = root.T @ T
                 return half.T @ half
-            require_time(2.0 * m * r * (m + r), f"the trace penalty of {m} support points")
+            Run.current().require_time(
+                2.0 * m * r * (m + r), f"the trace penalty of {m} support points"
+            )
         N = zeros((r, r), X)
         for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
             N += T[rows, :].T @ (self.kernel(X[rows, :], X) @ T)

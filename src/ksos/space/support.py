@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ksos.ground.arrays import Array, namespace
-from ksos.ground.deadline import Deadline, set_up_is_over
+from ksos.ground.run import Run
 from ksos.ground.memory import CACHE_ELEMENTS, FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.pivoted_cholesky import VERY_MANY_POINTS, choose_pivots, definite_root
 from ksos.integrals import Integrals, closed_form
@@ -101,7 +101,7 @@ def select_support(
     return centers[pivoted_cholesky(centers, centers.shape[0], integrals, tol)]
 
 
-def affordable_size(most: int, deadline: Deadline) -> int:
+def affordable_size(most: int) -> int:
     """How many of ``most`` support points a fit has time for: a first answer takes 70 m³
     operations, and a fifth of the time at most.
     """
@@ -109,7 +109,7 @@ def affordable_size(most: int, deadline: Deadline) -> int:
         return most
     return max(
         _ALWAYS_AFFORDABLE,
-        round(min((deadline.operations(_SHARE) / _FIRST_ANSWER) ** (1.0 / 3.0), float(most))),
+        round(min((Run.current().operations(_SHARE) / _FIRST_ANSWER) ** (1.0 / 3.0), float(most))),
     )
 
 
@@ -132,7 +132,7 @@ def cluster_centers(
         for k, feature in enumerate(Z.T):
             centers[:, k] = _means(feature, weights, nearest, centers[:, k])
         before, nearest = nearest, _nearest(Z, centers)
-        if np.array_equal(before, nearest) or set_up_is_over(1.0, cuts=False):
+        if np.array_equal(before, nearest) or Run.current().setup_is_over(1.0, cuts=False):
             break
     origin = np.quantile(points, 0.5, axis=0, method="lower")
     used = np.unique(nearest)
@@ -226,7 +226,7 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     def column(i: int) -> Array:
         return xp.exp(integrals.log_gram(points[i : i + 1, :], points)[0, :] - log_unit)
 
-    found = choose_pivots(column, diagonal, tol, m, enough=set_up_is_over)
+    found = choose_pivots(column, diagonal, tol, m, enough=Run.current().setup_is_over)
     return np.sort(np.array(found.chosen, dtype=int))
 
 

@@ -30,7 +30,7 @@ from ksos.density import SoSDensity, SoSMixture
 from ksos.ground.arrays import to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.ground.names import column_names, in_order
-from ksos.ground.progress import shown, tell
+from ksos.ground.run import Run
 from ksos.ground.validation import as_count, as_points
 from ksos.kernels import Kernel
 from ksos.space.embedding import MeanEmbedding, Projection, median_kernel
@@ -168,7 +168,6 @@ class TwoSampleTest:
         )
 
 
-@shown("two_sample_test")
 def two_sample_test(
     a: Any,
     b: Any,
@@ -215,25 +214,28 @@ def two_sample_test(
     landmarks = _landmarks(x, y, n_landmarks, generator)
     blocks = _Blocks.of(n, m, generator)
     moved = blocks.permutations(n_permutations, generator)
-    sums = _kernel_sums(x, y, [k for k, _ in family], landmarks, blocks)
-    views = [
-        _View(k, landmarks, *found, blocks) for (k, _), found in zip(family, sums, strict=True)
-    ]
-    pvalues: list[np.ndarray] = []
-    scores: list[KernelScore] = []
-    for number, (view, (k, degrees)) in enumerate(zip(views, family, strict=True)):
-        tell(
-            f"{n_permutations} permutations, kernel {number + 1} of {len(family)}",
-            number + 1,
-            len(family) + 1,
-        )  # one for the sums
-        squares = view.squared_differences(moved)
-        for q in degrees:
-            weights = view.weights(q, n + m)
-            if weights is not None and (view.neighbours >= 1.0 or kernel is not None or not scores):
-                values = squares @ weights
-                pvalues.append(view.pvalues(values, weights))
-                scores.append(KernelScore(k, q, float(values[0]), float(pvalues[-1][0])))
+    with Run(None, "two_sample_test") as run:
+        sums = _kernel_sums(x, y, [k for k, _ in family], landmarks, blocks)
+        views = [
+            _View(k, landmarks, *found, blocks) for (k, _), found in zip(family, sums, strict=True)
+        ]
+        pvalues: list[np.ndarray] = []
+        scores: list[KernelScore] = []
+        for number, (view, (k, degrees)) in enumerate(zip(views, family, strict=True)):
+            run.tell(
+                f"{n_permutations} permutations, kernel {number + 1} of {len(family)}",
+                number + 1,
+                len(family) + 1,
+            )  # one for the sums
+            squares = view.squared_differences(moved)
+            for q in degrees:
+                weights = view.weights(q, n + m)
+                if weights is not None and (
+                    view.neighbours >= 1.0 or kernel is not None or not scores
+                ):
+                    values = squares @ weights
+                    pvalues.append(view.pvalues(values, weights))
+                    scores.append(KernelScore(k, q, float(values[0]), float(pvalues[-1][0])))
     evidence = np.log10(np.mean(1.0 / np.maximum(pvalues, _SMALLEST), axis=0))
     pvalue = float(
         np.mean(evidence >= evidence[0] - _EQUAL)
@@ -370,7 +372,9 @@ def _kernel_sums(
     for which, (X, order, count) in enumerate(zip((x, y), blocks.rows, blocks.counts, strict=True)):
         first = which * blocks.counts[0]
         for rows in row_blocks(X.shape[0], Z.shape[0], _BLOCK_ELEMENTS):
-            tell("kernel sums", which * x.shape[0] + rows.start, x.shape[0] + y.shape[0])
+            Run.current().tell(
+                "kernel sums", which * x.shape[0] + rows.start, x.shape[0] + y.shape[0]
+            )
             at = X[order[rows]]
             block = np.minimum(np.arange(rows.start, rows.stop) // blocks.size, count)
             starts = np.flatnonzero(np.r_[True, block[1:] != block[:-1]])

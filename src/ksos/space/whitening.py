@@ -18,7 +18,7 @@ from ksos.ground.arrays import (
     namespace,
     triangular_inverse,
 )
-from ksos.ground.deadline import require_time
+from ksos.ground.run import Run
 from ksos.ground.pivoted_cholesky import VERY_MANY_POINTS, definite_root, thin_root
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice
@@ -92,11 +92,15 @@ def _by_eigenvectors(M: Array, tol: float) -> Whitening:
     xp, m = namespace(M), M.shape[0]
     if m >= VERY_MANY_POINTS:
         if is_numpy(M):
-            require_time(2.0 * m**3, f"the whitening of a kernel matrix of {m} points")
+            Run.current().require_time(
+                2.0 * m**3, f"the whitening of a kernel matrix of {m} points"
+            )
         if (found := untruncated(M, tol)) is not None:
             return found
     if is_numpy(M):
-        require_time(9.0 * m**3, f"the eigendecomposition of a kernel matrix of {m} points")
+        Run.current().require_time(
+            9.0 * m**3, f"the eigendecomposition of a kernel matrix of {m} points"
+        )
     values, Q = xp.linalg.eigh(M)
     first = int(
         xp.sum(xp.astype(values <= tol * values[-1], xp.int64))
