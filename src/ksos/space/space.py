@@ -12,9 +12,9 @@ import numpy as np
 
 from ksos.density import SoSDensity
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
-from ksos.ground.run import Run
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.pivoted_cholesky import thin_root
+from ksos.ground.run import Run
 from ksos.ground.validation import as_choice, as_points, as_positive
 from ksos.integrals import closed_form
 from ksos.integrals.regions import Rule

@@ -18,8 +18,8 @@ from ksos.ground.arrays import (
     namespace,
     triangular_inverse,
 )
-from ksos.ground.run import Run
 from ksos.ground.pivoted_cholesky import VERY_MANY_POINTS, definite_root, thin_root
+from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice
 
