@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -13,41 +12,42 @@ from ksos.data.samples import Fold
 from ksos.density import SoSDensity
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import SquaredL2
-from ksos.ground.deadline import Deadline
-from ksos.ground.threads import one_blas_thread
+from ksos.ground import Run, one_blas_thread
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.space.embedding import MeanEmbedding, Projection
+from ksos.space import MeanEmbedding, Projection, SoSSpace
 from ksos.space.embedding_map import embedding_map
-from ksos.space.space import SoSSpace
 
-__all__ = ["CRITERIA", "Problem", "held_out_scores", "regularization_unit", "simplest_good"]
+__all__ = ["CRITERIA", "Problem", "held_out_scores", "projected_embedding"]
+__all__ += ["regularization_unit", "simplest_good"]
 
 # Nats: a density of zero at a held-out sample counts as this much, so that squares stay finite.
 FARTHEST = -1e100
-_MOST_TENSOR = 4e6  # entries, 32 MB per fold: beyond, projected embeddings are computed one by one
+# Entries, 32 MB per fold: beyond, projected embeddings are computed one by one.
+_MOST_TENSOR = 4e6
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Samples, folds and measures: everything that does not depend on the bandwidth and on λ."""
+class Problem(NamedTuple):
+    """Samples, folds and measures: everything that does not depend on the bandwidth and on λ.
+
+    ``measures`` are those of every fold, and last that of all samples. ``constant``: whether they
+    are references that the sum of squares corrects. The ``projection`` is that of the held-out MMD,
+    and exp(−log_unit) the unit of squared densities. Both are the same for every bandwidth, so that
+    scores compare.
+    """
 
     points: np.ndarray
     weights: np.ndarray
     folds: Sequence[Fold]
     measures: Sequence[Measure]
-    """The measure of every fold, and last that of all samples."""
     constant: bool
-    """Whether the measures are references that the sum of squares corrects."""
     objective: str
     criterion: str
     projection: Projection | None = None
-    """Of the held-out MMD: the same for every bandwidth, so that scores compare."""
     log_unit: float = 0.0
-    """The unit 1/exp(log_unit) of squared densities, the same for every bandwidth."""
 
 
 def simplest_good(scores: np.ndarray, weights: np.ndarray) -> int:
@@ -85,33 +85,34 @@ def held_out_scores(
     kernel: Kernel,
     support: np.ndarray,
     strengths: Sequence[float],
-    deadline: Deadline,
+    time_limit: float | None = None,
 ) -> np.ndarray:
     """Scores (held-out samples, λ) of fold k: fits along the path of λ, descending, which may begin
     with ∞.
 
-    After the deadline nothing more is fitted: what is missing has a score of −inf.
+    When the time is up nothing more is fitted: what is missing has a score of −inf.
     """
     fold, measure = problem.folds[k], problem.measures[k]
     out = np.full((fold.test.size, len(strengths)), -np.inf)
-    if deadline.passed:
-        return out
-    space = SoSSpace(kernel, support, measure, constant=problem.constant)
-    judge = CRITERIA[problem.criterion](problem, space, fold)
-    unit, first = regularization_unit(space), int(np.isinf(strengths[0]))
-    if first:  # the constant function is the first direction of its space
-        out[:, 0] = judge(np.eye(space.rank, 1))
-    relative = [unit * strength for strength in strengths[first:]]
-    train = problem.points[fold.train], fold.train_weights
-    for j, F in enumerate(fit_path(problem.objective, space, *train, relative, deadline), first):
-        if deadline.passed:
-            break
-        out[:, j] = judge(F)
+    with Run(time_limit) as run:
+        if run.over:
+            return out
+        space = SoSSpace(kernel, support, measure, constant=problem.constant)
+        judge = CRITERIA[problem.criterion](problem, space, fold)
+        unit, first = regularization_unit(space), int(np.isinf(strengths[0]))
+        if first:  # the constant function is the first direction of its space
+            out[:, 0] = judge(np.eye(space.rank, 1))
+        relative = [unit * strength for strength in strengths[first:]]
+        train = problem.points[fold.train], fold.train_weights
+        for j, F in enumerate(fit_path(problem.objective, space, *train, relative), first):
+            if run.over:
+                break
+            out[:, j] = judge(F)
     return out
 
 
+# from a factor F of a fit to its scores at the held-out samples
 Judge = Callable[[np.ndarray], np.ndarray]
-"""From a factor F of a fit to its scores at the held-out samples."""
 
 
 def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
@@ -127,9 +128,8 @@ def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
         basis, shift = np.exp(log_k - peak[:, None]) @ space.T, 2.0 * peak - space.log_unit
 
     def judge(F: np.ndarray) -> np.ndarray:
-        V = basis @ F
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(np.einsum("ij,ij->i", V, V)) + shift)
+            return np.asarray(np.log(np.sum((basis @ F) ** 2, axis=1)) + shift)
 
     return judge
 
@@ -138,11 +138,7 @@ def _l2(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """2p − ∫p²dρ: its mean is minus the squared L² distance to the truth, up to a constant."""
     unit, basis = np.exp(problem.log_unit - space.log_unit), space.basis(problem.points[fold.test])
     square = _squared_norm(space, MeanEmbedding(problem.points[fold.test], kernel=space.kernel))
-
-    def judge(F: np.ndarray) -> np.ndarray:
-        return np.asarray(unit * (2.0 * np.sum((basis @ F) ** 2, axis=1) - square(F)))
-
-    return judge
+    return lambda F: np.asarray(unit * (2.0 * np.sum((basis @ F) ** 2, axis=1) - square(F)))
 
 
 def _squared_norm(space: SoSSpace, samples: MeanEmbedding) -> Callable[[np.ndarray], float]:
@@ -165,10 +161,9 @@ def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """2w_p(x) − ‖w_p‖², projected on landmarks: its mean is minus the squared MMD, up to a
     constant.
     """
-    projection = problem.projection
-    assert projection is not None
-    X, embed = problem.points[fold.test], projected_embedding(space, projection)
-    at = projection.kernel(X, projection.landmarks) @ projection.S.T
+    projection = cast("Projection", problem.projection)
+    embed = projected_embedding(space, projection)
+    at = projection.kernel(problem.points[fold.test], projection.landmarks) @ projection.S.T
 
     def judge(F: np.ndarray) -> np.ndarray:
         z = embed(F)

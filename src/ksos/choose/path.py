@@ -23,24 +23,31 @@ from typing import Any
 import numpy as np
 
 from ksos.functionals import Bound, SquaredMMD, Trace
-from ksos.ground.deadline import Deadline
+from ksos.ground import Run
 from ksos.solvers import LBFGS, LowRank, regularization_path
 from ksos.solvers.lbfgs import descend_until
-from ksos.space.embedding import MeanEmbedding
-from ksos.space.space import SoSSpace
+from ksos.space import MeanEmbedding, SoSSpace
 
-__all__ = ["fit_path", "quick_likelihood_path"]
+__all__ = ["fit_path"]
 
-_COLUMNS = 10  # rank of a fit: optima on the tables of benchmarks/quality have fewer
-_STEPS, _TOLERANCE = 80, 3e-5  # nats: tighter ones change no choice of benchmarks/quality --other
-_REVIVED, _CORRECTION = 0.1, 0.3  # parts of the start: any that is neither 0 nor 1 serves
-_TINY = 1e-290  # just above where float64 loses digits
+# Rank of a fit: optima on the tables of benchmarks/quality have fewer.
+_COLUMNS = 10
+# Nats: tighter ones, and more steps, change no choice of benchmarks/quality --other.
+_TOLERANCE = 3e-5
+_STEPS = 80  # at that tolerance
+# Of the start, what is added before a weaker λ: any part that is neither 0 nor 1 serves ...
+_REVIVED = 0.1
+# ... and likewise the part of the start that is no constant.
+_CORRECTION = 0.3
+# Just above where float64 loses digits.
+_TINY = 1e-290
+# Entries of ψ: beyond, single precision saves more than half the time, and errs far less than the
+# tolerance.
 _LARGE = 1e5
-"""Entries of ψ: beyond, single precision saves more than half the time, and errs far less than the
-tolerance.
-"""
-_SMALL_TENSOR = 1.6e7  # entries, 128 MB: up to here Newton's method is worth its tensor
-_GAP = 1e-6  # of squared MMDs around 1e-3: far less than what changes a held-out score
+# Entries, 128 MB: up to here Newton's method is worth its tensor.
+_SMALL_TENSOR = 1.6e7
+# Of squared MMDs around 1e-3: far less than what changes a held-out score.
+_GAP = 1e-6
 
 
 def fit_path(
@@ -49,13 +56,12 @@ def fit_path(
     points: np.ndarray,
     weights: np.ndarray,
     strengths: Sequence[float],
-    deadline: Deadline,
 ) -> Iterator[np.ndarray]:
     """Factors F of C = FFᵀ for one λ (in natural units, descending) after the other, each from the
     one before.
     """
     if objective == "likelihood":
-        yield from quick_likelihood_path(space, points, weights, strengths)
+        yield from _likelihood_path(space, points, weights, strengths)
         return
     data = MeanEmbedding(points, weights, kernel=space.embedding_kernel)
     distance, penalty = (Bound(f.bind(space)) for f in (SquaredMMD(data), Trace(relative=True)))
@@ -64,16 +70,16 @@ def fit_path(
     solver = (
         LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(columns=4, stall=1e-9, max_iter=6)
     )
-    options: dict[str, Any] = {"solver": solver, "tol": _GAP, "time_limit": deadline}
+    options: dict[str, Any] = {"solver": solver, "tol": _GAP}
     for strength in strengths:  # one by one: the search may end the path at any λ
         (solution,) = regularization_path(distance, penalty, [strength], space, **options)
-        if solution.keyboard_interrupt:
-            raise KeyboardInterrupt(solution.message)
+        if Run.current().interrupted:
+            raise KeyboardInterrupt
         options["start"] = solution.parameter_factor
         yield np.asarray(solution.parameter_factor)
 
 
-def quick_likelihood_path(
+def _likelihood_path(
     space: SoSSpace, points: np.ndarray, weights: np.ndarray, strengths: Sequence[float]
 ) -> Iterator[np.ndarray]:
     """Factors F, ‖F‖ = 1, of min −Σ a_i log p(x_i) + λ⟨N, C⟩ over C = FFᵀ, for one λ (in units of
@@ -125,38 +131,31 @@ def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The constant, which is the first direction of its space, and little columns: the leading
     directions of Σ_i a_i ψ(x_i)ψ(x_i)ᵀ.
     """
-    rank, rng = psi.shape[1], np.random.default_rng(0)
-    columns = min(_COLUMNS - 1, rank)
-    U, s, _ = np.linalg.svd(
-        ((rng.standard_normal((2 * columns + 10, psi.shape[0])) * np.sqrt(weights)) @ psi).T,
-        full_matrices=False,
-    )
-    leading = U[:, :columns] * (_CORRECTION * s[:columns] / np.linalg.norm(s[:columns]))
-    F = np.concatenate([np.eye(rank, 1), leading], axis=1)
+    rank = psi.shape[1]
+    leading = _leading(np.sqrt(weights)[:, None] * psi, min(_COLUMNS - 1, rank))
+    F = np.concatenate([np.eye(rank, 1), _CORRECTION * leading], axis=1)
     return np.asarray(F / np.linalg.norm(F))
 
 
 def _leading_squares(space: SoSSpace, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The columns of most mass of the kernel density estimate, by one pass over random combinations
-    of its squares [Halko2011].
+    of its components [Halko2011].
     """
-    log_masses = space.integrals.log_diagonal(
-        points
-    )  # −inf where a discrete measure does not see the bump
-    scale = np.exp(
-        0.5 * np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)
-    ) * np.sqrt(weights)
-    bumps = scale[:, None] * (
-        np.exp(space.integrals.log_gram(points, space.support_points) - space.log_unit) @ space.T
-    )
-    columns = min(_COLUMNS, space.rank)
-    if bumps.shape[0] > 3 * columns + 10:
-        rng = np.random.default_rng(
-            0
-        )  # fixed: a fit must not depend on the state of a global generator
-        bumps = (rng.standard_normal((2 * columns + 10, bumps.shape[0])) @ bumps) / math.sqrt(
-            2 * columns + 10
-        )
-    U, s, _ = np.linalg.svd(bumps.T, full_matrices=False)
+    # −inf where a discrete measure does not see the component
+    log_masses = space.integrals.log_diagonal(points)
+    log_scale = np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)
+    gram = np.exp(space.integrals.log_gram(points, space.support_points) - space.log_unit)
+    components = (np.exp(0.5 * log_scale) * np.sqrt(weights))[:, None] * (gram @ space.T)
+    return _leading(components, min(_COLUMNS, space.rank))
+
+
+def _leading(rows: np.ndarray, columns: int) -> np.ndarray:
+    """The first left singular vectors of rowsᵀ times their singular values, of unit norm."""
+    most = 2 * columns + 10
+    if rows.shape[0] > columns + most:
+        # fixed: a fit must not depend on the state of a global generator
+        rng = np.random.default_rng(0)
+        rows = rng.standard_normal((most, rows.shape[0])) @ rows
+    U, s, _ = np.linalg.svd(rows.T, full_matrices=False)
     F = U[:, :columns] * s[:columns]
     return np.asarray(F / np.linalg.norm(F))

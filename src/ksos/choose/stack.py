@@ -9,11 +9,12 @@ solved to a certified gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ksos.choose.bandwidth import FARTHEST, Units
 from ksos.choose.mixtures import (
     MOST_FULL,
     Mixtures,
@@ -24,47 +25,62 @@ from ksos.choose.mixtures import (
     student,
     student_scales,
 )
-from ksos.choose.units import FARTHEST, Units
 from ksos.data.samples import Fold, held_out_rows, held_out_weights
-from ksos.ground.deadline import Deadline
-from ksos.measures import GaussianMixture
-from ksos.measures.gaussian_mixture import merged
+from ksos.ground import Run
+from ksos.measures import GaussianMixture, merged
 
-__all__ = ["SIZES", "Stack", "certified_weights"]
+__all__ = ["FLOORS", "SIZES", "Stack", "certified_weights", "training_masses"]
 
-# The candidates were chosen with other seeds of benchmarks/quality than those of its page: six
-# sizes
-# and one start instead of ten and two cost 0.01 nats in the mean and 0.17 on iris and diabetes.
+# Components, at most a quarter of the samples. The candidates were chosen with other seeds of
+# benchmarks/quality than those of its page: six sizes and one start instead of ten and two cost
+# 0.01 nats in the mean and 0.17 on iris and diabetes.
 SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
-"""Components; at most a quarter of the samples."""
+# Added to the variances, in units of each feature's variance, one after the other (chosen as the
+# sizes). The smallest one only keeps a covariance of few samples invertible.
 FLOORS = (3e-2, 3e-3, 1e-6)
-"""Added to the variances, in units of each feature's variance, one after the other."""
+# Starts of a path of floors: see the sizes.
 _STARTS = 2
-_MANY, _FEW_FLOOR, _MOST_SHARED = 250, 1e-1, 8
-"""From so many samples on, the smallest floor is also fitted from k-means. With fewer, a larger one
-takes part, and up to 8 components with one covariance: without these, wine loses 0.05 nats.
-"""
-_DIRECT_STARTS, _DIRECT_SIZES = 3, (2, 3, 4, 5, 6, 7, 8, 10, 12)
-"""Of the former. One start costs 0.003 nats in the mean of benchmarks/quality, 0.15 on a table."""
-_FREEDOM = (2.5, 5.0, 10.0)  # of Student candidates: below 2 there is no variance, above 10 no tail
+# Samples: from here on, the smallest floor is also fitted from k-means ...
+_MANY = 250
+# ... and with fewer, a larger floor takes part, and components that share one covariance: without
+# these two, wine loses 0.05 nats.
+_FEW_FLOOR = 1e-1
+# Components that share a covariance: a limit of time, as larger fits gain little for few samples.
+_MOST_SHARED = 8
+# Of fits from k-means: one start costs 0.003 nats in the mean of benchmarks/quality, 0.15 on one
+# table.
+_DIRECT_STARTS = 3
+# Sizes of the second start and the third one, finer than those above where many of them win.
+_DIRECT_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12)
+# Degrees of freedom of Student candidates: below 2 there is no variance, above 10 no tail.
+_FREEDOM = (2.5, 5.0, 10.0)
+# Fewer samples than four for each component leave their means to chance.
 _SAMPLES_PER_COMPONENT = 4
+# Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs less
+# than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2 do.
 _LADDER = 3.0 ** np.arange(1, 7)
-"""Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs
-less than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2
-do.
-"""
-_SHARED, _PAIR = 1e-9, 2.5  # a variance that is that of one value; more samples than two by chance
+# A variance below this is that of one value ...
+_SHARED = 1e-9
+# ... which more than two samples have not by chance.
+_PAIR = 2.5
+# Strength of the prior, in samples. 4 costs 0.001 nats in the mean of benchmarks/quality, 12 costs
+# 0.003; without a prior, candidates that few held-out samples favor by chance would take over.
 _KAPPA = 1.0
-"""Strength of the prior, in samples. 4 costs 0.001 nats in the mean of benchmarks/quality, 12 costs
-0.003; without a prior, candidates that few held-out samples favor by chance would take over."""
+# Nats per sample: far below what held-out samples can tell apart.
 _GAP = 1e-4
-"""Nats per sample: far below what held-out samples can tell apart."""
-_NEWTON_STEPS = 60  # quadratic convergence: a dozen are enough, the rest is for bad luck
-_SMALLEST = 0.01  # candidates of less weight go, and the weights of the others are solved for again
-_MOST_BAGS = 6  # fits per candidate: that to all samples, and those to five folds
-_MOST_COMPONENTS, _MOST_ENTRIES = 1000, 1 << 22
-"""Of a reference before it is merged, and numbers in its covariances: 32 MB."""
-_MERGED = 0.01  # nats: the bound on the divergence; held-out scores change by at most 0.001
+# Newton's method converges quadratically: a dozen steps are enough, the rest is for bad luck.
+_NEWTON_STEPS = 60
+# A trade-off: candidates of less weight go, and the weights of the others are solved for again, so
+# that every question to the density costs less.
+_SMALLEST = 0.01
+# Fits per candidate: that to all samples, and those to five folds.
+_MOST_BAGS = 6
+# Components of a reference before it is merged, which takes the square of their number.
+_MOST_COMPONENTS = 1000
+# Numbers in the covariances of a reference: 32 MB.
+_MOST_ENTRIES = 1 << 22
+# Nats: the bound on the divergence; held-out scores change by at most 0.001.
+_MERGED = 0.01
 
 
 def certified_weights(
@@ -116,21 +132,23 @@ def certified_weights(
 
 
 class _Fit(NamedTuple):
-    """One candidate: its fits to all weightings."""
+    """One candidate: its fits to all weightings, and the coordinates y = x·axes, (d, d), that it
+    was fitted in.
+    """
 
     mixtures: Mixtures
     axes: np.ndarray | None = None
-    """(d, d): the coordinates y = x·axes that it was fitted in."""
 
 
 class _Step(NamedTuple):
-    """Candidates that are fitted together: one for each floor, from the same start."""
+    """Candidates that are fitted together: one for each floor, from the same start. ``shared``:
+    whether the components have one covariance.
+    """
 
     components: int
     start: int
     floors: Sequence[float] = FLOORS
     shared: bool = False
-    """Whether the components have one covariance."""
 
     @property
     def cost(self) -> float:
@@ -143,7 +161,8 @@ class Stack:
 
     ``points`` (n, d) are the distinct samples, ``weights`` their masses. With more features than a
     full covariance bears, candidates have diagonal covariances along the features and along the
-    principal axes, the latter being full matrices of few numbers.
+    principal axes, the latter being full matrices of few numbers. ``held_out`` has the
+    log-densities (held-out samples, fold by fold; candidates) in the units.
     """
 
     def __init__(
@@ -158,23 +177,18 @@ class Stack:
         y = np.clip(units.of_points(points), -FARTHEST, FARTHEST)
         n, d = points.shape
         self.sizes = [c for c in sizes if c <= max(1, n // _SAMPLES_PER_COMPONENT)]
-        self.masses = np.zeros((len(folds) + 1, n))
-        for row, fold in zip(self.masses, folds, strict=False):
-            row[fold.train] = fold.train_weights
-        self.masses[-1] = weights
+        self.masses = np.stack([*training_masses(folds, n), weights])
         self.samples: list[tuple[Samples, np.ndarray | None]] = [(Samples.of(y), None)]
-        # axes of hardly more samples than features would know which directions nobody varies in
+        # axes of hardly more samples than features would know directions in which nothing varies
         if MOST_FULL < d <= n // _SAMPLES_PER_COMPONENT:
             moves, axes = np.flatnonzero(~units.still), np.eye(d)
             centered = (y - weights @ y)[:, moves]
-            axes[np.ix_(moves, moves)] = np.linalg.eigh((centered * weights[:, None]).T @ centered)[
-                1
-            ]
+            scatter = (centered * weights[:, None]).T @ centered
+            axes[np.ix_(moves, moves)] = np.linalg.eigh(scatter)[1]
             self.samples.append((Samples.of(y @ axes), axes))
         self.fits: list[_Fit] = []
         self.rows, self.held_out_weights = held_out_rows(folds), held_out_weights(folds)
         self.held_out = np.empty((self.held_out_weights.size, 0))
-        """Log-densities (held-out samples, fold by fold; candidates) in the units."""
 
     @property
     def plan(self) -> list[_Step]:
@@ -185,23 +199,22 @@ class Stack:
         part, and components that share one covariance: fewer numbers to fit.
         """
         steps = [_Step(c, k) for k in range(_STARTS) for c in self.sizes if c > 1 or k == 0]
+        several = [c for c in self.sizes if c > 1]
         if float(np.sum(self.masses[-1] ** 2)) >= 1.0 / _MANY:
-            several = [c for c in self.sizes if c > 1]
             steps += [_Step(c, 0, (_FEW_FLOOR,)) for c in several]
             return steps + [_Step(c, 0, FLOORS[-1:], True) for c in several if c <= _MOST_SHARED]
         direct = [c for c in _DIRECT_SIZES if c <= max(self.sizes)]
-        every = sorted({*direct, *self.sizes} - {1})
         for start in range(_DIRECT_STARTS):
-            steps += [_Step(c, start, FLOORS[-1:]) for c in (direct if start else every)]
+            these = direct if start else sorted({*direct, *several})
+            steps += [_Step(c, start, FLOORS[-1:]) for c in these]
         return steps
 
-    def fit(self, deadline: Deadline) -> Iterator[int]:
-        """Fit step after step, yielding the number of candidates; after the deadline only the
-        first.
-        """
+    def fit(self, begin: Callable[[str], None] = lambda _: None) -> None:
+        """Fit step after step. When the time is up only the first one. ``begin`` is told each."""
         centers: dict[tuple[int, int], np.ndarray] = {}
         for components, start, floors, shared in self.plan:
-            if self.fits and deadline.passed:
+            begin(f"mixtures of {components} component{'s' * (components > 1)}")
+            if self.fits and Run.current().over:
                 return
             fits: list[_Fit] = []
             for which, (samples, axes) in enumerate(self.samples):
@@ -212,7 +225,7 @@ class Stack:
                     every = seeds(samples.points, self.masses, max(self.sizes), start)
                     centers[which, start] = every
                 first = centers[which, start][:, :components]
-                path = mixture_path(samples, self.masses, first, used, deadline, shared)
+                path = mixture_path(samples, self.masses, first, used, shared=shared)
                 fits += [
                     _Fit(self._without_spikes(mixtures, samples, floor), axes)
                     for mixtures, floor in zip(path, used, strict=True)
@@ -220,7 +233,6 @@ class Stack:
             columns = [self._unseen(fit) for fit in fits]
             self.held_out = np.column_stack([self.held_out, *columns])
             self.fits += fits
-            yield len(self.fits)
 
     def _tails(self, samples: Samples, axes: np.ndarray | None, floor: np.ndarray) -> list[_Fit]:
         """Student distributions, and once the wide one: normals of several scales.
@@ -249,7 +261,8 @@ class Stack:
         variances = np.diagonal(mixtures.covariances, axis1=2, axis2=3)
         shared = (variances - floor < _SHARED) & (places > _PAIR)
         lone = (places < samples.points.shape[1] + 1) & ~shared
-        return mixtures.with_variances(np.where(lone, max(FLOORS), 0.0))
+        added = np.where(lone, max(FLOORS), 0.0)[..., None] * np.eye(samples.points.shape[1])
+        return mixtures._replace(covariances=mixtures.covariances + added)
 
     def _unseen(self, fit: _Fit) -> np.ndarray:
         samples = self.samples[fit.axes is not None][0]
@@ -264,18 +277,19 @@ class Stack:
 
     def solve(self) -> None:
         """Certify the weights, drop candidates of less than 1%, and certify those of the others."""
-        self.kept, everything = (
-            np.arange(len(self.fits)),
-            np.ones(self.held_out.shape[0], dtype=bool),
-        )
-        self.weights, self.gap = self._weights(everything, None)
+        self.kept = np.arange(len(self.fits))
+        self.weights, self.gap = self._weights()
         keep = (self.weights >= _SMALLEST) | (self.kept == 0)  # the wide one always stays
         if not keep.all():
             self.kept, start = self.kept[keep], self.weights[keep] / self.weights[keep].sum()
-            self.weights, self.gap = self._weights(everything, start)
+            self.weights, self.gap = self._weights(start)
 
-    def _weights(self, rows: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, float]:
-        prior = self.prior[self.kept]
+    def _weights(
+        self, start: np.ndarray | None = None, without: slice = slice(0)
+    ) -> tuple[np.ndarray, float]:
+        """From all held-out samples but some."""
+        prior, rows = self.prior[self.kept], np.ones(self.held_out.shape[0], dtype=bool)
+        rows[without] = False
         if not rows.any():
             return prior / prior.sum(), 0.0
         weights = self.held_out_weights[rows] / self.held_out_weights[rows].sum()
@@ -285,11 +299,8 @@ class Stack:
         """The stack of the fits without fold k, with weights from the held-out samples of the other
         folds.
         """
-        others = np.ones(self.held_out.shape[0], dtype=bool)
-        if len(self.folds) > 1:
-            others[self.rows[k]] = False
-        weights = self._weights(others, self.weights)[0]
-        return self._mixture(weights, [k])
+        without = self.rows[k] if len(self.folds) > 1 else slice(0)
+        return self._mixture(self._weights(self.weights, without)[0], [k])
 
     @property
     def whole(self) -> GaussianMixture:
@@ -304,8 +315,8 @@ class Stack:
         each = sum(self.fits[j].mixtures.shares.shape[1] for j in self.kept)
         d = self.samples[0][0].points.shape[1]
         most = min(_MOST_COMPONENTS, _MOST_ENTRIES // d**2) // each
-        worth = [k for k, fold in enumerate(self.folds) if fold.mass <= 0.25]
-        bags = [-1, *worth[: int(np.clip(most, 1, _MOST_BAGS)) - 1]]
+        large = [k for k, fold in enumerate(self.folds) if fold.mass <= 0.25]
+        bags = [-1, *large[: int(np.clip(most, 1, _MOST_BAGS)) - 1]]
         return merged(self._mixture(self.weights, bags), _MERGED, untouched=_LADDER.size)
 
     def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> GaussianMixture:
@@ -321,3 +332,11 @@ class Stack:
                 parts.append((weight / len(own) * shares, means, covariances))
         found = (np.concatenate([part[i] for part in parts]) for i in range(3))
         return self.units.to_data(GaussianMixture(*found))
+
+
+def training_masses(folds: Sequence[Fold], n: int) -> np.ndarray:
+    """The masses of ``n`` samples in each fold, (folds, n): zero for those held out."""
+    masses = np.zeros((len(folds), n))
+    for row, fold in zip(masses, folds, strict=True):
+        row[fold.train] = fold.train_weights
+    return masses
