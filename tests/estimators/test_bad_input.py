@@ -397,7 +397,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
         *(
             ValueError,
             (
-                "regularization=0.1 and relative_regularization=0.2 say the same in two units: .*;"
+                "regularization=0.1 and relative_regularization=0.2 are the same in two units: .*;"
                 " give one of them"
             ),
         ),

@@ -23,7 +23,7 @@ from statistics_checks import dkw_passes_at
 
 import ksos
 from ksos import KernelSoSConditional, KernelSoSDensity
-from ksos.estimators._conditional_conformal import SplitConformal
+from ksos.choose import SplitConformal
 from ksos.solvers import Fista
 
 QUICK = KernelSoSDensity(n_support=20, tol=1e-4)

@@ -1,5 +1,9 @@
 """What decides by held-out samples: references, bandwidths and λ, all by one rule."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ksos.choose.bandwidth import Units, bandwidth_unit, correction_bandwidth
 from ksos.choose.held_out import (
     CRITERIA,
@@ -13,6 +17,10 @@ from ksos.choose.path import fit_path
 from ksos.choose.reference import as_reference, require_reference
 from ksos.choose.search import SUPPORT, Search
 from ksos.choose.stack import FLOORS, SIZES, Stack, certified_weights
+from ksos.ground.lazy import later as _later
+
+if TYPE_CHECKING:  # imported on first use, for it imports scipy.stats
+    from ksos.choose.location import SplitConformal
 
 __all__ = [
     "CRITERIA",
@@ -23,6 +31,7 @@ __all__ = [
     "Mixtures",
     "Samples",
     "Search",
+    "SplitConformal",
     "Stack",
     "Units",
     "as_reference",
@@ -39,3 +48,5 @@ __all__ = [
     "simplest_good",
     "student",
 ]
+
+__getattr__, __dir__ = _later(globals(), {"SplitConformal": "ksos.choose.location"})

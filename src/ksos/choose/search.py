@@ -91,8 +91,10 @@ class Search:
         run, complete = Run.current(), False
         try:
             with Run(run.limit(_SEARCH_SHARE)) as search:
-                self._compare()
+                steps = self._compare()
                 complete = not search.over
+            if complete:
+                steps.begin("fit to all samples")
         except KeyboardInterrupt:
             if self.stack is not None and not self.stack.fits:
                 raise
@@ -102,7 +104,7 @@ class Search:
         return complete
 
     @one_blas_thread(0)
-    def _compare(self) -> None:
+    def _compare(self) -> Steps:
         run, folds = Run.current(), len(self.folds)
         costs = [1.0] if self.stack is None else [step.cost for step in self.stack.plan]
         fits, total = folds * len(self.multiples), sum(costs)
@@ -132,15 +134,15 @@ class Search:
             # a λ counts only where all folds have been scored
             lost = np.isneginf(np.stack([part.max(axis=0) for part in parts])).any(axis=0)
             if lost.all() and run.over:
-                return
+                break
             scores[:, lost] = -np.inf
             self.scores[i] = scores
             mean = held_out_weights(self.folds) @ np.maximum(scores, FARTHEST)
             best = f"λ {self.strengths[int(np.argmax(mean))]:.3g}, held-out score {mean.max():.4f}"
             self._print(f"{what}, {folds} folds: best {best}")
             if run.over:
-                return
-        steps.begin("fit to all samples")
+                break
+        return steps
 
     def _settle(self) -> Problem:
         """References, kernels and support points, from the mixtures that are there."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # imported on first use, see below
         load_conditional,
         save_conditional,
     )
+    from ksos.estimators.regressors import SmoothRegressor
     from ksos.estimators.robust import RobustClassifier, RobustRegressor
     from ksos.estimators.search import KernelSoSDensityCV
 
@@ -24,6 +25,7 @@ __all__ = [
     "KernelSoSDensityCV",
     "RobustClassifier",
     "RobustRegressor",
+    "SmoothRegressor",
     "StoredConditional",
     "is_conditional_file",
     "load_conditional",
@@ -37,6 +39,7 @@ __getattr__, __dir__ = _later(
         "KernelSoSDensityCV": "ksos.estimators.search",
         "RobustClassifier": "ksos.estimators.robust",
         "RobustRegressor": "ksos.estimators.robust",
+        "SmoothRegressor": "ksos.estimators.regressors",
         "StoredConditional": "ksos.estimators.conditional_file",
         "is_conditional_file": "ksos.estimators.conditional_file",
         "load_conditional": "ksos.estimators.conditional_file",
