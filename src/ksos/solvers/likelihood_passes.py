@@ -23,10 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos.data.gathered import Checks, Tally, naming
-from ksos.data.passes import Passes
+from ksos.data.passes import Checks, Passes, Tally, naming
 from ksos.data.sources import Chunk
-from ksos.data.subsample import Part, row_hashes
+from ksos.data.survey import Part, row_hashes
 from ksos.functionals import (
     Basis,
     Bound,
