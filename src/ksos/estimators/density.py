@@ -13,12 +13,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos.choose import as_reference, correction_bandwidth, require_reference
-from ksos.data import Part, Passes, row_hashes
-from ksos.data.gathered import Checks, Gathered, require_own_weights
-from ksos.data.kernel_sums import KernelSums
-from ksos.data.passes import forget, remember
+from ksos.data import Chunk, Chunks, KernelSums, Part, Passes, row_hashes
+from ksos.data.passes import Checks, Gathered, forget, remember, require_own_weights
 from ksos.data.samples import as_generator
-from ksos.data.sources import Chunk, Chunks, as_source
+from ksos.data.sources import as_source
 from ksos.estimators.base import DensityEstimator, holds_no_rows_out, warn_if_memorized
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
