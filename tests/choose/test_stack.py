@@ -141,7 +141,7 @@ def test_references_are_the_weighted_candidates() -> None:
     )
     for j, weight in zip(stack.kept, w, strict=True):
         expected += weight * np.exp(stack.fits[j].mixtures.log_densities(samples)[1])
-    logs = fold.log_density(X) + stack.units.log_volume
+    logs = fold.log_density(X) + np.log(stack.units.scale).sum()
     np.testing.assert_allclose(
         logs, np.log(expected), atol=0.02
     )  # weights are known to a gap of 1e-4
@@ -216,6 +216,7 @@ def test_many_features_have_axes_of_their_own() -> None:
     best = int(np.argmax(np.where(along, scores, -np.inf)))
     stack.kept, stack.weights = np.array([best]), np.ones(1)
     logs = (
-        stack._mixture(np.ones(1), [0]).log_density(X)[stack.folds[0].test] + stack.units.log_volume
+        stack._mixture(np.ones(1), [0]).log_density(X)[stack.folds[0].test]
+        + np.log(stack.units.scale).sum()
     )
     np.testing.assert_allclose(logs, stack.held_out[stack.rows[0], best], rtol=1e-6)

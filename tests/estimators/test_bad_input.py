@@ -145,7 +145,7 @@ def test_samples_outside_the_measure() -> None:
 
 
 def check_normal(est: KernelSoSDensity, mean: np.ndarray, eta: float) -> None:
-    """k(x, x̃)² normalised is N(x̃, (η²/4)I): what one support point amounts to, whatever the data."""
+    """k(x, x̃)² normalized is N(x̃, (η²/4)I): what one support point amounts to."""
     queries = mean + eta * np.random.default_rng(0).normal(size=(20, len(mean)))
     expected = multivariate_normal(mean, eta**2 / 4).logpdf(queries)
     np.testing.assert_allclose(est.score_samples(queries), expected, rtol=1e-10)

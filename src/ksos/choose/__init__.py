@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 from ksos.choose.bandwidth import Units, bandwidth_unit, correction_bandwidth
 from ksos.choose.held_out import (
     CRITERIA,
+    fit_path,
     held_out_scores,
     projected_embedding,
     regularization_unit,
     simplest_good,
 )
 from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, seeds, student
-from ksos.choose.path import fit_path
-from ksos.choose.reference import as_reference, require_reference
+from ksos.choose.reference import (
+    FLOORS,
+    SIZES,
+    Stack,
+    as_reference,
+    certified_weights,
+    require_reference,
+)
 from ksos.choose.search import SUPPORT, Search
-from ksos.choose.stack import FLOORS, SIZES, Stack, certified_weights
 from ksos.ground.lazy import later as _later
 
 if TYPE_CHECKING:  # imported on first use, for it imports scipy.stats

@@ -72,11 +72,6 @@ class Units(NamedTuple):
         """X in these coordinates."""
         return (X - self.shift) / self.scale
 
-    @property
-    def log_volume(self) -> float:
-        """Log-densities in the coordinates of the data are less by this."""
-        return float(np.sum(np.log(self.scale)))
-
     def to_data(self, mixture: GaussianMixture) -> GaussianMixture:
         """A mixture in these coordinates, in those of the data."""
         covariances = mixture.covariances * (self.scale[:, None] * self.scale)

@@ -21,8 +21,7 @@ from ksos.choose.held_out import (
     simplest_good,
 )
 from ksos.choose.mixtures import seeds
-from ksos.choose.reference import as_reference
-from ksos.choose.stack import Stack, training_masses
+from ksos.choose.reference import Stack, as_reference, training_masses
 from ksos.data.samples import Fold, held_out_rows, held_out_weights
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.ground import Run, Steps, one_blas_thread
@@ -43,8 +42,9 @@ _LANDMARKS = 100
 _SEARCH_SHARE = 0.7
 # Seconds for the fit to all samples after Ctrl-C: nobody waits longer.
 _AFTER_CTRL_C = 1.0
-# Corrections took 1.5 times the mixtures in the mean of benchmarks/quality, the last fit a tenth.
-_CORRECTIONS, _LAST_FIT = 1.5, 0.1
+# Of the time of the mixtures, in the mean of benchmarks/quality: for the progress bar alone.
+_CORRECTIONS = 1.5
+_LAST_FIT = 0.1  # likewise
 
 
 @dataclass
@@ -106,10 +106,12 @@ class Search:
     @one_blas_thread(0)
     def _compare(self) -> Steps:
         run, folds = Run.current(), len(self.folds)
-        costs = [1.0] if self.stack is None else [step.cost for step in self.stack.plan]
-        fits, total = folds * len(self.multiples), sum(costs)
+        plan = [] if self.stack is None else self.stack.plan
+        # a step of expectation–maximization of all components at each floor
+        costs = [float(step.components * len(step.floors)) for step in plan]
+        fits, total = folds * len(self.multiples), sum(costs) or 1.0
         later = [*[_CORRECTIONS * total / max(fits, 1)] * fits, _LAST_FIT * total]
-        steps = Steps(later if self.stack is None else costs + later)
+        steps = Steps([*costs, *later])
         if self.stack is not None:
             self.stack.fit(steps.begin)
         problem = self._settle()

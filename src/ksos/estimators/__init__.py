@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ksos.estimators.density import KernelSoSDensity
+from ksos.estimators.density import OBJECTIVES, KernelSoSDensity
 from ksos.ground.lazy import later as _later
 
 if TYPE_CHECKING:  # imported on first use, see below
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators.search import KernelSoSDensityCV
 
 __all__ = [
+    "OBJECTIVES",
     "KernelSoSConditional",
     "KernelSoSDensity",
     "KernelSoSDensityCV",

@@ -1,5 +1,5 @@
-"""What every density estimator answers once it is fitted, for arrays and for sources of chunks: scores,
-samples, and which rows are anomalies.
+"""What every density estimator answers once it is fitted, for arrays and for sources of chunks:
+scores, samples, and which rows are anomalies.
 
 Scores of the rows that a density was fitted to are too high, the more so the closer it follows
 them: a threshold at a quantile of them would flag far more than that share of new rows. So the

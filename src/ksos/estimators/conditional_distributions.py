@@ -1,5 +1,5 @@
-"""Distributions of y given x: the density of the scaled residual, moved, scaled and transformed, or a
-joint density that is conditioned.
+"""Distributions of y given x: the density of the scaled residual, moved, scaled and transformed, or
+a joint density that is conditioned.
 
 Both classes have the same methods. ``place(X)`` turns rows into arrays with one entry per row, and
 everything else is asked of these arrays, so that a grid of values needs no further predictions.

@@ -139,9 +139,7 @@ class KernelSoSDensity(DensityEstimator):
     measure : Measure, optional
         The measure ρ that densities refer to, such as ``Box`` for bounded support. Default:
         Lebesgue.
-    reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted scikit-learn
-    GaussianMixture, \
-            optional
+    reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted mixture, optional
         A simple density that the model multiplies and corrects: p·ρ with p = ‖c + Fᵀk‖². The
         penalty is on F alone, so that λ → ∞ gives the reference. "normal" and "mixture" are fitted
         to the samples. ``distribution_`` is by volume, as without a reference.
@@ -204,7 +202,7 @@ class KernelSoSDensity(DensityEstimator):
     ``bandwidth="auto"`` is slightly wider than what suits a kernel density estimate of left-out
     samples, in units of each feature's standard deviation. For a Gaussian kernel without boundaries
     it is a matrix where that predicts left-out samples better
-    (:func:`ksos.space.bandwidth.leave_one_out`). It is wider if there are few support points. With a
+    (:func:`ksos.space.leave_one_out`). It is wider if there are few support points. With a
     reference it is 1.6·(n/100)^{−1/(d+6)} standard deviations. "median" is the median distance
     between samples, in units of each feature if their standard deviations differ more than tenfold:
     smooth, of low rank, and fastest. "scott" and "silverman" are 2h per feature, where h is the

@@ -1,4 +1,4 @@
-"""The default regressors of a conditional density: boosted trees, a ridge and a Gaussian process."""
+"""The default regressors of a conditional density: boosted trees, ridges, a Gaussian process."""
 
 from __future__ import annotations
 

@@ -83,8 +83,7 @@ class KernelSoSDensityCV(DensityEstimator):
     cv : int, splitter or list of (train, test), optional
         Folds. A number means random folds over the distinct samples. Default: 5, or 10 for at most
         200 samples.
-    reference : {"auto", "normal", "mixture"}, Normal, GaussianMixture, fitted sklearn mixture, or
-    None
+    reference : {"auto", "normal", "mixture"}, Normal, GaussianMixture, fitted mixture or None
         The density that is corrected. "mixture" is the stack described above, "normal" a normal
         distribution, fitted in every fold. A reference that is given is used as it is. None: the
         sum of squares is a density with respect to ``measure``. "auto" is "mixture" if kernel,
@@ -154,7 +153,8 @@ class KernelSoSDensityCV(DensityEstimator):
     --------
     >>> from sklearn.datasets import make_moons
     >>> X, _ = make_moons(120, noise=0.1, random_state=0)
-    >>> est = KernelSoSDensityCV(bandwidths=[3.0], relative_regularizations=[float("inf"), 0.1], cv=3).fit(X)
+    >>> grid = {"bandwidths": [3.0], "relative_regularizations": [float("inf"), 0.1]}
+    >>> est = KernelSoSDensityCV(**grid, cv=3).fit(X)
     >>> est.solution_.status, est.reference_gap_ <= 1e-4
     ('solved', True)
     >>> bool(est.score(X) > -1.4)
