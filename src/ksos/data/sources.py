@@ -17,7 +17,7 @@ import numpy as np
 
 from ksos.data.csv_files import CsvFile, Written, cell_error
 from ksos.data.dask_chunks import Blocks, is_dask
-from ksos.ground.arrays import Copies, Copy, is_tensor, to_device
+from ksos.ground.arrays import Copies, is_tensor, to_device
 from ksos.ground.names import column_names, is_table, matrix_of
 from ksos.ground.validation import as_count, require_numbers
 
@@ -603,17 +603,17 @@ def _on_device(chunks: Iterable[Chunk], device: Any) -> Iterator[Chunk]:
     """
     wanted = to_device(np.zeros(0), device).device  # or an error that says why not
     copies = Copies(wanted) if wanted.type == "cuda" else None
-    sent: tuple[Chunk, Copy] | None = None
+    sent: tuple[Chunk, Callable[[], Any]] | None = None
     for chunk in chunks:
         begun = None
         if copies is not None and not is_tensor(chunk.data):
             begun = copies.begin(np.asarray(require_numbers(chunk.data)))
         if sent is not None:
-            yield sent[0]._replace(data=sent[1].tensor())
+            yield sent[0]._replace(data=sent[1]())
         sent = None if begun is None else (chunk._replace(data=None), begun)
         if is_tensor(chunk.data):
             yield chunk._replace(data=chunk.data.to(wanted))
         elif begun is None:
             yield chunk._replace(data=to_device(require_numbers(chunk.data), wanted))
     if sent is not None:
-        yield sent[0]._replace(data=sent[1].tensor())
+        yield sent[0]._replace(data=sent[1]())

@@ -11,8 +11,8 @@ import numpy as np
 
 from ksos.functionals.base import from_values
 from ksos.ground.arrays import to_numpy
+from ksos.ground.files import read_state, write_state
 from ksos.ground.memory import row_blocks
-from ksos.ground.state import read_state, write_state
 from ksos.ground.validation import as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
 from ksos.space.space import SoSSpace
