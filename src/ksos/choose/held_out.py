@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ksos.data.samples import Fold
+from ksos.data import Fold
 from ksos.density import SoSDensity
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import Bound, SquaredL2, SquaredMMD, Trace

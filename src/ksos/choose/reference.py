@@ -28,10 +28,8 @@ from ksos.choose.mixtures import (
     student,
     student_scales,
 )
-from ksos.data import Moments, random_folds
-from ksos.data.samples import Fold, held_out_rows, held_out_weights
-from ksos.ground import Run
-from ksos.ground.names import warn_caller
+from ksos.data import Fold, Moments, held_out_rows, held_out_weights, random_folds
+from ksos.ground import Run, warn_caller
 from ksos.measures import GaussianMixture, Measure, Normal, merged
 
 __all__ = ["FLOORS", "SIZES", "Stack", "as_reference", "certified_weights"]

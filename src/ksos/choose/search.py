@@ -22,7 +22,7 @@ from ksos.choose.held_out import (
 )
 from ksos.choose.mixtures import seeds
 from ksos.choose.reference import Stack, as_reference, training_masses
-from ksos.data.samples import Fold, held_out_rows, held_out_weights
+from ksos.data import Fold, held_out_rows, held_out_weights
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.ground import Run, Steps, one_blas_thread
 from ksos.integrals import closed_form

@@ -18,7 +18,7 @@ from sklearn.utils import _safe_indexing
 
 from ksos.choose.held_out import simplest_good
 from ksos.choose.location import fit_scales
-from ksos.data.samples import Split
+from ksos.data import Split
 from ksos.ground import Run
 from ksos.quadrature import PanelDistribution, Panels
 

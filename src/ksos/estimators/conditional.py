@@ -25,14 +25,7 @@ from ksos.choose.location import (
     warn_of_weights,
 )
 from ksos.choose.shape import Transform, fit_shape, log_is_better
-from ksos.data.samples import (
-    Split,
-    as_generator,
-    check_folds,
-    mean_score,
-    require_inside,
-    row_splits,
-)
+from ksos.data import Split, as_generator, check_folds, mean_score, require_inside, row_splits
 from ksos.density import SoSDensity
 from ksos.density.far import FeatureRange
 from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
@@ -42,23 +35,24 @@ from ksos.ground import (
     MANY_ROWS,
     Run,
     Steps,
-    as_points,
-    as_vector,
-    few_threads,
-    matrix_of,
-    require_numbers,
-)
-from ksos.ground.names import as_row, is_table, target_names, warn_caller
-from ksos.ground.validation import (
     as_choice,
     as_count,
     as_features,
     as_levels,
     as_masses,
+    as_points,
     as_positive,
+    as_row,
+    as_vector,
+    few_threads,
+    is_table,
+    matrix_of,
+    require_numbers,
     require_order,
     require_pairs,
     require_varying,
+    target_names,
+    warn_caller,
 )
 from ksos.measures import Measure
 

@@ -17,7 +17,7 @@ from ksos.choose.location import LocationScale
 from ksos.choose.shape import Shape, Transform
 from ksos.density import SoSDensity
 from ksos.density.conditional_line import ConditionalLine
-from ksos.ground.validation import as_levels
+from ksos.ground import as_levels
 from ksos.quadrature import legendre
 
 __all__ = ["JointDistributions", "ResidualDistributions", "TransformedDistribution"]

@@ -13,22 +13,38 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos.choose import as_reference, correction_bandwidth, require_reference
-from ksos.data import Chunk, Chunks, KernelSums, Part, Passes, row_hashes
-from ksos.data.passes import Checks, Gathered, forget, remember, require_own_weights
-from ksos.data.samples import as_generator
-from ksos.data.sources import as_source
+from ksos.data import (
+    Checks,
+    Chunk,
+    Chunks,
+    Gathered,
+    KernelSums,
+    Part,
+    Passes,
+    as_generator,
+    as_source,
+    forget,
+    remember,
+    require_own_weights,
+    row_hashes,
+)
 from ksos.estimators.base import DensityEstimator, holds_no_rows_out, warn_if_memorized
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
-from ksos.ground import Run, as_points, column_names, to_numpy
-from ksos.ground.arrays import Array, inner, like
-from ksos.ground.names import warn_caller
-from ksos.ground.validation import (
+from ksos.ground import (
+    Array,
+    Run,
     as_bandwidth_or_metric,
     as_choice,
     as_count,
     as_nonnegative,
+    as_points,
     available_if,
+    column_names,
+    inner,
+    like,
+    to_numpy,
+    warn_caller,
 )
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel, kernel_form

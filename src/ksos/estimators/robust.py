@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,12 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos.data.samples import distinct_samples
-from ksos.estimators._robust_family import Densities, Moments, Reweighted
-from ksos.estimators._robust_radius import radius_of
-from ksos.ground.deadline import Deadline, set_up
-from ksos.ground.progress import shown, tell
-from ksos.ground.validation import (
+from ksos.data import distinct_samples
+from ksos.estimators.robust_family import Densities, Moments, Reweighted, radius_of
+from ksos.ground import (
+    Run,
     as_choice,
     as_nonnegative,
     as_vector,
@@ -30,6 +27,7 @@ from ksos.ground.validation import (
     require_numbers,
     require_order,
     require_unmasked,
+    warn_caller,
 )
 from ksos.robust.ball import check_radius
 from ksos.robust.exact_ball import nearest_exactly
@@ -127,7 +125,7 @@ class RobustEstimator(BaseEstimator):
 
         Ctrl-C stores the best solution so far, if there is one, and is raised again.
         """
-        with shown(type(self).__name__, "setting up", verbose=self.verbose):
+        with self._run():
             return self._fit(X, y, [self.radius], sample_weight)[0]
 
     def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
@@ -138,8 +136,11 @@ class RobustEstimator(BaseEstimator):
         """
         if isinstance(radii, str) or not np.iterable(radii):
             raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
-        with shown(type(self).__name__, "setting up", verbose=self.verbose):
+        with self._run():
             return self._fit(X, y, radii, sample_weight, path=True)
+
+    def _run(self) -> Run:
+        return Run(self.time_limit, type(self).__name__, "setting up", verbose=self.verbose)
 
     def _shift_for(self, radii: Sequence[Any]) -> str:
         """As given. Default: sample weights if a radius is "auto", else densities of the domain."""
@@ -162,37 +163,37 @@ class RobustEstimator(BaseEstimator):
     def _fit(
         self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, path: bool = False
     ) -> list[Self]:
-        deadline, name = Deadline(self.time_limit), type(self).__name__
+        run, name = Run.current(), type(self).__name__
         for radius in (self.radius, *radii):
             check_radius(radius, ("auto", "bootstrap"))
         as_choice(self.model, "model", ("linear", "kernel"))
         as_nonnegative(self.alpha, "alpha")
         goal, shift = as_goal(self.tol, self.rtol), self._shift_for(radii)
         loss, kind = self._loss_for(shift), Densities if shift == _ANYWHERE else Reweighted
-        with set_up(deadline, 0.25):  # as in robust_minimize
+        with run.setup(0.25):  # as in robust_minimize
             X, y = self._checked(X, y)
             weights = as_weights(sample_weight, X.shape[0])
             samples = distinct_samples(np.column_stack([X, y]), weights)
             family = kind(self, loss, *samples, shift)
         problem, numbers = family.problem, []
         for radius in radii:
-            number, problem = radius_of(family, radius, self.random_state, problem, deadline)
+            number, problem = radius_of(family, radius, self.random_state, problem)
             numbers.append(number)
         least = min((number for number in numbers if number > 0.0), default=0.0)
         if len(numbers) > 1 and least > 0.0:  # so that no fit is lost to a radius further down
-            distance, problem = nearest_exactly(problem, deadline)
+            distance, problem = nearest_exactly(problem)
             if least <= distance:
-                smallest = solved_robustly(family, least, goal, deadline, None, problem)
+                smallest = solved_robustly(family, least, goal, None, problem)
                 _report(smallest, name, numbers)
         saddle, out = None, list[Self]()
         for radius, number in zip(radii, numbers, strict=True):
-            tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
-            solution = solved_robustly(family, number, goal, deadline, saddle, problem)
+            run.tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
+            solution = solved_robustly(family, number, goal, saddle, problem)
             _report(solution, name, [number])
             saddle = solution.saddle
             out.append(copy(self).set_params(radius=radius, shift=shift) if path else self)
             out[-1]._take(family, solution)
-            if saddle is not None and saddle.keyboard_interrupt:
+            if run.interrupted:
                 raise KeyboardInterrupt(f"{name}: {solution.message}")
         return out
 
@@ -213,17 +214,17 @@ class RobustEstimator(BaseEstimator):
         names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(model.scale.size)])
         columns = *map(str, names), *([] if labelled else ["y"])
         labels, data = model.labels.tolist() if labelled else (), family.moments(family.masses)
+        shifts = worst is not None and worst.value is not None
         self.prepared_for_ = PreparedFor(
-            family.shift, 0.0, columns, tuple(labels), data, data, None, None
+            family.shift,
+            solution.radius if shifts else 0.0,
+            columns,
+            tuple(labels),
+            data,
+            family.moments_of(worst.distribution) if shifts else data,
+            worst.empirical_value if shifts else None,
+            worst.value if shifts else None,
         )
-        if worst is not None and worst.value is not None:
-            self.prepared_for_ = replace(
-                self.prepared_for_,
-                radius=solution.radius,
-                worst=family.law_of(worst.distribution),
-                loss=worst.empirical_value,
-                worst_loss=worst.value,
-            )
         if self.verbose:
             print(f"{type(self).__name__} is {self.prepared_for_}", flush=True)
 
@@ -248,7 +249,7 @@ def _report(solution: RobustSolution, name: str, radii: list[float]) -> None:
             f"{name}: radius={solution.radius:.6g} is about the least one; {solution.message}"
         )
     if solution.status != "solved":
-        warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=5)
+        warn_caller(ConvergenceWarning(f"{name}: {solution.message}"))
 
 
 class RobustRegressor(RegressorMixin, RobustEstimator):
