@@ -191,7 +191,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         finds the outliers among them likely.
         """
         _require_rows(X)
-        self.fit(X, sample_weight=sample_weight)  # type: ignore[attr-defined]
+        self.fit(X, sample_weight=sample_weight)
         return np.where(self.held_out_scores_ < self.threshold_, -1, 1)
 
     def p_value(

@@ -304,10 +304,11 @@ class KernelSoSDensity(DensityEstimator):
                 return self._calibrate(X, sample_weight)
             if self.contamination is not None:
                 # of many samples, a fifth of those that decide on the setting is held out
+                def refit(other: Self, held_out: np.ndarray) -> None:
+                    other._fit_to(X, None, without=row_hashes(held_out))
+
                 part, complete = passes.part, passes.survey.complete
-                self._calibrate_on(
-                    part.points, part.weights, None if complete else partial(_fit_without, X)
-                )
+                self._calibrate_on(part.points, part.weights, None if complete else refit)
             return self
 
     @available_if(holds_no_rows_out)
@@ -411,7 +412,10 @@ class KernelSoSDensity(DensityEstimator):
             Run.current(),
             self.reference is not None,
         )
-        measure = self._measure(part)
+        measure, names = self._domain, vars(self).get("feature_names_in_")
+        if constant:
+            known = part.points, part.weights, names, part.moments
+            measure = as_reference(self.reference, *known)
         # kernels and points follow the data, not what is known of them
         volume = Lebesgue() if constant else measure
         with run.setup(_SETUP_SHARE):
@@ -500,12 +504,6 @@ class KernelSoSDensity(DensityEstimator):
         over them.
         """
         return not isinstance(self.objective, Functional) and not self._by_likelihood
-
-    def _measure(self, part: Part) -> Measure:
-        if self.reference is None:
-            return self._domain
-        names = vars(self).get("feature_names_in_")
-        return as_reference(self.reference, part.points, part.weights, names, part.moments)
 
     def _check_parameters(self) -> None:
         self._check_common()
@@ -656,11 +654,6 @@ class KernelSoSDensity(DensityEstimator):
         # scores of 4,000 and 20,000 samples, lognormal ones among them, are up to 0.2 nats higher
         # than with 3e-3 throughout
         return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if self._is_automatic else 1e-3, True
-
-
-def _fit_without(source: Chunks, other: KernelSoSDensity, held_out: np.ndarray) -> None:
-    """Fit to all rows of a source but those given."""
-    other._fit_to(source, None, without=row_hashes(held_out))
 
 
 def _warn_if_unseen(part: Part, space: SoSSpace) -> None:

@@ -214,17 +214,14 @@ class RobustEstimator(BaseEstimator):
         names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(model.scale.size)])
         columns = *map(str, names), *([] if labelled else ["y"])
         labels, data = model.labels.tolist() if labelled else (), family.moments(family.masses)
-        shifts = worst is not None and worst.value is not None
-        self.prepared_for_ = PreparedFor(
-            family.shift,
-            solution.radius if shifts else 0.0,
-            columns,
-            tuple(labels),
-            data,
-            family.moments_of(worst.distribution) if shifts else data,
-            worst.empirical_value if shifts else None,
-            worst.value if shifts else None,
-        )
+        known = columns, tuple(labels), data
+        self.prepared_for_ = PreparedFor(family.shift, 0.0, *known, data, None, None)
+        if worst is not None and worst.value is not None:
+            moved, losses = (
+                family.moments_of(worst.distribution),
+                (worst.empirical_value, worst.value),
+            )
+            self.prepared_for_ = PreparedFor(family.shift, solution.radius, *known, moved, *losses)
         if self.verbose:
             print(f"{type(self).__name__} is {self.prepared_for_}", flush=True)
 
