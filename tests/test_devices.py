@@ -14,8 +14,7 @@ from tables import PAIR_CASES, points
 
 import ksos
 from ksos.data import Survey, device_hashes, row_hashes, surveyed
-from ksos.density.sampling.inversion import draw_by_inversion
-from ksos.density.sampling.on_device import draw_on_device
+from ksos.density.sampling import draw_by_inversion, draw_on_device
 from ksos.functionals import SquaredMMD
 from ksos.ground import full_single_precision, is_tensor, to_numpy, uniforms
 from ksos.kernels import Gaussian, Laplace, Matern, Products
