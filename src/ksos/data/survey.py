@@ -18,7 +18,7 @@ __all__ = ["Moments", "Part", "Survey", "row_hashes"]
 
 # the increment and the two factors of SplitMix64 [Steele2014]
 _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_SIGN = -(2**63)
+_SIGN = -(2**63)  # the bit of the sign alone
 # a block is sorted while it is in the cache, and a call of np.unique costs a fraction of it
 _BLOCK_ROWS = 1 << 17
 # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) =
@@ -33,7 +33,8 @@ class Moments:
     without cancellation [Chan1983].
 
     >>> X = np.array([[0.0], [1.0], [5.0]])
-    >>> both = Moments.nothing(1).update(X[:1], np.ones(1)).merge(Moments.nothing(1).update(X[1:], np.ones(2)))
+    >>> first = Moments.nothing(1).update(X[:1], np.ones(1))
+    >>> both = first.merge(Moments.nothing(1).update(X[1:], np.ones(2)))
     >>> both.mean.tolist(), both.covariance.round(12).tolist()
     ([2.0], [[4.666666666667]])
     """

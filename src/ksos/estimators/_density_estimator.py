@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos.data.chunk_scores import LogDensity, MeanScore, written
 from ksos.data.passes import Checks, require_own_weights
 from ksos.data.samples import as_generator, mean_score
-from ksos.data.sources import Chunks, DaskChunks, as_source
+from ksos.data.sources import Chunks, as_source, is_dask
 from ksos.density import SoSDensity
 from ksos.estimators._anomalies import AnomalyMixin, check_contamination
 from ksos.ground.arrays import is_other_array, to_numpy
@@ -56,8 +56,8 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
         array, which is computed when it is asked for.
         """
         check_is_fitted(self, "distribution_")
-        X = as_source(X)[0]
-        if out is not None and isinstance(X, DaskChunks):
+        of_dask, X = is_dask(X), as_source(X)[0]
+        if out is not None and of_dask:
             raise ValueError(
                 "out is for files and iterables; the scores of Dask objects are a Dask array, which"
                 " to_zarr and others store"
