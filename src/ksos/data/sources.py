@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -58,11 +58,6 @@ class Chunk(NamedTuple):
     names: tuple[str, ...] | None = None
     dropped: int = 0
     kept: Any = None
-
-
-@runtime_checkable
-class _ArrowStream(Protocol):
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
 class Gatherer(Protocol):
@@ -203,13 +198,14 @@ def chunks(
     files: list[str] = []
     name = type(source).__name__
     begin: Callable[[], Iterable[Chunk]]
-    if _are_paths(source):
+    listed = source if isinstance(source, (list, tuple)) and source else [source]
+    if all(isinstance(path, (str, os.PathLike)) for path in listed):
         files = files_of(source)
         name = files[0] if len(files) == 1 else f"{len(files)} files from {files[0]} to {files[-1]}"
         begin = partial(_pieces, files, rows, choose)
     elif isinstance(source, np.ndarray):
         name, begin = f"an array of shape {source.shape}", partial(_slices, source, rows, "")
-    elif isinstance(source, _ArrowStream):
+    elif hasattr(source, "__arrow_c_stream__"):
         begin = partial(_arrow_pieces, source)
     elif callable(source) or isinstance(source, Iterable):
         name = "what the function returns" if callable(source) else name
@@ -221,11 +217,6 @@ def chunks(
         )
     again = not isinstance(source, Iterator)
     return Chunks(lambda: map(choose, begin()), name, files, again=again)
-
-
-def _are_paths(source: Any) -> bool:
-    listed = source if isinstance(source, (list, tuple)) and source else [source]
-    return all(isinstance(path, (str, os.PathLike)) for path in listed)
 
 
 def is_dask(value: Any) -> bool:
@@ -322,22 +313,16 @@ class Choice:
             weights=X[:, d] if masses else chunk.weights,
             names=None if names is None else tuple(features),
         )
-        return _without_gaps(found) if self.drop_missing else found
-
-
-def _without_gaps(chunk: Chunk) -> Chunk:
-    """Without the rows in which a cell, or the weight, is NaN."""
-    weights = None if chunk.weights is None else np.asarray(chunk.weights)
-    whole = ~np.isnan(chunk.data).any(axis=1) & (True if weights is None else ~np.isnan(weights))
-    if whole.all():
-        return chunk
-    kept = np.flatnonzero(whole)
-    return chunk._replace(
-        data=chunk.data[whole],
-        weights=None if weights is None else weights[whole],
-        dropped=whole.size - kept.size,
-        kept=kept,
-    )
+        if not self.drop_missing:
+            return found
+        a = found.weights
+        cells = X if a is None else np.column_stack([X, a])
+        kept = np.flatnonzero(~np.isnan(cells).any(axis=1))
+        if len(kept) < len(X):
+            a = None if a is None else np.asarray(a)[kept]
+            dropped = len(X) - len(kept)
+            found = found._replace(data=X[kept, :d], weights=a, dropped=dropped, kept=kept)
+        return found
 
 
 def is_arrow(file: str) -> bool:
