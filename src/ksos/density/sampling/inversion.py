@@ -45,8 +45,15 @@ from ksos.quadrature import PanelDistribution, Panels, cut, positions
 if TYPE_CHECKING:
     from ksos.density.sos import SoSDensity
 
-__all__ = ["NODES_PER_PANEL", "TREE_ROWS", "Axis", "draw_by_inversion", "fewer_rows"]
-__all__ += ["hadamard_rows", "without_silent_points"]
+__all__ = [
+    "NODES_PER_PANEL",
+    "TREE_ROWS",
+    "Axis",
+    "draw_by_inversion",
+    "fewer_rows",
+    "hadamard_rows",
+    "without_silent_points",
+]
 
 LOST_MASS = 1e-18  # 1e9 samples would notice a mass of 1e-9: even square roots of it are below
 NODES_PER_PANEL = 12
@@ -87,20 +94,21 @@ def _solve(density: SoSDensity, x: Array, tree: bool | None) -> None:
     most = _DEVICE_BLOCK if on_accelerator(x) else _HOST_BLOCK
     for chunk in row_blocks(size, m, _CHUNK * most):
         Run.current().tell_rows(chunk.start, size)
-        drawn = x[chunk, :]
+        drawn = x[chunk, :]  # a view: what is written there stays
         n = drawn.shape[0]
         grown = is_numpy(x) and n > TREE_ROWS * m if tree is None else tree
         log_delta = zeros((n, m), x)  # log Π_{j<k} k̂_j(x_j, x̃_ij)
         for k in range(1, len(axes)):
-            axis, L = axes[k], factors[k]
+            before, axis, L = axes[k - 1], axes[k], factors[k]
+            centres, log_norm = like(before.centres, x), like(before.log_norm, x)
             find = _tree(axis, L) if grown else None
             for rows in row_blocks(n, m, most):
-                log_delta[rows, :] += axes[k - 1].log_factor(drawn[rows, k - 1])
+                z = drawn[rows, k - 1, None]
+                log_delta[rows, :] += before.kernel.log(z, centres) - log_norm
                 peak = xp.max(log_delta[rows, :], axis=1)
                 delta, u = xp.exp(log_delta[rows, :] - peak[:, None]), drawn[rows, k]
                 found = _scan(axis, L, delta, u[:, None])[:, 0] if find is None else find(delta, u)
                 drawn[rows, k] = axis.points(found)
-        x[chunk, :] = drawn
 
 
 def without_silent_points(density: SoSDensity) -> tuple[SoSDensity, np.ndarray]:
@@ -175,12 +183,6 @@ class Axis:
     def points(self, t: Array) -> Array:
         """x of positions on the panels. Rounding must not carry a sample out of its box."""
         return namespace(t).clip(self.origin + self.unit * t, self.low, self.high)
-
-    def log_factor(self, x: Array) -> Array:
-        """log k̂(x, x̃_i) up to a constant per row: what the feature, once drawn, contributes to
-        the distributions of the later ones.
-        """
-        return self.kernel.log(x[:, None], like(self.centres, x)) - like(self.log_norm, x)
 
 
 def _densities(values: np.ndarray, L: np.ndarray, delta: Array) -> Array:

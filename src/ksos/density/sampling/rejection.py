@@ -32,8 +32,8 @@ _BLOCK = 1 << 18  # kernel values at a time: 2 MB, which fits into a core's cach
 
 
 class Envelope:
-    """g ≥ p on all of R^d, a mixture that is easy to draw from. What falls outside of a box is
-    rejected.
+    """g ≥ p on all of R^d, a mixture that is easy to draw from, and the probability 1/∫g of
+    ``acceptance``. What falls outside of a box is rejected.
     """
 
     def __init__(self, density: SoSDensity) -> None:
@@ -60,31 +60,24 @@ class Envelope:
             overlap = np.exp(everywhere.log_gram(X, X) - self.log_norm[:, None] - self.log_norm)
             self.weights, masses = positive, (positive * overlap).ravel()
         self.cumulative = np.cumsum(masses)
-        total = float(self.cumulative[-1])
-        self.acceptance = 0.0
-        """The probability 1/∫g that a proposal is accepted."""
-        if log_scale.max() < _LARGEST_LOG and total > 0.0:
-            self.acceptance = min(1.0, 1.0 / total)
+        known = log_scale.max() < _LARGEST_LOG and self.cumulative[-1] > 0.0
+        self.acceptance = min(1.0, 1.0 / float(self.cumulative[-1])) if known else 0.0
 
     def propose(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """``n`` draws from g/∫g, relative to the first support point, shape (n, d)."""
         component, (m, d) = _draw_index(self.cumulative, rng.random(n)), self.centres.shape
-        if self.root is None:
-            return np.asarray(self.centres[component] + self._distances(n, rng))
-        i, j = np.divmod(component, m)
-        noise = rng.standard_normal((n, d))
-        noise = self.root * noise if self.root.ndim == 1 else noise @ self.root.T
-        return np.asarray(0.5 * (self.means[i] + self.means[j]) + noise)
-
-    def _distances(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Signed distances of the density κ², feature by feature."""
-        kernel, d = cast("Laplace | Matern", self.density.kernel), self.centres.shape[1]
+        if self.root is not None:
+            noise, (i, j) = rng.standard_normal((n, d)), np.divmod(component, m)
+            noise = self.root * noise if self.root.ndim == 1 else noise @ self.root.T
+            return np.asarray(0.5 * (self.means[i] + self.means[j]) + noise)
+        kernel = cast("Laplace | Matern", self.density.kernel)
         # κ² = e^{−2r} Σ_k squared_k r^k, and ∫ r^k e^{−2r} dr = k!/2^{k+1}
         squared = np.convolve(kernel.polynomial, kernel.polynomial)
         gammas = [e * math.factorial(k) / 2.0 ** (k + 1) for k, e in enumerate(squared)]
         shape = 1.0 + _draw_index(np.cumsum(gammas), rng.random((n, d)))
         distance = 0.5 * rng.standard_gamma(shape) * kernel.sigma_vector(d)
-        return np.where(rng.random((n, d)) < 0.5, -distance, distance)
+        signs = np.where(rng.random((n, d)) < 0.5, -1.0, 1.0)
+        return np.asarray(self.centres[component] + signs * distance)
 
     def bound(self, values: np.ndarray) -> np.ndarray:
         """g from the kernel values k̂, shape (n, m)."""
@@ -105,11 +98,10 @@ class Envelope:
 def envelope(density: SoSDensity) -> Envelope | None:
     """The envelope of ``density``; None if there is none, as on a discrete measure."""
     integrals, measure = density.integrals, density.measure
-    normal = integrals.pair_metric() is not None or (
-        integrals.pair_normals(density.support_points[:1]) is not None
-    )
-    gamma = measure.by_volume and isinstance(density.kernel, (Laplace, Matern))
-    return Envelope(density) if measure.atoms is None and (normal or gamma) else None
+    known = measure.by_volume and isinstance(density.kernel, (Laplace, Matern))
+    known = known or integrals.pair_normals(density.support_points[:1]) is not None
+    known = known or integrals.pair_metric() is not None
+    return Envelope(density) if known and measure.atoms is None else None
 
 
 def envelope_bytes(m: int) -> float:

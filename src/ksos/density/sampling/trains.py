@@ -43,11 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Squares", "squares_of"]
 
-_ERROR, _LEAST_ERROR, _TIGHTER = 1.3e-4, 1e-5, 3.0  # of f_r in L²: the first, the last, the step
-_LOST = 1e-10  # mass of a square that samples may miss: 1e9 samples would not show it
+_ERROR, _LEAST_ERROR, _TIGHTER = 2e-4, 1e-5, 3.0  # of f_r in L²: the first, the last, the step
+_LOST = 1e-10  # mass that samples may miss, and of a square that counts: 1e9 would not show it
 _CHECKED = 512  # points on which it is measured: one block of kernel values
 _SMALL_SHARE = 1e-6  # a smaller square is approximated no better than one of this mass
-_LEAST_SHARE = 1e-13  # a smaller square is rounding
 _CANCELLED = 1e-5  # bound on rounding in the masses of squares: in truth 20 to 1000 times smaller
 _FIRST_SLICES, _MOST_SLICES = 48, 768  # random sums: a BLAS block, and more than any rank found
 _ROWS = 2048  # proposals at a time
@@ -84,8 +83,8 @@ class Squares:
     factor that hold one point each, as in a kernel density estimate.
     """
 
-    # M(1 + β) = 1.65 proposals per sample: fewer need trains of higher rank, which take longer
-    M, BETA = 1.5, 0.1
+    # M(1 + β) = 1.8 proposals per sample: fewer need trains of higher rank, which take longer
+    M, BETA = 1.5, 0.2
 
     def __init__(self, density: SoSDensity) -> None:
         self.standard = standardize(density, shorten=False) if density.kernel.full else None
@@ -100,11 +99,11 @@ class Squares:
         log_norm = self.log_norms.sum(axis=0)
         with np.errstate(under="ignore"):
             gram = np.exp(self.density.integrals.log_gram(X, X) - log_norm[:, None] - log_norm)
+        # of the shares, at most
         self.rounding = float(np.sum(np.abs(F) * (gram @ np.abs(F)))) * np.finfo(float).eps
-        """Of the shares, at most: thousands of times too large."""
         # squares that are orthogonal in L² are as few as possible
         shares, V = np.linalg.eigh(F.T @ (gram @ F))
-        kept = np.flatnonzero(shares > _LEAST_SHARE)[::-1]
+        kept = np.flatnonzero(shares > _LOST)[::-1]
         self.F, self.shares = F @ V[:, kept], shares[kept]
         self._places = self._draw_bumps(np.arange(X.shape[0]), np.random.default_rng(_SEED))
         self._mixed: dict[tuple[tuple[int, ...], int], np.ndarray] = {}
@@ -138,8 +137,7 @@ class Squares:
 
     def _draw_square(self, r: int, size: int, rng: np.random.Generator) -> np.ndarray:
         train, wide = self.train(r), self.BETA * float(self.shares[r])
-        mass = float(np.sum(train[0].weights ** 2))
-        out, filled = np.empty((size, len(self.axes))), 0
+        out, filled, mass = np.empty((size, len(self.axes))), 0, np.sum(train[0].weights ** 2)
         while filled < size:
             n = min(_ROWS, int(1.1 * self.M * (1.0 + self.BETA) * (size - filled)) + 8)
             near = rng.binomial(n, mass / (mass + wide))
@@ -182,7 +180,11 @@ class Squares:
             if rng is not None:
                 t = _invert(axis.panels, core, values, rng.random(rows.shape[0]))
                 rows[:, k] = axis.points(t)
-            v = np.matmul(_functions(axis, core, rows[:, k])[:, None, :], values)[:, 0, :]
+            j, s = position_on_panel(axis.panels, (rows[:, k] - axis.origin) / axis.unit)
+            inside = np.abs(s) <= 1.0 + _ROUNDING  # f̃ is 0 beyond the panels
+            u = from_nodes(NODES_PER_PANEL, np.clip(s, -1.0, 1.0)) * inside[:, None]
+            u = np.matmul(u[:, None, :], core.at_nodes[j])
+            v = np.matmul(u, values)[:, 0, :]
         return rows, v[:, 0]
 
     # --- trains ---
@@ -231,10 +233,16 @@ class Squares:
         """
         n = _FIRST_SLICES * (2 if 1 < len(features) < len(self.axes) - 1 else 1)
         while True:
-            columns = _span(rows @ (weights[:, None] * self._slices(features, n)), error)
-            if columns.shape[1] < 0.8 * n or n >= min(_MOST_SLICES, 2 * min(rows.shape)):
-                return columns
+            columns = rows @ (weights[:, None] * self._slices(features, n))
+            # errors are at least 1e-5 of the columns, which leaves their Gram matrix the digits
+            values, V = np.linalg.eigh(columns.T @ columns)
+            kept = max(1, int(np.sum(np.cumsum(np.maximum(values, 0.0)) > error**2)))
+            if kept < 0.8 * n or n >= min(_MOST_SLICES, 2 * min(rows.shape)):
+                break
             n *= 2
+        Q = columns @ (V[:, -kept:] / np.sqrt(values[-kept:]))
+        # once more: the columns of the least eigenvalues are orthonormal only to 1e-6
+        return np.asarray(solve_triangular(np.linalg.cholesky(Q.T @ Q), Q.T, lower=True).T)
 
     def _slices(self, features: tuple[int, ...], n: int) -> np.ndarray:
         """n random sums of slices Π_j k̂_ij(z_j)/√g(z) over these features, (m, n), for z of the
@@ -252,25 +260,6 @@ class Squares:
             signs = rng.standard_normal((values.shape[0], n))
             self._mixed[features, n] = values.T @ signs / math.sqrt(n * values.shape[0])
         return self._mixed[features, n]
-
-
-def _span(columns: np.ndarray, error: float) -> np.ndarray:
-    """Orthonormal columns that span these up to the error, from their Gram matrix: errors are at
-    least 1e-5 of the columns, which leaves it the digits.
-    """
-    values, V = np.linalg.eigh(columns.T @ columns)
-    kept = max(1, int(np.sum(np.cumsum(np.maximum(values, 0.0)) > error**2)))
-    Q = columns @ (V[:, -kept:] / np.sqrt(values[-kept:]))
-    # once more: the columns of the least eigenvalues are orthonormal only to 1e-6
-    return np.asarray(solve_triangular(np.linalg.cholesky(Q.T @ Q), Q.T, lower=True).T)
-
-
-def _functions(axis: Axis, core: Core, x: np.ndarray) -> np.ndarray:
-    """u_a(x), shape (n, count); 0 beyond the panels."""
-    j, s = position_on_panel(axis.panels, (x - axis.origin) / axis.unit)
-    rows = from_nodes(NODES_PER_PANEL, np.clip(s, -1.0, 1.0))
-    u = np.matmul(rows[:, None, :], core.at_nodes[j])[:, 0, :]
-    return np.where(np.abs(s[:, None]) <= 1.0 + _ROUNDING, u, 0.0)
 
 
 def _invert(panels: Panels, core: Core, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
