@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Squares", "squares_of"]
 
-_ERROR, _LEAST_ERROR, _TIGHTER = 2e-4, 1e-5, 3.0  # of f_r in L²: the first, the last, the step
+_ERROR, _LEAST_ERROR, _TIGHTER = 1.3e-4, 1e-5, 3.0  # of f_r in L²: the first, the last, the step
 _LOST = 1e-10  # mass that samples may miss, and of a square that counts: 1e9 would not show it
 _CHECKED = 512  # points on which it is measured: one block of kernel values
 _SMALL_SHARE = 1e-6  # a smaller square is approximated no better than one of this mass
@@ -83,8 +83,8 @@ class Squares:
     factor that hold one point each, as in a kernel density estimate.
     """
 
-    # M(1 + β) = 1.8 proposals per sample: fewer need trains of higher rank, which take longer
-    M, BETA = 1.5, 0.2
+    # M(1 + β) = 1.65 proposals per sample: fewer need trains of higher rank, which take longer
+    M, BETA = 1.5, 0.1
 
     def __init__(self, density: SoSDensity) -> None:
         self.standard = standardize(density, shorten=False) if density.kernel.full else None
