@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos import KernelSoSDensityCV, Solution
+from ksos import KernelSoSDensityCV, Solution, SoSDensity, SoSMixture
 from ksos.cli.console import described
 from ksos.data import Stream, Table, find_columns
 from ksos.estimators.search import MOST_SAMPLES
@@ -22,19 +22,19 @@ _UNITS = {
 _DISTANCES = {"squared_mmd": " (squared MMD)", "mmd": " (MMD)"}
 
 
-def composition(density: Any) -> dict[str, Any]:
+def composition(density: SoSDensity | SoSMixture) -> dict[str, Any]:
     """The sizes, the kernel and the measure of a density.
 
-    ``n_components`` counts the Gaussians of the reference, and is 0 if there is none; of a mixture
-    it counts the components. ``n_support`` is 0 if the density is the reference itself.
+    ``n_components`` counts the Gaussians of the reference, and is 0 if there is none; ``n_support``
+    is 0 if the density is the reference itself. In a mixture of several parts both are sums.
     """
-    d, m = density.n_features, density.support_points.shape[0]
-    if hasattr(density, "factor"):
-        normals = None if density.constant is None else density.measure.normals(d)
-        n = 0 if normals is None else len(normals.weights)
-        m = m if n == 0 or density.factor.any() else 0
-    else:  # a mixture has no single factor
-        n = len(density.components)
+    mixed = isinstance(density, SoSMixture)
+    n = m = 0
+    for part in [part.density for _, part in density.parts] if mixed else [density]:
+        normals = None if part.constant is None else part.measure.normals(part.n_features)
+        n += 0 if normals is None else len(normals.weights)
+        m += part.support_points.shape[0] if normals is None or part.factor.any() else 0
+    d = density.n_features
     return {
         "n_components": n,
         "n_support": m,
