@@ -17,7 +17,7 @@ import numpy as np
 
 from ksos.density import SoSDensity, SoSMixture
 from ksos.estimators import KernelSoSDensity
-from ksos.estimators.density import OBJECTIVES
+from ksos.estimators import OBJECTIVES
 from ksos.functionals import Trace
 from ksos.ground import Run, as_points, column_names, matrix_of, to_numpy
 from ksos.ground.names import as_feature_names, is_table
