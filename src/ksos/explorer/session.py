@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from ksos.density import SoSDensity, SoSMixture
-from ksos.estimators import KernelSoSDensity
-from ksos.estimators import OBJECTIVES
+from ksos.estimators import OBJECTIVES, KernelSoSDensity
 from ksos.functionals import Trace
 from ksos.ground import Run, as_points, column_names, matrix_of, to_numpy
 from ksos.ground.names import as_feature_names, is_table
