@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos.data.chunk_scores import LogDensity, MeanScore, written
 from ksos.data.passes import Checks, require_own_weights
 from ksos.data.samples import as_generator, distinct_samples, mean_score, random_folds
-from ksos.data.sources import Chunks, DaskChunks, as_source
+from ksos.data.sources import Chunks, as_source, is_dask
 from ksos.density import SoSDensity, SoSMixture
 from ksos.ground import Run, frame, require_numbers, to_numpy
 from ksos.ground.arrays import is_other_array
@@ -103,8 +103,8 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         array, which is computed when it is asked for.
         """
         check_is_fitted(self, "distribution_")
-        X = as_source(X)[0]
-        if out is not None and isinstance(X, DaskChunks):
+        of_dask, X = is_dask(X), as_source(X)[0]
+        if out is not None and of_dask:
             raise ValueError(
                 "out is for files and iterables; the scores of Dask objects are a Dask array, which"
                 " to_zarr and others store"
