@@ -27,8 +27,7 @@ from ksos.choose.mixtures import (
 from ksos.choose.units import FARTHEST, Units
 from ksos.data.samples import Fold, held_out_rows, held_out_weights
 from ksos.ground.deadline import Deadline
-from ksos.measures import GaussianMixture
-from ksos.measures.gaussian_mixture import merged
+from ksos.measures import GaussianMixture, merged
 
 __all__ = ["SIZES", "Stack", "certified_weights"]
 

@@ -171,12 +171,12 @@ def importance_rules(
         for y, log_weights in importance_rules(plain, at_X, max_nodes, seed):
             yield origin + y @ np.linalg.inv(axes.V).T, log_weights + axes.log_volume
         return
-    centres, scale = (
+    centers, scale = (
         (X, integrals.kernel.sigma_vector(d))
         if normals is None
         else (normals[0], normals[1] / math.sqrt(2.0))
     )
-    law = MixtureRule(centres, scale, *integrals.measure.boundaries(d), normal=normals is not None)
+    law = MixtureRule(centers, scale, *integrals.measure.boundaries(d), normal=normals is not None)
     for nodes, log_weights in law.rules(max_nodes, seed):
         yield nodes, log_weights + integrals.measure.log_density(nodes)
 

@@ -92,7 +92,7 @@ class Observable(ABC):
     """Whether f is bounded on R^d; None if this is not known."""
 
     takes_constant: bool = False
-    """Whether there are closed forms with the constant function, on mixtures of normal laws."""
+    """Whether there are closed forms with the constant function, on mixtures of normal distributions."""
 
     @abstractmethod
     def __call__(self, X: Any) -> np.ndarray:
