@@ -12,8 +12,6 @@ from scipy.special import erf, erfc, erfcx, log_ndtr, ndtr, ndtri_exp
 from ksos.ground.arrays import on_host
 from ksos.quadrature import legendre
 
-__all__ = ["gauss_mass", "log_gauss_mass", "mirrored", "normal_between", "truncated_moments"]
-
 _NARROW_NODES = 12
 
 

@@ -19,8 +19,6 @@ from ksos.integrals.regions import Rule, intervals
 from ksos.kernels import Kernel
 from ksos.quadrature import composite, cut, log_outer, tensor_grid
 
-__all__ = ["basis_at", "exact_rule"]
-
 Factor = tuple[Kernel, np.ndarray]
 """A kernel and its centers."""
 

@@ -21,8 +21,6 @@ from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import gauss_mass
 from ksos.quadrature import legendre, sobol
 
-__all__ = ["box_masses", "closed", "mixture_box_masses", "sampled_mass"]
-
 # features of a group: one of four would nest two rules, and take more nodes than points are drawn
 _CLOSED_FEATURES = 3
 _FARTHEST = 40.0  # standard deviations: beyond there is no mass in floating point

@@ -17,18 +17,6 @@ from ksos.measures import Measure
 from ksos.quadrature import MixtureRule, composite, cut, halved, log_outer, merged, tensor_grid
 from ksos.quadrature import cells as cells_of
 
-__all__ = [
-    "Rule",
-    "Source",
-    "cells",
-    "importance_rules",
-    "intervals",
-    "kinks",
-    "panel_rules",
-    "smooth_rules",
-    "tensor_rule",
-]
-
 Source = tuple[Integrals, np.ndarray]
 """A kernel, with its integrals, and its support points."""
 Rule = tuple[np.ndarray, np.ndarray]

@@ -26,9 +26,6 @@ from ksos.kernels import Kernel
 from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Measure
 
-__all__ = ["ComponentPairs", "PairFactors", "ThinPairs", "WithConstant", "apply_triple"]
-__all__ += ["component_pairs", "factorizes", "pair_factors", "thin_pairs", "triple_blocks"]
-
 _BLOCK_ELEMENTS = 8_000_000  # 64 MB for a block of the triple integral
 # arrays of the size of a block that a closed form holds at a time, at most
 _TEMPORARIES = 8

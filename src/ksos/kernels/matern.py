@@ -15,8 +15,6 @@ from ksos.ground.arrays import Array, namespace, on_host, quiet
 from ksos.ground.validation import as_positive
 from ksos.kernels.base import Kernel
 
-__all__ = ["Laplace", "Matern"]
-
 _FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function returns NaN near 1e10
 
 

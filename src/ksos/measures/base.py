@@ -12,8 +12,6 @@ import numpy as np
 
 from ksos.ground.arrays import Array, like, namespace, six_digits, zeros
 
-__all__ = ["Atoms", "Box", "Lebesgue", "Measure", "Normals"]
-
 
 class Atoms(NamedTuple):
     """The points (N, d) of a discrete measure and their weights (N,).

@@ -26,7 +26,6 @@ from ksos.measures.base import Measure, Normals
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture as FittedMixture
 
-__all__ = ["GaussianMixture", "Normal", "log_normal", "merged"]
 
 # of the sum of the weights: a sum of thousands of weights is rounded by less
 _ROUNDING = 1e-14

@@ -17,8 +17,6 @@ from ksos.ground.validation import as_points
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 
-__all__ = ["Observable", "ObservableMatrix", "SumObservable", "sum_over_nodes"]
-
 _BLOCK_ELEMENTS = 1 << 18
 
 

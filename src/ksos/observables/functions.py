@@ -21,8 +21,6 @@ from ksos.measures import Box, Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.observables.over_normals import are_normal, box_matrices
 
-__all__ = ["BoxIndicator", "KernelFunction", "NumericFunction"]
-
 _BLOCK_ELEMENTS = 1 << 20  # kernel values at a time: 8 MB
 _TENSOR_FEATURES = 3  # eight nodes on each of four panels are 32,000 in three features
 # of the largest entry: a rule that is farther off in ∫kk dρ, which is known, misses a part of the

@@ -15,8 +15,6 @@ from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Kernel
 from ksos.measures import Measure, Normal
 
-__all__ = ["are_normal", "box_matrices", "polynomial_matrix"]
-
 Monomial = tuple[tuple[int, int], ...]
 """((feature, power), …), features ascending, powers positive; () is the constant 1."""
 

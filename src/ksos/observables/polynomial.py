@@ -24,8 +24,6 @@ from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.observables.over_normals import Monomial, are_normal, polynomial_matrix
 
-__all__ = ["Polynomial", "as_polynomial", "coordinate"]
-
 Terms = dict[Monomial, Fraction]
 _OPERATIONS = 4e9  # at the nodes of a rule: a second or two
 _SHOWN_TERMS = 6  # in a repr, which should fit on one line

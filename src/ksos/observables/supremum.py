@@ -28,15 +28,6 @@ from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunc
 from ksos.observables.polynomial import Polynomial
 from ksos.quadrature import tensor_grid
 
-__all__ = [
-    "CellBound",
-    "Enclosure",
-    "Supremum",
-    "enclosure",
-    "proven_supremum",
-    "searched_supremum",
-]
-
 _FIRST_CELLS, _MOST_CELLS, _MOST_PENDING = 4096, 600_000, 200_000
 _STARTS, _BLOCK_ELEMENTS = 8, 1 << 21
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)

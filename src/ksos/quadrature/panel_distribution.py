@@ -20,9 +20,6 @@ from ksos.ground.arrays import Array, like, namespace, on_accelerator
 from ksos.ground.memory import row_blocks
 from ksos.quadrature.rules import Panels, legendre
 
-__all__ = ["LINE_ORDER", "PanelDistribution", "from_nodes", "increasing_root"]
-__all__ += ["position_on_panel", "positions", "weighted_level"]
-
 Excess = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 LINE_ORDER = 16

@@ -14,9 +14,6 @@ import numpy as np
 
 from ksos.ground.memory import row_blocks
 
-__all__ = ["Panels", "cells", "composite", "cut", "halved", "laguerre", "legendre", "log_outer"]
-__all__ += ["merged", "tensor_grid"]
-
 Rule = tuple[np.ndarray, np.ndarray]
 """Nodes and weights."""
 Intervals = tuple[np.ndarray, np.ndarray]

@@ -12,8 +12,6 @@ from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from ksos.ground.memory import row_blocks
 
-__all__ = ["MixtureRule", "sobol"]
-
 _SCRAMBLINGS = 8
 _BLOCK_ELEMENTS = 1 << 20
 
