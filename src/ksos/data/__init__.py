@@ -30,7 +30,7 @@ from ksos.data.samples import (
     row_splits,
     some_of,
 )
-from ksos.data.sources import Chunk, Chunks, DaskChunks, as_source, chunks, is_source
+from ksos.data.sources import Chunk, Chunks, as_source, chunks, is_dask, is_source
 from ksos.data.survey import Moments, Part, Survey, row_hashes
 from ksos.data.tables import (
     Stream,
@@ -48,7 +48,6 @@ __all__ = [
     "Checks",
     "Chunk",
     "Chunks",
-    "DaskChunks",
     "Fold",
     "Gathered",
     "KernelSums",
@@ -75,6 +74,7 @@ __all__ = [
     "forget",
     "held_out_rows",
     "held_out_weights",
+    "is_dask",
     "is_source",
     "mean_score",
     "open_table",

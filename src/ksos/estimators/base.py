@@ -23,12 +23,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos.data import (
     Checks,
     Chunks,
-    DaskChunks,
     LogDensity,
     MeanScore,
     as_generator,
     as_source,
     distinct_samples,
+    is_dask,
     mean_score,
     random_folds,
     require_own_weights,
@@ -116,8 +116,8 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         array, which is computed when it is asked for.
         """
         check_is_fitted(self, "distribution_")
-        X = as_source(X)[0]
-        if out is not None and isinstance(X, DaskChunks):
+        of_dask, X = is_dask(X), as_source(X)[0]
+        if out is not None and of_dask:
             raise ValueError(
                 "out is for files and iterables; the scores of Dask objects are a Dask array, which"
                 " to_zarr and others store"
