@@ -351,36 +351,22 @@ def derivatives(
         raise ValueError(
             'a torch function needs PyTorch: pip install "kernel-sos[torch]"'
         ) from None
-    tensors = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in inputs]
-    value = function(*tensors)
+    sizes = [len(x) for x in inputs]
+
+    def of_one(x: Any) -> Any:
+        return function(*torch.split(x, sizes))
+
+    x = torch.tensor(np.concatenate(inputs), dtype=torch.float64, requires_grad=True)
+    value = of_one(x)
     if not isinstance(value, torch.Tensor) or value.numel() != 1:
         raise TypeError(f"a torch function must return a scalar tensor; got {value!r}")
-    value = value.reshape(())
-    if not value.requires_grad:  # a constant
-        n = sum(map(len, inputs)) if second else 0
-        return float(value.detach()), [np.zeros_like(x) for x in inputs], np.zeros((n, n))
-    found = torch.autograd.grad(value, tensors, create_graph=second, allow_unused=True)
-    grads = [torch.zeros_like(x) if g is None else g for g, x in zip(found, tensors, strict=True)]
-    rows = []
-    for entry in torch.cat(grads) if second else ():
-        parts = (
-            torch.autograd.grad(entry, tensors, retain_graph=True, allow_unused=True)
-            if entry.requires_grad
-            else [None] * len(tensors)
-        )
-        rows.append(
-            torch.cat(
-                [
-                    torch.zeros_like(x) if g is None else g
-                    for g, x in zip(parts, tensors, strict=True)
-                ]
-            )
-        )
-    return (
-        float(value.detach()),
-        [g.detach().numpy() for g in grads],
-        torch.stack(rows).detach().numpy() if rows else np.zeros((0, 0)),
-    )
+    gradient, curvature = torch.zeros_like(x), torch.zeros((0, 0))
+    if value.requires_grad:  # a constant does not
+        (gradient,) = torch.autograd.grad(value.reshape(()), x, materialize_grads=True)
+    if second:
+        curvature = torch.autograd.functional.hessian(lambda x: of_one(x).reshape(()), x.detach())
+    parts = np.split(gradient.detach().numpy(), np.cumsum(sizes)[:-1])
+    return float(value.detach()), parts, curvature.numpy()
 
 
 def linalg_errors() -> tuple[type[Exception], ...]:

@@ -138,17 +138,21 @@ def said(feature: int, names: Sequence[str] | None) -> str:
     return f"feature {feature}" if names is None else repr(names[feature])
 
 
-def feature_numbers(features: Iterable[Any], names: Sequence[str] | None, what: str) -> list[Any]:
-    """Features with every name replaced by its number; everything else as it came."""
-    found = []
+def feature_numbers(
+    features: Iterable[Any], d: int, names: Sequence[str] | None, what: str
+) -> list[int]:
+    """Different features as numbers from 0 to d − 1, each given by its number or its name.
+
+    Negative numbers raise: with them one feature would have two names.
+    """
+    found: list[int] = []
     for feature in features:
-        if isinstance(feature, str):
-            if names is None:
-                remedy = "use their numbers, or give them names with p.with_feature_names([…])"
-                raise ValueError(
-                    f"{what} names the feature {feature!r}, but the features have no names here;"
-                    f" {remedy}"
-                )
+        if isinstance(feature, str) and names is None:
+            raise ValueError(
+                f"{what} names the feature {feature!r}, but the features have no names here; use"
+                " their numbers, or give them names with p.with_feature_names([…])"
+            )
+        if isinstance(feature, str) and names is not None:
             if feature not in names:
                 close = get_close_matches(feature, names, 1)
                 meant = f"; did you mean {close[0]!r}?" if close else ""
@@ -157,7 +161,22 @@ def feature_numbers(features: Iterable[Any], names: Sequence[str] | None, what: 
                     f" {quoted(names)}{meant}"
                 )
             feature = list(names).index(feature)
-        found.append(feature)
+        if isinstance(feature, (bool, np.bool_)):
+            raise ValueError(
+                f"{what} must be feature numbers, not a mask; np.flatnonzero(mask) gives the numbers"
+            )
+        if not hasattr(feature, "__index__"):
+            raise ValueError(
+                f"{what} must be a feature number or a list of them, or names of features; got"
+                f" {feature!r}"
+            )
+        if not 0 <= int(feature) < d:
+            raise ValueError(
+                f"{what} has feature {feature}, but the {d} features are numbered 0 to {d - 1}"
+            )
+        found.append(int(feature))
+    if len(set(found)) < len(found):
+        raise ValueError(f"{what} must name each feature once; got {quoted(list(features))}")
     return found
 
 
@@ -169,19 +188,7 @@ def per_feature(values: Any, d: int, names: Sequence[str] | None, what: str, mis
         values = {label: np.asarray(values[label]) for label in _labels(values)}
     if not isinstance(values, Mapping):
         return values
-    numbers = feature_numbers(values, names, what)
-    for number in numbers:
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, (int, np.integer))
-            or not 0 <= number < d
-        ):
-            raise ValueError(
-                f"{what} has the feature {number!r}, but the {d} features are numbered 0 to {d - 1}"
-            )
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{what} must give each feature once; got {quoted(list(values))}")
-    given = dict(zip(numbers, values.values(), strict=True))
+    given = dict(zip(feature_numbers(values, d, names, what), values.values(), strict=True))
     return np.stack(np.broadcast_arrays(*(given.get(k, missing) for k in range(d))), axis=-1)
 
 
@@ -190,7 +197,7 @@ def order_of(
 ) -> list[int] | None:
     """Where the ``wanted`` names are among those ``given``; None where everything is in its place.
 
-    Names that differ are refused. What has no names is taken as it stands, with a warning.
+    Names that differ raise. Columns without names are taken as they stand, with a warning.
     """
     if wanted is None or (given is not None and tuple(given) == tuple(wanted)):
         return None

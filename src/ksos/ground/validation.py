@@ -556,41 +556,14 @@ def as_features(
 ) -> list[int]:
     """One or more different features, by their numbers 0 … d − 1 or their ``names``, in the order
     given; a single one stands for itself.
-
-    Negative numbers are refused: with them one feature would have two names.
     """
-    wrong = ValueError(
-        f"{name} must be a feature number or a list of them, or names of features; got {features!r}"
-    )
-    if isinstance(features, str):
-        features = [features]
-    try:
-        several = list(features) if isinstance(features, Iterable) else [features]
-    except TypeError:
-        raise wrong from None
-    numbered = feature_numbers(several, names, name)
-    try:
-        listed = np.asarray(numbered)
-    except ValueError:
-        raise wrong from None
-    if listed.dtype.kind == "b":
-        raise ValueError(
-            f"{name} must be feature numbers, not a mask; got {features!r}; np.flatnonzero(mask)"
-            " gives the numbers"
-        )
-    if listed.size == 0:
+    if isinstance(features, np.ndarray):
+        features = features.tolist()
+    single = isinstance(features, str) or not isinstance(features, Iterable)
+    several = [features] if single else list(features)
+    if not several:
         raise ValueError(f"{name} must name at least one feature; got {features!r}")
-    if listed.ndim > 1 or listed.dtype.kind not in "iu":
-        raise wrong
-    numbers = [int(number) for number in listed]
-    for number in numbers:
-        if not 0 <= number < d:
-            raise ValueError(
-                f"{name} has feature {number}, but the {d} features are numbered 0 to {d - 1}"
-            )
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{name} must name each feature once; got {features!r}")
-    return numbers
+    return feature_numbers(several, d, names, name)
 
 
 Conditions = tuple[dict[int, float], dict[int, tuple[float, float]]]
