@@ -77,7 +77,7 @@ def is_other_array(value: Any) -> bool:
     """Whether ``value`` is an array of a backend other than NumPy that fits run on: a torch tensor,
     or a standard-conforming array.
 
-    Arrays that cannot be written to (JAX) or that refuse to come to the host by themselves (CuPy)
+    Arrays that cannot be written to (JAX) or that do not come to the host by themselves (CuPy)
     are left to NumPy's conversion.
     """
     if isinstance(value, (np.ndarray, np.generic)):
@@ -165,6 +165,7 @@ class Copies:
         held = self.buffers[turn]
         if held is None or held.dtype != dtype or held.shape[0] < array.size:
             held = self.buffers[turn] = torch.empty(array.size, dtype=dtype, pin_memory=True)
+        # the copy of the buffer is asynchronous only because the buffer is pinned
         filled = held[: array.size].reshape(array.shape)
         np.copyto(filled.numpy(), array, casting="unsafe")
         with torch.cuda.stream(self.stream):
@@ -305,9 +306,11 @@ def cholesky_solver(H: Array) -> Callable[[Array], Array]:
     """x ↦ H⁻¹x for a positive definite H, through its Cholesky factor; raises one of
     :func:`linalg_errors` where H is not.
     """
+    # SciPy's solver is several times faster than a general one for few right-hand sides
     if isinstance(H, np.ndarray):
         factor = cho_factor(H, lower=True, check_finite=False)
-        if not np.all(np.isfinite(np.diagonal(factor[0]))):  # some libraries let NaN pass
+        # some libraries let NaN pass
+        if not np.all(np.isfinite(np.diagonal(factor[0]))):
             raise np.linalg.LinAlgError("the Cholesky factor is not finite")
         return lambda right: cho_solve(factor, right, check_finite=False)
     xp = namespace(H)
@@ -361,7 +364,8 @@ def derivatives(
     if not isinstance(value, torch.Tensor) or value.numel() != 1:
         raise TypeError(f"a torch function must return a scalar tensor; got {value!r}")
     gradient, curvature = torch.zeros_like(x), torch.zeros((0, 0))
-    if value.requires_grad:  # a constant does not
+    # a constant has no gradient
+    if value.requires_grad:
         (gradient,) = torch.autograd.grad(value.reshape(()), x, materialize_grads=True)
     if second:
         curvature = torch.autograd.functional.hessian(lambda x: of_one(x).reshape(()), x.detach())
@@ -370,9 +374,10 @@ def derivatives(
 
 
 def linalg_errors() -> tuple[type[Exception], ...]:
-    """What the backends in use raise when a factorisation fails: for ``except`` clauses, which
+    """What the backends in use raise when a factorization fails: for ``except`` clauses, which
     evaluate it only then.
     """
+    # torch is not imported for this: what it has not computed cannot have failed in it
     torch = sys.modules.get("torch")
     return (
         (np.linalg.LinAlgError,)
@@ -395,8 +400,8 @@ def free_device_memory(array: Any) -> float | None:
 
 
 @contextmanager
-def memory_errors(remedy: str) -> Iterator[None]:
-    """Turn a GPU's out-of-memory error into a :class:`MemoryError` that ends with the ``remedy``."""
+def memory_errors(fix: str) -> Iterator[None]:
+    """Turn a GPU's error of memory into a :class:`MemoryError` that ends with the suggested ``fix``."""
     try:
         yield
     except RuntimeError as error:
@@ -404,7 +409,7 @@ def memory_errors(remedy: str) -> Iterator[None]:
         if torch is None or not isinstance(error, torch.OutOfMemoryError):
             raise
         raise MemoryError(
-            f"the GPU is out of memory ({str(error).splitlines()[0].rstrip('.')}); {remedy}"
+            f"the GPU is out of memory ({str(error).splitlines()[0].rstrip('.')}); {fix}"
         ) from None
 
 

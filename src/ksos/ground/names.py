@@ -1,7 +1,7 @@
 """Names of features, which live at the public border alone: tables of pandas, polars and pyarrow.
 
-On the way in, a public call makes arrays and numbers of what it was given: :func:`in_order` puts the
-columns of a table in the order of the fit, :func:`feature_numbers` and :func:`per_feature` turn
+On the way in, a public call makes arrays and numbers of what it was given: :func:`in_order` puts
+the columns of a table in the order of the fit, :func:`feature_numbers` and :func:`per_feature` turn
 names into numbers. On the way out, :func:`frame`, :func:`series` and :func:`square` label the
 answer. Nothing in between knows a name.
 """
@@ -111,7 +111,8 @@ def as_feature_names(names: Any, d: int, what: str = "feature_names") -> tuple[s
             f" {quoted(listed)}"
         )
     _require_different(listed, what)
-    return tuple(map(str, listed))  # not NumPy's words
+    # words of NumPy would show in every repr
+    return tuple(map(str, listed))
 
 
 def _require_different(labels: Sequence[Any], what: str) -> None:
@@ -163,7 +164,7 @@ def feature_numbers(
             feature = list(names).index(feature)
         if isinstance(feature, (bool, np.bool_)):
             raise ValueError(
-                f"{what} must be feature numbers, not a mask; np.flatnonzero(mask) gives the numbers"
+                f"{what} must be feature numbers, not a mask; np.flatnonzero(mask) gives them"
             )
         if not hasattr(feature, "__index__"):
             raise ValueError(
@@ -236,7 +237,8 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
     {'hp': [100], 'Origin': ['USA']}
     """
     labelled: Mapping[Any, Any] | None = x if isinstance(x, Mapping) else None
-    if hasattr(x, "index") and hasattr(x, "to_dict") and not is_table(x):  # a series
+    # a pandas series has both, and no columns
+    if hasattr(x, "index") and hasattr(x, "to_dict") and not is_table(x):
         labelled = x.to_dict()
     if labelled is not None and not any(isinstance(label, str) for label in labelled):
         x, labelled = list(labelled.values()), None
@@ -265,6 +267,7 @@ def matrix_of(
     infinities; with ``gaps``, NaN may be in it.
     """
     labels = _labels(table) if names is None else list(names)
+    # filled by columns, which is far faster in this order
     out = np.empty((table.shape[0], len(labels)), order="F")
     for k, values in enumerate(_checked(table, labels, what, gaps)):
         out[:, k] = values
@@ -303,6 +306,7 @@ def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
     suggested fix.
     """
     values = np.asarray(column)
+    # categories look like text or like numbers, by the library that holds them
     kind = values.dtype.kind
     wrong = _UNITS.get(kind)
     if hasattr(column, "dtype") and str(column.dtype).lower().startswith(("categor", "enum")):
@@ -355,7 +359,7 @@ def _is_missing(entry: Any) -> bool:
 
 
 def frame(values: np.ndarray, names: Sequence[str] | None, library: str = "pandas") -> Any:
-    """Rows (n, d) as a data frame of pandas or polars; features without names are called x0, x1, …"""
+    """Rows (n, d) as a data frame of pandas or polars; without names, of columns x0, x1, …"""
     columns = _default_names(values.shape[1], names)
     home = _library(library)
     return (
@@ -391,6 +395,7 @@ def _library(name: str) -> Any:
 
 def warn_caller(message: str | Warning) -> None:
     """A UserWarning, or the warning given, that points at the first line outside of ksos."""
+    # NumPy's frames are of np.errstate as a decorator
     level, caller = 2, sys._getframe(1)
     while caller.f_back is not None and str(caller.f_globals.get("__name__", "")).partition(".")[
         0
