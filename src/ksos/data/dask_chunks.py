@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import dask
-import dask.array
 import numpy as np
 
 from ksos.data.sources import Choice, Chunk, Chunks, G, is_dask
@@ -21,6 +20,10 @@ __all__ = ["DaskChunks"]
 _FAN_IN = 8  # values that are merged at a time: few of them wait in memory, and the tree stays low
 
 T = TypeVar("T")
+
+# without their types, which are half there
+dask: Any = import_module("dask")
+array: Any = import_module("dask.array")
 
 
 class DaskChunks(Chunks):
@@ -110,9 +113,9 @@ class DaskChunks(Chunks):
     def each(self, work: Callable[[Chunk], np.ndarray]) -> Any:
         """One number for each row, as a Dask array that is computed when it is asked for."""
         sizes = [(size if np.isnan(size) else int(size),) for size in self._sizes]
-        return dask.array.concatenate(
+        return array.concatenate(
             [
-                dask.array.from_delayed(leaf, size, dtype=np.float64)
+                array.from_delayed(leaf, size, dtype=np.float64)
                 for leaf, size in zip(self._leaves(work), sizes, strict=True)
             ]
         )
@@ -148,7 +151,7 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
                 "sample_weight must be of Dask, as the samples are: the sizes of their chunks are"
                 " not known"
             )
-        weights = dask.array.from_array(
+        weights = array.from_array(
             np.asarray(weights), chunks=(tuple(int(size) for size in sizes),)
         )
     if np.ndim(weights) != 1:

@@ -384,7 +384,7 @@ class Passes:
         self._require_same_files()
         found: Any = self.source.gather(nothing)
         self._require_same_rows(found.tally, "later")
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _require_same_rows(self, tally: Tally, which: str) -> None:
         first = self.known[_FIRST].tally

@@ -194,7 +194,7 @@ def chunks(
     if isinstance(source, Chunks):
         return source
     if is_dask(source):
-        return as_source(source, None, choose)[0]  # type: ignore[no-any-return]
+        return as_source(source, None, choose)[0]
     files: list[str] = []
     name = type(source).__name__
     begin: Callable[[], Iterable[Chunk]]

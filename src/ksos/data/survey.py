@@ -260,7 +260,7 @@ class Survey:
             arrays[name] for name in ("all mass", "all mean", "all scatter") if name in arrays
         ]
         moments = Moments(float(all_of[0]), *all_of[1:]) if all_of else None
-        kept = {name: arrays[name] for name in _ARRAYS}
+        kept: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
         return cls(**{name: words[name] for name in _WORDS}, **kept, moments=moments)
 
 

@@ -368,7 +368,8 @@ def derivatives(
     if value.requires_grad:
         (gradient,) = torch.autograd.grad(value.reshape(()), x, materialize_grads=True)
     if second:
-        curvature = torch.autograd.functional.hessian(lambda x: of_one(x).reshape(()), x.detach())
+        hessian: Any = torch.autograd.functional.hessian  # which has no types
+        curvature = hessian(lambda x: of_one(x).reshape(()), x.detach())
     parts = np.split(gradient.detach().numpy(), np.cumsum(sizes)[:-1])
     return float(value.detach()), parts, curvature.numpy()
 

@@ -99,7 +99,9 @@ class Run:
         clock: Callable[[], float] | None = None,
     ) -> None:
         outer = self._outer = _innermost()
-        self._clock = clock or (time.perf_counter if outer is None else outer._clock)
+        self._clock: Callable[[], float] = clock or (
+            time.perf_counter if outer is None else outer._clock
+        )
         self._began = self._clock()
         self._end, self._cancelled = math.inf, cancelled
         if time_limit is not None:
@@ -109,7 +111,7 @@ class Run:
             self._end = min(self._end, outer._end)
             self._cancelled, self._setup = cancelled or outer._cancelled, outer._setup
         self.verbose = verbose
-        self.interrupted = outer is not None and outer.interrupted
+        self.interrupted: bool = outer is not None and outer.interrupted
         """Whether Ctrl-C was pressed inside, or before, and something was kept all the same."""
         self._name, self._after, self._line = name, after, line
         self._display: _Display | None = None
