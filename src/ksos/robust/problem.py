@@ -24,9 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ksos.functionals import MMD, Bound, BoundTerm, within
-from ksos.functionals.mmd import BoundSquaredMMD
-from ksos.functionals.objective import Objective
+from ksos.functionals import MMD, Bound, BoundSquaredMMD, BoundTerm, Objective, within
 from ksos.ground.arrays import Array, eye, inner, norm
 from ksos.ground.run import Convergence, Run
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier

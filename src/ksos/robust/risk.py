@@ -16,13 +16,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm, Pair
-from ksos.functionals.penalties import BoundLinear
+from ksos.functionals import BoundLinear, BoundTerm, Pair
 from ksos.ground.arrays import Array, eye, namespace, to_numpy
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
-from ksos.observables import KernelFunction, feature_moments
+from ksos.observables import KernelFunction
 from ksos.solvers import Minimum
 from ksos.space import SoSSpace, blocks_of
 
@@ -250,7 +249,7 @@ def affine_moments(space: SoSSpace, center: np.ndarray, scale: np.ndarray) -> np
     W = np.exp(integrals.log_gram(X, X) - space.log_unit)
     first, second = [np.ones_like(W)], [np.ones_like(W)]
     for k in range(d):
-        _, one, two = feature_moments(integrals, X, k, 2, float(center[k]))
+        _, one, two = integrals.feature_moments(X, k, 2, float(center[k]))
         first.append(one / scale[k])
         second.append(two / scale[k] ** 2)
     return _seen_by(space, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
@@ -277,7 +276,7 @@ def kernel_moments(
         Y, measure_y = X[:, dx:], space.measure.restrict(range(dx, d))
         integrals_y = closed_form(Gaussian(eta[dx:]), measure_y, 1)
         base = np.exp(integrals_y.log_gram(Y, Y) + (unit_x - space.log_unit))
-        W_y = [base * moment for moment in feature_moments(integrals_y, Y, 0, 2, center)]
+        W_y = [base * moment for moment in integrals_y.feature_moments(Y, 0, 2, center)]
 
     def in_x(a: int, b: int) -> np.ndarray:
         """∫ u_a u_b k_i k_j over x."""
