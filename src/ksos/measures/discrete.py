@@ -76,9 +76,9 @@ class Discrete(Measure):
         )
 
     @classmethod
-    def qmc(cls, box: Box, n_points: int = 1024, rng: Any = None) -> Self:
-        """``n_points`` scrambled Sobol' points on a bounded ``box``, any d; ``rng`` is a seed or a
-        Generator.
+    def qmc(cls, box: Box, n_points: int = 1024, rng: Any = 0) -> Self:
+        """``n_points`` scrambled Sobol' points on a bounded ``box``, for any d. ``rng`` is a seed or
+        a Generator. The default always gives the same points.
         """
         d = _bounded_features(box)
         n_points = as_count(n_points, "n_points")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.ground.deadline import Deadline
 from ksos.ground.memory import row_blocks
+from ksos.ground.run import Run
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
 from ksos.observables.base import Observable
@@ -57,7 +57,6 @@ def proven_supremum(
     box: Box,
     tol: float,
     max_cells: int = _MOST_CELLS,
-    deadline: Deadline | None = None,
 ) -> Supremum:
     """Cut the box into cells and drop those whose bound is below what is attained elsewhere, until
     bound and value agree to ``tol``.
@@ -73,7 +72,7 @@ def proven_supremum(
     """
     d, width = box.low.shape[0], box.high - box.low
     per_side = max(1, int(_FIRST_CELLS ** (1.0 / d)))
-    corner = tensor_grid([np.arange(per_side) / per_side] * d)
+    corner, run = tensor_grid([np.arange(per_side) / per_side] * d), Run.current()
     half = np.full_like(corner, 0.5 / per_side)
     center, best, at, dropped, seen = corner + half, -math.inf, box.low, -math.inf, 0
     while True:
@@ -92,11 +91,7 @@ def proven_supremum(
         if not np.any(keep):
             return Supremum(max(dropped, best), best, at, True)
         pieces = 2 ** min(d, 2)
-        if (
-            seen + pieces * int(keep.sum()) > max_cells
-            or keep.sum() > _MOST_PENDING
-            or (deadline is not None and deadline.passed)
-        ):
+        if seen + pieces * int(keep.sum()) > max_cells or keep.sum() > _MOST_PENDING or run.over:
             return Supremum(max(dropped, float(upper[keep].max()), best), best, at, True)
         center, half = _split(center[keep], half[keep], found.slope[keep] * width)
 
@@ -121,9 +116,7 @@ def _split(
     return center, half
 
 
-def searched_supremum(
-    f: Observable, box: Box, candidates: np.ndarray, deadline: Deadline | None = None
-) -> Supremum:
+def searched_supremum(f: Observable, box: Box, candidates: np.ndarray) -> Supremum:
     """The best of the candidates in the box and of local searches from the best of them: an
     estimate from below.
     """
@@ -142,7 +135,7 @@ def searched_supremum(
         max(float(np.ptp(values)), 1e-300),
     )
     for i in np.argsort(-values)[:_STARTS]:
-        if deadline is not None and deadline.passed:
+        if Run.current().over:
             break
         found = minimize(
             lambda t: -at_unit(t)[0] / scale,
