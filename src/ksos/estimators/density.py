@@ -680,7 +680,9 @@ def _warn_if_degenerate(space: SoSSpace, points: np.ndarray) -> None:
         )
         fix = "a larger bandwidth, or more support points"
     elif points.shape[0] > 1 and float(kernel(points, support[:1]).min()) >= _NEARLY_ONE:
-        problem = "far larger than the spread of the data: all kernel values are close to 1"
+        problem = (
+            "far larger than the standard deviations of the data: all kernel values are close to 1"
+        )
         fix = "a smaller bandwidth"
     else:
         return

@@ -78,8 +78,8 @@ class PreparedFor:
         ]
         columns = (self.columns, self.data.mean, self.worst.mean, self.data.std, self.worst.std)
         lines += [
-            f"  {name}: mean {mean:.4g} → {moved:.4g}, standard deviation {std:.4g} → {spread:.4g}"
-            for name, mean, moved, std, spread in zip(*columns, strict=True)
+            f"  {name}: mean {mean:.4g} → {moved:.4g}, standard deviation {std:.4g} → {now:.4g}"
+            for name, mean, moved, std, now in zip(*columns, strict=True)
         ]
         if self.data.shares is not None and self.worst.shares is not None:
             shares = zip(self.labels, self.data.shares, self.worst.shares, strict=True)

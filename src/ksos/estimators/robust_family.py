@@ -139,8 +139,8 @@ class Model:
         self.table = np.eye(L) if L > 2 else np.array([[-1.0], [1.0]])
         self.n_scores, self.n_numbers = self.table.shape[1], Z.shape[1] - (L > 0)
         self.outputs = self.n_scores - (L > 2 and not loss.closed_form)
-        spread = 1.0 if L else float(units[-1])
-        self.units, self.loss = np.r_[self.scale, spread], loss.scaled(spread)
+        unit_of_y = 1.0 if L else float(units[-1])
+        self.units, self.loss = np.r_[self.scale, unit_of_y], loss.scaled(unit_of_y)
         self.kernel: Gaussian | None = None
         if params.model == "kernel":
             rows, most = np.unique(Z[:, :-1], axis=0), as_count(params.n_centers, "n_centers")
@@ -148,7 +148,7 @@ class Model:
             self.kernel = Gaussian(_bandwidth(given, "model_bandwidth", rows, self.scale))
             self.centers = rows[pivots(self.kernel, rows, 1e-6, most)]
         self.size = self(Z[:1, :-1]).shape[1]
-        ridge = np.r_[0.0, np.full(self.size - 1, params.alpha * spread ** (loss.degree - 2))]
+        ridge = np.r_[0.0, np.full(self.size - 1, params.alpha * unit_of_y ** (loss.degree - 2))]
         self.alpha = np.tile(ridge, self.outputs)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
