@@ -5,9 +5,9 @@ A density that corrects a parametric start keeps what the start knows, and needs
 what it does not [Hjort1995].
 
 The stack has many candidates, weighted by how well they predict held-out samples: mixtures of
-several sizes and covariance floors, Student distributions, and a very wide distribution that no sample is
-far from. Their weights maximize the held-out likelihood with a Dirichlet prior: a concave problem,
-solved to a certified gap.
+several sizes and covariance floors, Student distributions, and a very wide distribution that no
+sample is far from. Their weights maximize the held-out likelihood with a Dirichlet prior: a concave
+problem, solved to a certified gap.
 """
 
 from __future__ import annotations

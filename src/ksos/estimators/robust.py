@@ -209,8 +209,8 @@ class RobustEstimator(BaseEstimator):
         else:
             coef = self._rows[:, 1:] / model.scale
             at_zero = self._rows[:, 0] - coef @ model.center
-            number = coef[0], float(at_zero[0] + model.offset)
-            self.coef_, self.intercept_ = (coef, at_zero) if labelled else number  # type: ignore[var-annotated]
+            self.coef_ = coef if labelled else coef[0]
+            self.intercept_: Any = at_zero if labelled else float(at_zero[0] + model.offset)
         names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(model.scale.size)])
         columns = *map(str, names), *([] if labelled else ["y"])
         labels, data = model.labels.tolist() if labelled else (), family.moments(family.masses)
