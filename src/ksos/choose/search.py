@@ -177,8 +177,16 @@ class Search:
         chosen = [*seeds(at, training_masses(self.folds, n), fewest)] if self.folds else []
         chosen += [*seeds(at, self.weights[None], min(most, n))]
         self.support = [self.points[np.unique(rows)] for rows in chosen]
-        given = corrects, self.objective, self.criterion
-        self.problem = Problem(*samples, self.folds, measures, *given, projection, log_unit)
+        self.problem = Problem(
+            *samples,
+            self.folds,
+            measures,
+            corrects,
+            self.objective,
+            self.criterion,
+            projection,
+            log_unit,
+        )
         return self.problem
 
     def _reference(self, points: np.ndarray, weights: np.ndarray) -> Measure:

@@ -420,13 +420,14 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             require_varying(targets[masses > 0.0])
             splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS)
             seed = int(rng.integers(2**31))
-            prefit, locations, *parts = self._regressors(X, targets.shape[0], seed)
+            found = self._regressors(X, targets.shape[0], seed)
+            prefit, locations, of_x, of_prediction = found
             given = self.given
             if given is not None and not isinstance(given, str):
                 given = tuple(as_features(given, X.shape[1], "given"))
             steps = Steps(_COSTS)
             steps.begin("location by cross-fitting")
-            warn_of_weights([*locations, *parts[0]], masses)
+            warn_of_weights([*locations, *of_x], masses)
             transform, location = self._locate(prefit, locations, X, targets, masses, splits)
             targets = transform.forward(targets)
             held = (masses > 0.0) & ~np.isnan(location.held_out[:, 0])
@@ -443,13 +444,14 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                     "deviation of y"
                 )
             steps.begin("scale of the residuals")
-            scales, s = fit_scales(*parts, X, mu, residuals, masses, splits, floor)
+            scales, s = fit_scales(of_x, of_prediction, X, mu, residuals, masses, splits, floor)
             U = residuals / s
             steps.begin("conformal intervals")
             self._conformal = None
             if not run.over:
-                known = locations, *parts, location, X, targets, masses, splits, floor
-                self._conformal, gain = fit_conformal(*known, rng)
+                regressors = locations, of_x, of_prediction
+                known = location, X, targets, masses, splits, floor
+                self._conformal, gain = fit_conformal(*regressors, *known, rng)
                 scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
             steps.begin("density of the scaled residuals")
             estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
