@@ -75,6 +75,7 @@ class Search:
     stack: Stack | None = None
     problem: Problem | None = None
     scores: dict[int, np.ndarray] = field(default_factory=dict)
+    interrupted: bool = False
 
     def __post_init__(self) -> None:
         self.units = Units.of(self.points, self.weights, self.rng, self.names)
@@ -86,7 +87,7 @@ class Search:
     def run(self) -> bool:
         """Compare all pairs in most of the time that is left. Whether that was enough.
 
-        After Ctrl-C the run of the caller is interrupted, and what has been compared decides.
+        After Ctrl-C the search is ``interrupted``, and what has been compared decides.
         """
         run, complete = Run.current(), False
         try:
@@ -98,7 +99,8 @@ class Search:
         except KeyboardInterrupt:
             if self.stack is not None and not self.stack.fits:
                 raise
-            run.interrupt(_AFTER_CTRL_C)
+            self.interrupted = True
+            run.tell("stopping, to keep the best so far")
         if self.problem is None:
             self._settle()
         return complete
@@ -246,7 +248,8 @@ class Search:
             functional = SquaredMMD(data)
         if 0.0 < strength < np.inf:
             functional = functional + relative * Trace(relative=True)
-        return minimize(functional, space, tol=tol), relative
+        limit = _AFTER_CTRL_C if self.interrupted else None
+        return minimize(functional, space, tol=tol, time_limit=limit), relative
 
     def results(self) -> dict[str, np.ndarray]:
         """One row per pair, in the order of the grids."""

@@ -213,7 +213,7 @@ class KernelSoSDensityCV(DensityEstimator):
             search = self._search(X, sample_weight, features)
             complete = search.run()
             self._report(search)
-        if run.interrupted:
+        if search.interrupted or run.interrupted:
             self.status_ = "interrupted"
             raise KeyboardInterrupt(f"interrupted: {search.progress}; the best of them is kept")
         if not complete:
