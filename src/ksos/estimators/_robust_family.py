@@ -22,8 +22,7 @@ from ksos.robust.losses import LogisticOfOwn, LogisticScores, Residuals
 from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
 from ksos.space.labelled import LabelledEmbedding
-from ksos.space.nodes import Nodes, nodes_of
-from ksos.space.space import SoSSpace
+from ksos.space.space import Nodes, SoSSpace, nodes_of
 from ksos.space.support import pivots
 
 __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted"]

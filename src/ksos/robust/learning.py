@@ -34,8 +34,7 @@ from ksos.robust.worst_case import (
     attack,
     warn_if_unbounded,
 )
-from ksos.space.nodes import Nodes, finer_nodes, nodes_of
-from ksos.space.space import SoSSpace
+from ksos.space.space import Nodes, SoSSpace, finer_nodes, nodes_of
 
 __all__ = [
     "ParametricFamily",

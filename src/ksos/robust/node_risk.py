@@ -11,7 +11,7 @@ import numpy as np
 from ksos.exceptions import ConvexityError
 from ksos.robust.risk import ParametricRisk
 from ksos.solvers.newton import Minimum, Value, newton, proven_minimum
-from ksos.space.nodes import Nodes
+from ksos.space.space import Nodes
 
 __all__ = ["NodeRisk", "ParametricLoss", "UserLoss", "least_expected", "proven_expected"]
 
