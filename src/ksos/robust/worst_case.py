@@ -423,7 +423,7 @@ def attack(
                 "solved_inaccurate",
                 "; ".join(filter(None, [note, known_to(unknown, 0.0)])),
             )
-        functions, near, size = problem.space.coordinates.functions(y)
+        functions, near, size = problem.space.functions(y)
         g = functions if problem.space.labels is not None else functions[0]
         space, target = (problem.space, objective) if problem.fixed else (None, math.inf)
         top = upper_bound(  # any function of the RKHS proves a bound: here, those on the landmarks

@@ -44,15 +44,12 @@ class LabelledEmbedding:
         """
         X, y = to_numpy(as_points(X)), np.asarray(y)
         labels, shares = (
-            np.unique(y) if labels is None else np.asarray(labels),
-            as_weights(weights, X.shape[0], "weights"),
+            np.unique(y) if labels is None else labels,
+            as_weights(weights, len(X), "weights"),
         )
         rows = [y == label for label in labels]
-        return cls(
-            labels,
-            [MeanEmbedding(X[r], shares[r], kernel=kernel) if np.any(r) else None for r in rows],
-            kernel,
-        )
+        parts = [MeanEmbedding(X[r], shares[r], kernel=kernel) if np.any(r) else None for r in rows]
+        return cls(labels, parts, kernel)
 
     def norm(self) -> float:
         """‖v‖ in the RKHS."""
@@ -71,11 +68,8 @@ class LabelledDensity:
     def __init__(
         self, labels: Any, probabilities: np.ndarray, densities: Sequence[SoSDensity | None]
     ) -> None:
-        self.labels, self.probabilities, self.densities = (
-            np.asarray(labels),
-            probabilities,
-            tuple(densities),
-        )
+        self.labels, self.probabilities = np.asarray(labels), probabilities
+        self.densities = tuple(densities)
 
     def given(self, label: Any) -> SoSDensity:
         """p(x | label)."""
@@ -89,17 +83,15 @@ class LabelledDensity:
 
     def marginal(self) -> SoSDensity:
         """p(x) = Σ_label P(label) p(x | label)."""
-        found = mixture(
-            [density for _, density, _ in self._parts()], [share for _, _, share in self._parts()]
-        )
-        return cast("SoSDensity", found)  # of one kernel
+        _, densities, shares = zip(*self._parts(), strict=True)
+        # densities of one kernel: not a mixture of several
+        return cast("SoSDensity", mixture(densities, shares))
 
     def _parts(self) -> list[tuple[Any, SoSDensity, float]]:
         """(label, density, probability) of the labels that have one."""
-        found = zip(self.labels, self.densities, self.probabilities, strict=True)
-        return [
-            (label, density, float(share)) for label, density, share in found if density is not None
-        ]
+        shares = self.probabilities.tolist()
+        parts = zip(self.labels, self.densities, shares, strict=True)
+        return [(label, density, share) for label, density, share in parts if density is not None]
 
     @property
     def n_features(self) -> int:
@@ -145,26 +137,6 @@ class LabelledDensity:
                 self.given(self.labels[position]).rvs(rows.shape[0], rng=generator)
             )
         return X, self.labels[which]
-
-    def mean(self) -> np.ndarray:
-        """E x."""
-        return np.asarray(self.marginal().mean())
-
-    def cov(self) -> np.ndarray:
-        """The covariance of x."""
-        return np.asarray(self.marginal().cov())
-
-    def probability(self, low: Any, high: Any, label: Any = None) -> Any:
-        """P(low ≤ x ≤ high), and with a label P(low ≤ x ≤ high, label)."""
-        if label is None:
-            return self.marginal().probability(low, high)
-        position = _position(self.labels, label)
-        density = self.densities[position]
-        return (
-            0.0
-            if density is None
-            else self.probabilities[position] * density.probability(low, high)
-        )
 
     def expectation(self, f: Callable[[np.ndarray, Any], np.ndarray], **options: Any) -> float:
         """E f(x, label) for a function of an array (n, d) and one label; ``options`` are those of

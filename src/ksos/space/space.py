@@ -220,92 +220,6 @@ class Direction:
         return (_expected(self.function, target) - float(self.along @ z)) / self.length
 
 
-class Coordinates:
-    """Orthonormal coordinates of embeddings: those of a projection on landmarks, then one for each
-    direction; with labels, one label after the other.
-    """
-
-    def __init__(
-        self,
-        projection: Projection,
-        directions: Sequence[Direction] = (),
-        labels: np.ndarray | None = None,
-    ) -> None:
-        self.projection, self.directions, self.labels = projection, tuple(directions), labels
-
-    @property
-    def rank(self) -> int:
-        """q: how many there are."""
-        return self._blocks()[-1].stop
-
-    def _blocks(self) -> list[slice]:
-        return blocks_of(
-            self.projection.rank + len(self.directions),
-            1 if self.labels is None else self.labels.shape[0],
-        )
-
-    def __call__(self, target: Any) -> Array:
-        """z of samples, an embedding or a density, shape (q,); with labels, of a labelled embedding
-        or a labelled density.
-        """
-        if self.labels is None:
-            return self._plain(target)
-        if isinstance(target, LabelledDensity):
-            shares, parts = target.probabilities, target.densities
-        elif isinstance(target, LabelledEmbedding):
-            shares, parts = np.ones(len(target.parts)), target.parts
-        else:
-            raise TypeError(
-                "a space with labels needs a LabelledEmbedding or a LabelledDensity; got"
-                f" {target!r}"
-            )
-        z = np.zeros((len(parts), self._blocks()[0].stop))
-        for k, part in enumerate(parts):
-            if part is not None:
-                z[k] = shares[k] * to_numpy(self._plain(part))
-        return z.ravel()
-
-    def _plain(self, target: Any) -> Array:
-        # along directions that are no landmarks the samples are needed
-        if not isinstance(target, KernelSums) or self.directions:
-            target = as_target(target, self.projection.kernel)
-        z = self.projection.coordinates(target)
-        for direction in self.directions:
-            z = to_numpy(z)
-            z = np.append(z, direction.coordinate(target, z))
-        return z
-
-    def direction(
-        self, f: Observable, along: np.ndarray, length: float, row: np.ndarray, data: MeanEmbedding
-    ) -> Direction:
-        """The next direction: that of f, whose coordinates are ``along`` and whose distance to what
-        is seen already is ``length``.
-        """
-        of_data = (_expected(f, data) - float(along @ to_numpy(self._plain(data)))) / length
-        return Direction(f, along, length, row, data, of_data)
-
-    def functions(self, y: np.ndarray) -> tuple[list[Observable], list[KernelFunction], float]:
-        """The g with coordinates y, one per label (without labels, one); their parts in the span of
-        the landmarks; the norm of those.
-        """
-        found = [self._function(y[block]) for block in self._blocks()]
-        functions, near, sizes = (list(each) for each in zip(*found, strict=True))
-        return functions, near, float(np.linalg.norm(sizes))
-
-    def _function(self, y: np.ndarray) -> tuple[Observable, KernelFunction, float]:
-        S, q = to_numpy(self.projection.S), self.projection.rank
-        landmarks, kernel = to_numpy(self.projection.landmarks), self.projection.kernel
-        near = KernelFunction(landmarks, S.T @ y[:q], kernel=kernel)
-        rest, parts = y.copy(), []
-        # from the last direction on: no other one depends on it
-        for j, direction in reversed(list(enumerate(self.directions, q))):
-            scale = rest[j] / direction.length
-            rest[:j] -= scale * direction.along
-            parts.append(scale * direction.function)
-        g: Observable = KernelFunction(landmarks, S.T @ rest[:q], kernel=kernel)
-        return sum(parts, g), near, float(np.linalg.norm(y[:q]))
-
-
 def _expected(f: Observable, target: MeanEmbedding | SoSDensity | SoSMixture) -> float:
     """⟨f, w_target⟩ = ∫ f dtarget."""
     if isinstance(target, MeanEmbedding):
@@ -439,14 +353,15 @@ class SoSSpace:
         X, T = to_numpy(self.support_points), to_numpy(plain.T)
         M = f.matrix(self.kernel, X, self.measure, self.log_unit, T).values
         row = (M - to_numpy(plain.compressed_map.adjoint(along))) / length
-        direction = plain.coordinates.direction(f, along, length, row, data)
+        of_data = (_expected(f, data) - float(along @ to_numpy(plain.coordinates(data)))) / length
+        direction = Direction(f, along, length, row, data, of_data)
         parts = self._model, (*self.directions, direction), self.labels
         return SoSSpace(self.kernel, self.support_points, _parts=parts)
 
     @property
     def embedding_rank(self) -> int:
         """q: how many coordinates of the embedding there are, over all labels."""
-        return self.coordinates.rank
+        return self.n_blocks * (self.projection.rank + len(self.directions))
 
     @property
     def tensor_size(self) -> int:
@@ -532,13 +447,63 @@ class SoSSpace:
         """The projection of embeddings on the landmarks."""
         return self._model.projection
 
-    @cached_property
-    def coordinates(self) -> Coordinates:
-        """What is seen of an embedding: ``space.coordinates(target)`` is z, shape (q,), of samples,
-        a :class:`~ksos.MeanEmbedding` or an :class:`~ksos.SoSDensity`; with labels, of a labelled
-        embedding or density.
+    def coordinates(self, target: Any) -> Array:
+        """What is seen of an embedding: z, shape (q,), of samples, a :class:`~ksos.MeanEmbedding` or
+        an :class:`~ksos.SoSDensity`; with labels, of a labelled embedding or density, one label
+        after the other.
+
+        Coordinates are orthonormal: those of the projection, then one for each direction.
         """
-        return Coordinates(self.projection, self.directions, self.labels)
+        if self.labels is None:
+            return self._coordinates(target)
+        if isinstance(target, LabelledDensity):
+            shares, parts = target.probabilities, target.densities
+        elif isinstance(target, LabelledEmbedding):
+            shares, parts = np.ones(len(target.parts)), target.parts
+        else:
+            raise TypeError(
+                "a space with labels needs a LabelledEmbedding or a LabelledDensity; got"
+                f" {target!r}"
+            )
+        z = np.zeros((len(parts), self.embedding_rank // self.n_blocks))
+        for k, part in enumerate(parts):
+            if part is not None:
+                z[k] = shares[k] * to_numpy(self._coordinates(part))
+        return z.ravel()
+
+    def _coordinates(self, target: Any) -> Array:
+        # along directions that are no landmarks the samples are needed
+        if not isinstance(target, KernelSums) or self.directions:
+            target = as_target(target, self.projection.kernel)
+        z = self.projection.coordinates(target)
+        for direction in self.directions:
+            z = to_numpy(z)
+            z = np.append(z, direction.coordinate(target, z))
+        return z
+
+    def functions(self, y: np.ndarray) -> tuple[list[Observable], list[KernelFunction], float]:
+        """The g with coordinates y, one per label (without labels, one); their parts in the span of
+        the landmarks; the norm of those.
+        """
+        found = [
+            self._function(y[block])
+            for block in blocks_of(self.embedding_rank // self.n_blocks, self.n_blocks)
+        ]
+        functions, near, sizes = (list(each) for each in zip(*found, strict=True))
+        return functions, near, float(np.linalg.norm(sizes))
+
+    def _function(self, y: np.ndarray) -> tuple[Observable, KernelFunction, float]:
+        S, q = to_numpy(self.projection.S), self.projection.rank
+        landmarks, kernel = to_numpy(self.projection.landmarks), self.projection.kernel
+        near = KernelFunction(landmarks, S.T @ y[:q], kernel=kernel)
+        rest, parts = y.copy(), []
+        # from the last direction on: no other one depends on it
+        for j, direction in reversed(list(enumerate(self.directions, q))):
+            scale = rest[j] / direction.length
+            rest[:j] -= scale * direction.along
+            parts.append(scale * direction.function)
+        g: Observable = KernelFunction(landmarks, S.T @ rest[:q], kernel=kernel)
+        return sum(parts, g), near, float(np.linalg.norm(y[:q]))
 
     @cached_property
     def map(self) -> EmbeddingMap:
