@@ -74,11 +74,6 @@ _MOST_IN_MEMORY = 20_000
 # floating-point operations that one exponential costs
 _KERNEL_VALUE = 20.0
 
-Target = Any
-"""Samples (n, d), a :class:`MeanEmbedding`, an :class:`~ksos.SoSDensity` or an
-:class:`~ksos.SoSMixture`.
-"""
-
 
 class MeanEmbedding(KernelSum):
     """v = Σ_i a_i k(·, x_i): the embedding of samples, or with signed weights any finite element of
@@ -118,8 +113,8 @@ class MeanEmbedding(KernelSum):
         )
 
 
+# what a target becomes: its embedding can be evaluated anywhere
 Embedded = MeanEmbedding | SoSDensity | SoSMixture
-"""What a target becomes: something whose embedding can be evaluated anywhere."""
 
 
 class Projection:
@@ -152,8 +147,8 @@ class Projection:
         """q: the number of coordinates."""
         return int(self.S.shape[0])
 
-    def coordinates(self, target: Target) -> Array:
-        """The coordinates of a target's embedding, shape (q,)."""
+    def coordinates(self, target: Any) -> Array:
+        """The coordinates of the embedding of samples, a :class:`MeanEmbedding` or a density, (q,)."""
         if isinstance(target, KernelSums):
             return self.S @ _in_rkhs(target, self.kernel, "target").at(self.landmarks)
         return self.S @ evaluate(as_target(target, self.kernel), self.kernel, self.landmarks)
@@ -161,8 +156,8 @@ class Projection:
 
 @np.errstate(under="ignore")
 def mmd(
-    a: Target,
-    b: Target,
+    a: Any,
+    b: Any,
     kernel: Kernel | None = None,
     landmarks: Any = None,
     *,
@@ -234,7 +229,7 @@ def mmd(
 
 
 def _side(
-    target: Target,
+    target: Any,
     kernel: Kernel,
     landmarks: Array | None,
     names: tuple[str, ...] | None,
@@ -277,18 +272,17 @@ def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
     samples = [to_numpy(as_points(sample, name)) for name, sample in (("a", a), ("b", b))]
     if samples[0].shape[1] != samples[1].shape[1]:
         raise ValueError(f"a has {samples[0].shape[1]} features, but b has {samples[1].shape[1]}")
-    generator, n = np.random.default_rng(rng), samples[0].shape[0]
-    total = n + samples[1].shape[0]
-    chosen = np.sort(generator.choice(total, min(total, MOST_MEDIAN_POINTS), replace=False))
-    rows = np.concatenate([samples[0][chosen[chosen < n]], samples[1][chosen[chosen >= n] - n]])
-    points, counts = np.unique(rows + 0.0, axis=0, return_counts=True)
+    generator, both = np.random.default_rng(rng), np.concatenate(samples)
+    n = both.shape[0]
+    chosen = generator.choice(n, min(n, MOST_MEDIAN_POINTS), replace=False)
+    points, counts = np.unique(both[chosen] + 0.0, axis=0, return_counts=True)
     with warnings.catch_warnings():
         # of rows that are all the same, which no kernel tells apart
         warnings.simplefilter("ignore", UserWarning)
         return Gaussian(bandwidth_rule("median", points, counts / counts.sum(), generator))
 
 
-def as_target(target: Target, kernel: Kernel, name: str = "target") -> Embedded:
+def as_target(target: Any, kernel: Kernel, name: str = "target") -> Embedded:
     """Samples become a :class:`MeanEmbedding`; embeddings and densities pass, as mixtures where
     their measure makes them so.
     """
@@ -313,7 +307,7 @@ def _in_rkhs(target: Any, kernel: Kernel, name: str) -> Any:
     return target
 
 
-def _names(target: Target) -> tuple[str, ...] | None:
+def _names(target: Any) -> tuple[str, ...] | None:
     if isinstance(target, (SoSDensity, SoSMixture, MeanEmbedding)):
         return target.feature_names
     if isinstance(target, Chunks):
@@ -321,7 +315,7 @@ def _names(target: Target) -> tuple[str, ...] | None:
     return column_names(target)
 
 
-def _in_order(target: Target, names: tuple[str, ...] | None, what: str) -> Target:
+def _in_order(target: Any, names: tuple[str, ...] | None, what: str) -> Any:
     """A target with its features in the order of ``names``; chunks are put in order one by one."""
     if isinstance(target, Chunks):
         return target
@@ -385,11 +379,8 @@ def _rows(chunk: Chunk, names: tuple[str, ...] | None) -> tuple[np.ndarray, np.n
     """The samples of a chunk and their weights; an error names the chunk."""
     X = to_numpy(as_points(chunk.data, chunk.name, allow_empty=True))
     order = None if chunk.names is None else order_of(chunk.names, names, chunk.name)
-    a = (
-        np.ones(X.shape[0])
-        if chunk.weights is None
-        else as_vector(chunk.weights, f"{chunk.name}: weights", length=X.shape[0])
-    )
+    a = np.ones(X.shape[0]) if chunk.weights is None else chunk.weights
+    a = as_vector(a, f"{chunk.name}: weights", length=X.shape[0])
     return X if order is None else X[:, order], a
 
 
