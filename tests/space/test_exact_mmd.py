@@ -14,7 +14,7 @@ from tables import MEASURE_CASES, points
 
 import ksos
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.integrals.quadruple import density_inner
+from ksos.integrals import density_inner
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 from ksos.observables import KernelFunction, coordinate

@@ -12,7 +12,7 @@ from tables import PAIR_CASES, WHITENING_CASES, PairCase, points
 import ksos
 from ksos.functionals import Objective, SquaredMMD, Trace
 from ksos.ground import resources
-from ksos.integrals.triple import PairFactors
+from ksos.integrals import PairFactors
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete
 from ksos.solvers import factor, project

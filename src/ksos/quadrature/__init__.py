@@ -8,6 +8,7 @@ length it is smooth and where it has kinks. Every rule of the library is made he
 from __future__ import annotations
 
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
+from ksos.quadrature.low_discrepancy import MixtureRule, sobol
 from ksos.quadrature.panel_distribution import (
     LINE_ORDER,
     PanelDistribution,
@@ -19,7 +20,6 @@ from ksos.quadrature.panel_distribution import (
 )
 from ksos.quadrature.panels import Panels, cells, cut, halved, merged
 from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, tensor_grid
-from ksos.quadrature.sobol import MixtureRule, sobol
 
 __all__ = [
     "LINE_ORDER",
