@@ -20,6 +20,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos import KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding, Progress
+from ksos.choose import SUPPORT
 from ksos.cli import values
 from ksos.cli.boxes import add_box, box_measure
 from ksos.cli.conditional_fit import fit_conditional
@@ -35,7 +36,6 @@ from ksos.cli.reading import add_table_arguments, column_names, open_samples
 from ksos.data import Stream, Table, excerpt
 from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
 from ksos.estimators.search import OBJECTIVES as SEARCH_OBJECTIVES
-from ksos.estimators.search import SUPPORT
 from ksos.functionals import SquaredL2
 from ksos.ground.validation import as_weights
 from ksos.kernels import KERNELS, Gaussian

@@ -249,7 +249,7 @@ class Stream:
         return replace(self, labels=tuple(self.labels[k] for k in features))
 
     def require_different_names(self) -> None:
-        """They are: files whose columns are not are an error."""
+        """They are: `open` raises otherwise."""
 
     def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
         """Points, weights and the numbers of their rows among all rows, a chunk at a time."""

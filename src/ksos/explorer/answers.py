@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ksos.density import SoSDensity, SoSMixture
-from ksos.estimators.density import OBJECTIVES
+from ksos.estimators import OBJECTIVES
 from ksos.explorer.session import Fitted, Samples, Tab
 from ksos.explorer.settings import MOST_FEATURES, MOST_SUPPORT, REFERENCES, WIDEST
 from ksos.ground.arrays import to_numpy

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.estimators.density import OBJECTIVES
+from ksos.estimators import OBJECTIVES
 from ksos.functionals import Trace
 from ksos.solvers import LBFGS, Solution, minimize
 from ksos.space.embedding import MeanEmbedding

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ksos.estimators.density import OBJECTIVES
+from ksos.estimators import OBJECTIVES
 from ksos.ground.validation import as_choice, as_count, as_features, as_positive
 from ksos.kernels import KERNELS
 

@@ -382,8 +382,8 @@ def _library(name: str) -> Any:
         ) from None
 
 
-def warn_caller(message: str) -> None:
-    """A UserWarning that points at the first line outside of ksos."""
+def warn_caller(message: str | Warning) -> None:
+    """A UserWarning, or the warning given, that points at the first line outside of ksos."""
     level, caller = 2, sys._getframe(1)
     while caller.f_back is not None and str(caller.f_globals.get("__name__", "")).partition(".")[
         0
