@@ -37,7 +37,6 @@ __all__ = [
     "SMALL_TENSOR",
     "CompressedMap",
     "EmbeddingMap",
-    "LabelledMap",
     "PairwiseMap",
     "Tangent",
     "blocks_of",
@@ -102,13 +101,11 @@ class EmbeddingMap(ABC):
     """The linear map A from symmetric r × r matrices to R^q.
 
     A and A*, once each, take so many floating-point ``operations``. It ``rounds_well`` if what
-    rounding leaves in A(C) is negligible at every C, as that of a stored tensor is. What rounding
-    leaves in the integrals is its ``noise``, None if negligible.
+    rounding leaves in A(C) is negligible at every C, as that of a stored tensor is.
     """
 
     operations: float
     rounds_well = True
-    noise: Noise | None = None
 
     @abstractmethod
     def apply(self, C: Array) -> Array:
@@ -150,9 +147,7 @@ class EmbeddingMap(ABC):
         """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals,
         estimated.
         """
-        if self.noise is None:
-            return 0.0
-        return norm(self.noise.norms @ y[: self.noise.norms.shape[1]])
+        return 0.0
 
     def rounding_matrix(self, y: Array) -> Array | None:
         """E such that A*(y) is off by at most ±E in the order of matrices, estimated; None if it is
@@ -161,9 +156,7 @@ class EmbeddingMap(ABC):
         In weak directions E is large, but so is a penalty. Together with the penalty, E gives a
         sharper bound than a norm.
         """
-        if self.noise is None:
-            return None
-        return norm(self.noise.plain @ y[: self.noise.plain.shape[1]]) * self.noise.gram
+        return None
 
 
 class ComponentFactors(NamedTuple):
@@ -295,12 +288,16 @@ class PairwiseMap(EmbeddingMap):
 class CompressedMap(EmbeddingMap):
     """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the
     ranks, not m.
+
+    With labels, this ``block`` acts on every diagonal block of C, one per label, and the entries of
+    C off the blocks do not matter. What rounding leaves in the integrals is its ``noise``, None if
+    negligible.
     """
 
-    def __init__(self, tensor: Array, noise: Noise | None = None) -> None:
-        self.tensor, self.noise = tensor, noise
-        self._rows = namespace(tensor).reshape(tensor, (tensor.shape[0], -1))
-        self.operations = 4.0 * math.prod(tensor.shape)
+    def __init__(self, block: Array, noise: Noise | None = None, n_labels: int = 1) -> None:
+        self.block, self.noise, self.n_labels = block, noise, n_labels
+        self._rows = namespace(block).reshape(block, (block.shape[0], -1))
+        self.operations = 4.0 * n_labels * math.prod(block.shape)
 
     @classmethod
     def streamed(
@@ -334,83 +331,73 @@ class CompressedMap(EmbeddingMap):
         norms, before = (unit * xp.sqrt(sums)[:, None] * S.T for sums in (squares, plain))
         return cls(_symmetric(xp.reshape(out, (q, r, r))), Noise(norms, before, T.T @ T))
 
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
+        """(the coordinates, the directions) of each label."""
+        q, r, _ = self.block.shape
+        return zip(blocks_of(q, self.n_labels), blocks_of(r, self.n_labels), strict=True)
+
+    @cached_property
+    def tensor(self) -> Array:
+        """All of it, with the zeros between the blocks: for solvers that ignore blocks."""
+        if self.n_labels == 1:
+            return self.block
+        q, r = (self.n_labels * size for size in self.block.shape[:2])
+        _require_tensor(zeros((1, r), self.block), q)
+        out = zeros((q, r, r), self.block)
+        for coordinates, directions in self._blocks():
+            out[coordinates, directions, directions] = self.block
+        return out
+
     def apply(self, C: Array) -> Array:
-        return self._rows @ flat(C)
+        return namespace(C).concat([self._rows @ flat(C[own, own]) for _, own in self._blocks()])
 
     def adjoint(self, y: Array) -> Array:
-        return namespace(y).reshape(y @ self._rows, self.tensor.shape[1:])
+        xp, shape = namespace(y), self.block.shape[1:]
+        return self._block_diagonal(lambda own: xp.reshape(own @ self._rows, shape), y)
+
+    def _block_diagonal(self, block: Callable[[Array], Array], y: Array) -> Array:
+        if self.n_labels == 1:
+            return block(y)
+        r = self.n_labels * self.block.shape[1]
+        out = zeros((r, r), y)
+        for coordinates, directions in self._blocks():
+            out[directions, directions] = block(y[coordinates])
+        return out
 
     def jacobian(self, F: Array) -> Array:
-        xp, (q, r, _) = namespace(F), self.tensor.shape
-        return xp.reshape(xp.reshape(self.tensor, (q * r, r)) @ F, (q, *F.shape))
+        xp, (q, r, _) = namespace(F), self.block.shape
+        slices, out = xp.reshape(self.block, (q * r, r)), zeros((q * self.n_labels, *F.shape), F)
+        for coordinates, own in self._blocks():
+            out[coordinates, own, :] = xp.reshape(slices @ F[own, :], (q, r, F.shape[1]))
+        return out
 
     def restrict(self, columns: slice) -> EmbeddingMap:
-        return CompressedMap(
-            namespace(self.tensor).asarray(self.tensor[:, columns, columns], copy=True)
-        )
+        part = self.tensor[:, columns, columns]
+        return CompressedMap(namespace(part).asarray(part, copy=True))
 
     def compressed(self) -> CompressedMap:
         return self
 
     def with_rows(self, rows: Array) -> CompressedMap:
         """The same with more coordinates, given as matrices (n, r, r)."""
-        return CompressedMap(namespace(self.tensor).concat([self.tensor, rows]), self.noise)
+        return CompressedMap(namespace(rows).concat([self.block, rows]), self.noise)
 
-
-class LabelledMap(CompressedMap):
-    """One map on every diagonal block of C, one block per label; the entries of C off the blocks do
-    not matter.
-    """
-
-    def __init__(self, block: CompressedMap, n_labels: int) -> None:
-        self.block, self.n_labels, self.noise = block, n_labels, block.noise
-        self.operations = n_labels * block.operations
-
-    def _blocks(self) -> Iterator[tuple[slice, slice]]:
-        """(the coordinates, the directions) of each label."""
-        return zip(
-            *(blocks_of(size, self.n_labels) for size in self.block.tensor.shape[:2]), strict=True
-        )
-
-    @cached_property
-    def tensor(self) -> Array:
-        """All of it, with the zeros between the blocks: for solvers that ignore blocks."""
-        base, L = self.block.tensor, self.n_labels
-        q, r, _ = base.shape
-        _require_tensor(zeros((1, L * r), base), L * q)
-        out = zeros((L * q, L * r, L * r), base)
-        for coordinates, directions in self._blocks():
-            out[coordinates, directions, directions] = base
-        return out
-
-    def apply(self, C: Array) -> Array:
-        return namespace(C).concat(
-            [self.block.apply(C[directions, directions]) for _, directions in self._blocks()]
-        )
-
-    def _block_diagonal(self, block: Callable[[Array], Array], y: Array) -> Array:
-        r = self.n_labels * self.block.tensor.shape[1]
-        out = zeros((r, r), y)
-        for coordinates, directions in self._blocks():
-            out[directions, directions] = block(y[coordinates])
-        return out
-
-    def adjoint(self, y: Array) -> Array:
-        return self._block_diagonal(self.block.adjoint, y)
+    def with_labels(self, n_labels: int) -> CompressedMap:
+        """The same on every diagonal block of C."""
+        return CompressedMap(self.block, self.noise, n_labels)
 
     def rounding(self, y: Array) -> float:
-        return math.hypot(
-            *(self.block.rounding(y[coordinates]) for coordinates, _ in self._blocks())
-        )
+        if (noise := self.noise) is None:
+            return 0.0
+        # coordinates along directions, after those on the landmarks, have none
+        q = noise.norms.shape[1]
+        return math.hypot(*(norm(noise.norms @ y[own][:q]) for own, _ in self._blocks()))
 
     def rounding_matrix(self, y: Array) -> Array | None:
-        return None if self.noise is None else self._block_diagonal(self.block.rounding_matrix, y)
-
-    def jacobian(self, F: Array) -> Array:
-        out = zeros((self.n_labels * self.block.tensor.shape[0], *F.shape), F)
-        for coordinates, directions in self._blocks():
-            out[coordinates, directions] = self.block.jacobian(F[directions])
-        return out
+        if (noise := self.noise) is None:
+            return None
+        q = noise.plain.shape[1]
+        return self._block_diagonal(lambda own: norm(noise.plain @ own[:q]) * noise.gram, y)
 
 
 def blocks_of(size: int, labels: int) -> list[slice]:

@@ -28,7 +28,6 @@ from ksos.space.embedding import MeanEmbedding, Projection, as_target
 from ksos.space.embedding_map import (
     CompressedMap,
     EmbeddingMap,
-    LabelledMap,
     blocks_of,
     embedding_map,
     gram_at_nodes,
@@ -102,10 +101,12 @@ class _Model:
         )
         T = self.whitening.T
         self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, T)
-        # what rounding in W has left of TᵀWT − I goes
+        # what rounding in W has left of TᵀWT − I goes: ε/λ in directions of eigenvalue λ·max Λ
         if self.rule is not None and self.whitening.jitter == 0.0:
             gram = gram_at_nodes(self.rule, self.kernel, X, T, self.log_unit)
-            self.corrected, self.whitening = True, self.whitening.corrected(gram)
+            values, Q = xp.linalg.eigh(0.5 * (gram + gram.T))
+            self.corrected = True
+            self.whitening = Whitening(T @ ((Q / xp.sqrt(values)) @ Q.T), 0.0)
 
     def _whiten_with_constant(self) -> Whitening:
         """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which
@@ -518,7 +519,7 @@ class SoSSpace:
         same at every point.
         """
         if self.labels is not None:
-            return LabelledMap(self.with_labels(None).compressed_map, self.n_blocks)
+            return self.with_labels(None).compressed_map.with_labels(self.n_blocks)
         stored, rows = self._model.compressed_map, [direction.row for direction in self.directions]
         return stored.with_rows(like(np.stack(rows), stored.tensor)) if rows else stored
 

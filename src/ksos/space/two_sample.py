@@ -406,10 +406,14 @@ class _View:
         if degrees * _ROWS_PER_DEGREE > rows or degrees >= seen.shape[0] - 1:
             return None
 
-        def excess(log_ratio: float) -> float:
-            return float(np.sum(seen / (seen + math.exp(log_ratio) * seen[0]))) - degrees
-
-        ridge = math.exp(brentq(excess, -60.0, 20.0, xtol=1e-6)) * float(seen[0])
+        # the ridge that leaves so many degrees of freedom, by its logarithm in units of s_1
+        log_ratio = brentq(
+            lambda t: float(np.sum(seen / (seen + math.exp(t) * seen[0]))) - degrees,
+            -60.0,
+            20.0,
+            xtol=1e-6,
+        )
+        ridge = math.exp(log_ratio) * float(seen[0])
         return np.asarray(1.0 / (self.s + ridge))
 
     def pvalues(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -45,16 +45,6 @@ class Whitening:
         """r: the number of directions kept."""
         return int(self.T.shape[1])
 
-    def corrected(self, gram: Array) -> Whitening:
-        """T·gram^{−1/2} for TᵀMT = ``gram``, computed more accurately than M is known: the
-        identity, but for rounding in M.
-
-        In directions of eigenvalue λ·max Λ that rounding is of order ε/λ.
-        """
-        xp = namespace(gram)
-        values, Q = xp.linalg.eigh(0.5 * (gram + gram.T))
-        return Whitening(self.T @ ((Q / xp.sqrt(values)) @ Q.T), self.jitter)
-
 
 def whiten(M: Array, tol: float, route: str = "eigh") -> Whitening:
     """Whiten ``M``, neglecting what lies below ``tol`` times its largest eigenvalue."""
