@@ -47,13 +47,11 @@ __all__ = [
     "without_outliers",
 ]
 
+# every rule by name
 RULES = ("auto", "median", "scott", "silverman")
-"""Every rule by name."""
-
+# samples looked at per support point: memory and time of a fit follow the support points, however
+# many samples there are
 PER_SUPPORT_POINT = 10
-"""Samples looked at per support point, so that memory and time of a fit follow the support points,
-however many samples there are.
-"""
 
 # time and memory grow with the square: 30 matrices of this size, one after the other
 _MOST_POINTS = 600

@@ -121,7 +121,7 @@ class Projection:
     """The orthogonal projection of embeddings on span{k(·, z_r)}: coordinates S·w(Z), where S
     K(Z,Z) Sᵀ = I.
 
-    Distances between coordinates are the note's ‖P_m(v − w)‖ (its lemma of the closed form): at
+    There are q = ``rank`` of them. Distances between coordinates are the note's ‖P_m(v − w)‖ (its lemma of the closed form): at
     most the exact distance, and closer to it the more landmarks there are.
     """
 
@@ -140,12 +140,9 @@ class Projection:
         self.whitening = whiten_columns(
             lambda r: kernel(landmarks[r : r + 1, :], landmarks)[0, :], ones, matrix, tol, whitening
         )
-        self.S = namespace(landmarks).asarray(self.whitening.T.T, copy=True)  # rows in one piece
-
-    @property
-    def rank(self) -> int:
-        """q: the number of coordinates."""
-        return int(self.S.shape[0])
+        # rows in one piece
+        self.S = namespace(landmarks).asarray(self.whitening.T.T, copy=True)
+        self.rank = int(self.S.shape[0])
 
     def coordinates(self, target: Any) -> Array:
         """The coordinates of the embedding of samples, a :class:`MeanEmbedding` or a density, (q,)."""
@@ -578,7 +575,12 @@ def _exact_form(p: SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
     counts = _rule_sizes(p.kernel, p.support_points, p.measure, kernel)[1]
     nodes = math.prod(counts) if d <= _TENSOR_FEATURES else math.inf
     grid_cost = nodes * ((_KERNEL_VALUE + 2.0 * p.rank) * m + 2.0 * sum(counts))
-    error = _cancellation(p) if by_sums else math.inf
+    error = math.inf
+    if by_sums:
+        # (Σ|B_ij W_ij|)²ε is the rounding error to expect of the order-4 integrals
+        X, F = p.support_points, p.unit_factor
+        W = np.exp(p.integrals.log_gram(X, X) - p.log_unit)
+        error = float(np.sum(np.abs(F @ F.T) * W)) ** 2 * float(np.finfo(np.float64).eps)
     affordable = nodes <= _MOST_NODES and grid_cost <= max_operations
     if affordable and (error > _LOST_DIGITS or grid_cost < float(m) ** 4):
         rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
@@ -597,13 +599,6 @@ def _exact_form(p: SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
         )
         warnings.warn(message, RuntimeWarning, stacklevel=5)
     return p
-
-
-def _cancellation(p: SoSDensity) -> float:
-    """(Σ|B_ij W_ij|)²ε: the rounding error to expect of the order-4 integrals."""
-    X, F = p.support_points, p.unit_factor
-    W = np.exp(p.integrals.log_gram(X, X) - p.log_unit)
-    return float(np.sum(np.abs(F @ F.T) * W)) ** 2 * float(np.finfo(np.float64).eps)
 
 
 def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:

@@ -62,7 +62,9 @@ class LabelledEmbedding:
 class LabelledDensity:
     """p(x, label) = P(label)·p(x | label) with respect to ρ ⊗ counting.
 
-    ``densities`` has one density per label, or None for a label of probability 0.
+    ``densities`` has one density per label, or None for a label of probability 0. ``rank`` is the
+    number of squares, over all labels. Further answers are those of :meth:`given` and
+    :meth:`marginal`.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class LabelledDensity:
     ) -> None:
         self.labels, self.probabilities = np.asarray(labels), probabilities
         self.densities = tuple(densities)
+        known = [density for density in densities if density is not None]
+        self.n_features, self.rank = known[0].n_features, sum(density.rank for density in known)
 
     def given(self, label: Any) -> SoSDensity:
         """p(x | label)."""
@@ -92,16 +96,6 @@ class LabelledDensity:
         shares = self.probabilities.tolist()
         parts = zip(self.labels, self.densities, shares, strict=True)
         return [(label, density, share) for label, density, share in parts if density is not None]
-
-    @property
-    def n_features(self) -> int:
-        """The dimension d of x."""
-        return self._parts()[0][1].n_features
-
-    @property
-    def rank(self) -> int:
-        """The number of squares, over all labels."""
-        return sum(density.rank for _, density, _ in self._parts())
 
     def mass(self) -> float:
         """Σ_label ∫ p(x, label) dρ."""

@@ -91,6 +91,7 @@ class _Model:
         self.rule: Rule | None = None
         if self.constant:
             self.whitening = self._whiten_with_constant()
+            self.rank = int(self.whitening.T.shape[1])
             return
         self.whitening = whiten_columns(
             lambda i: self._mass_columns(X[i : i + 1, :])[0, :],
@@ -100,6 +101,7 @@ class _Model:
             self.route,
         )
         T = self.whitening.T
+        self.rank = int(T.shape[1])
         self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, T)
         # what rounding in W has left of TᵀWT − I goes: ε/λ in directions of eigenvalue λ·max Λ
         if self.rule is not None and self.whitening.jitter == 0.0:
@@ -133,16 +135,9 @@ class _Model:
         found = Whitening(zeros((X.shape[0], 0), X), 0.0)
         if spread > self.tol_model * largest:
             found = whiten(centered, min(self.tol_model * largest / spread, 0.5), self.route)
-        T = zeros((1 + X.shape[0], 1 + found.rank), X)
+        T = zeros((1 + X.shape[0], 1 + found.T.shape[1]), X)
         T[0, 0], T[0, 1:], T[1:, 1:] = mass**-0.5, -(mean @ found.T), found.T
         return Whitening(T, found.jitter)
-
-    def values(self, X: Array) -> Array:
-        """The basis functions at the rows of ``X``: k(x, x̃_i), after the constant if there is one;
-        shape (n, m) or (n, 1 + m).
-        """
-        K, xp = self.kernel(X, self.support_points), namespace(X)
-        return xp.concat([xp.ones_like(K[:, :1]), K], axis=1) if self.constant else K
 
     @np.errstate(under="ignore")
     def _mass_columns(self, points: Array) -> Array:
@@ -329,7 +324,7 @@ class SoSSpace:
         self.whitening, self.jitter = model.route, model.whitening.jitter
         self.n_features = int(model.support_points.shape[1])
         self.n_blocks = 1 if self.labels is None else int(self.labels.shape[0])
-        self.rank = self.n_blocks * model.whitening.rank
+        self.rank = self.n_blocks * model.rank
 
     def with_labels(self, labels: Any) -> SoSSpace:
         """The densities of (x, label) on ρ ⊗ counting; with None, those of x alone. Everything
@@ -367,7 +362,7 @@ class SoSSpace:
     @property
     def tensor_size(self) -> int:
         """The entries of the compressed tensor: q·r², without the zeros between labels."""
-        return self.embedding_rank * self._model.whitening.rank**2
+        return self.embedding_rank * self._model.rank**2
 
     @property
     def T(self) -> Array:
@@ -396,7 +391,9 @@ class SoSSpace:
             "use fewer of them (n_support)",
         )
         require_memory(FLOAT_BYTES * n * (2 * m + self.rank), what, fix, beside=X)
-        psi = self._model.values(X) @ self._model.whitening.T
+        K, xp = self.kernel(X, self.support_points), namespace(X)
+        values = xp.concat([xp.ones_like(K[:, :1]), K], axis=1) if self.constant else K
+        psi = values @ self._model.whitening.T
         if (self.labels is None) != (labels is None):
             raise ValueError(
                 "the labels of the rows are needed for a space with labels, and only there; got"
@@ -430,7 +427,7 @@ class SoSSpace:
         return p if self._model.corrected and abs(p.mass() - 1.0) > _ROUNDING else p.scaled_to_one()
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
-        r, plain = self._model.whitening.rank, self.with_labels(None)
+        r, plain = self._model.rank, self.with_labels(None)
         blocks = [G[rows] for rows in blocks_of(r, self.n_blocks)]
         masses = np.array([np.sum(block**2) for block in blocks])
         masses = np.where(masses > _NO_MASS * masses.sum(), masses, 0.0)

@@ -94,11 +94,11 @@ def select_support(
         return points[pivoted_cholesky(points, m, integrals, tol)]
     if name == "random":
         return points[np.sort(rng.choice(n, m, replace=False))]
-    if name == "kmeans":
-        return cluster_centers(points, weights, m, integrals.kernel, rng)
     # "auto": always the same centers, without those that add nothing
-    centers = cluster_centers(points, weights, m, integrals.kernel, np.random.default_rng(0))
-    return centers[pivoted_cholesky(centers, centers.shape[0], integrals, tol)]
+    auto = name == "auto"
+    rng = np.random.default_rng(0) if auto else rng
+    centers = cluster_centers(points, weights, m, integrals.kernel, rng)
+    return centers[pivoted_cholesky(centers, len(centers), integrals, tol)] if auto else centers
 
 
 def affordable_size(most: int) -> int:

@@ -245,7 +245,8 @@ def two_sample_test(
             what = f"{n_permutations} permutations, kernel {number + 1} of {len(family)}"
             run.tell(what, number, len(family))
             views.append(view := _View(k, landmarks, blocks))
-            squares = view.squared_differences(moved)
+            # of w_a − w_b under each permutation, in the axes of the covariance
+            squares = (view.inverse * (moved @ view.blocks) + view.constant) ** 2
             # a kernel that sees no row beside its landmarks sees chance alone
             used = kernel is not None or view.neighbors >= 1.0
             for q in degrees:
@@ -391,10 +392,6 @@ class _View:
         self.difference = self.inverse * self.blocks[:few].sum(axis=0) + self.constant
         square = np.array([np.sum(self.difference**2)])
         self.plain_pvalue = float(self.pvalues(square, np.ones_like(self.s))[0])
-
-    def squared_differences(self, moved: np.ndarray) -> np.ndarray:
-        """The squared coordinates of w_a − w_b under each permutation, shape (permutations, q)."""
-        return np.asarray((self.inverse * (moved @ self.blocks) + self.constant) ** 2)
 
     def weights(self, degrees: float | None, rows: int) -> np.ndarray | None:
         """Those of the squared coordinates; None if so many degrees of freedom are too many for the

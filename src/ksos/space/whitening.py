@@ -40,11 +40,6 @@ class Whitening:
     T: Array
     jitter: float
 
-    @property
-    def rank(self) -> int:
-        """r: the number of directions kept."""
-        return int(self.T.shape[1])
-
 
 def whiten(M: Array, tol: float, route: str = "eigh") -> Whitening:
     """Whiten ``M``, neglecting what lies below ``tol`` times its largest eigenvalue."""
