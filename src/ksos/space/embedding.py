@@ -3,7 +3,7 @@ discrepancy.
 
 The exact MMD of a density takes the cheapest accurate route: sums over the atoms of a discrete
 measure; a tensor rule in up to three features, which sees only nonnegative values of the density;
-or the order-4 integrals of the note's lemma, whose terms may cancel.
+or the order-4 integrals of the paper's lemma, whose terms may cancel.
 """
 
 from __future__ import annotations
@@ -121,8 +121,9 @@ class Projection:
     """The orthogonal projection of embeddings on span{k(·, z_r)}: coordinates S·w(Z), where S
     K(Z,Z) Sᵀ = I.
 
-    There are q = ``rank`` of them. Distances between coordinates are the note's ‖P_m(v − w)‖ (its lemma of the closed form): at
-    most the exact distance, and closer to it the more landmarks there are.
+    There are q = ``rank`` of them. Distances between coordinates are the paper's ‖P_m(v − w)‖ (its
+    lemma of the closed form): at most the exact distance, and closer to it the more landmarks there
+    are.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Projection:
         self.rank = int(self.S.shape[0])
 
     def coordinates(self, target: Any) -> Array:
-        """The coordinates of the embedding of samples, a :class:`MeanEmbedding` or a density, (q,)."""
+        """Those of the embedding of samples, a :class:`MeanEmbedding` or a density, shape (q,)."""
         if isinstance(target, KernelSums):
             return self.S @ _in_rkhs(target, self.kernel, "target").at(self.landmarks)
         return self.S @ evaluate(as_target(target, self.kernel), self.kernel, self.landmarks)
@@ -174,7 +175,7 @@ def mmd(
     landmarks : array (ℓ, d), optional
         Project on these first: cheap, and a lower bound of the exact value. Without them the value
         is exact: for a density by a tensor rule in up to three features, or from the order-4
-        integrals of the note's lemma, O(m⁴) operations.
+        integrals of the paper's lemma, O(m⁴) operations.
     max_operations : float
         Refuse an exact computation predicted to take more floating-point operations than this.
 
@@ -232,7 +233,7 @@ def _side(
     names: tuple[str, ...] | None,
     what: str,
 ) -> Embedded | KernelSums:
-    """One side of an MMD: of chunks, the kernel sums at the landmarks, or all rows if they are few."""
+    """One side of an MMD: of chunks, the kernel sums at the landmarks, or all of few rows."""
     if not isinstance(target, Chunks):
         return as_target(target, kernel, what)
     if landmarks is not None:
@@ -433,8 +434,8 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
         )
     if d > _TENSOR_FEATURES and not closed_form(kernel, measure, d, embedding_kernel).pairwise:
         raise IntegralNotAvailableError(
-            f"the exact MMD of densities on a box is known in up to {_TENSOR_FEATURES} features; got"
-            f" {d}; use a Lebesgue or Normal measure, or {remedy}"
+            f"the exact MMD of densities on a box is known in up to {_TENSOR_FEATURES} features;"
+            f" got {d}; use a Lebesgue or Normal measure, or {remedy}"
         )
 
 
@@ -616,7 +617,7 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
         what = f"densities with {counts[0]} and {counts[1]} support points"
         _require_operations(float(counts[0]) ** 2 * float(counts[1]) ** 2, what, max_operations)
         return density_inner(a, b, kernel)
-    groups = [(p if isinstance(p, Reference) else Squares(p)).groups() for p in (a, b)]
+    groups = [(p if isinstance(p, Reference) else Squares(p)).groups() for p in (a, b)]  # type: ignore[arg-type]
     left, right = groups
     if left is None or right is None or not isinstance(kernel, Gaussian):
         raise IntegralNotAvailableError(

@@ -1,5 +1,5 @@
-"""The map A from a parameter C of the spectraplex to the coordinates of the embedding of its density,
-A(C) = S·U(TCTᵀ), and its adjoint.
+"""The map A from a parameter C of the spectraplex to the coordinates of the embedding of its
+density, A(C) = S·U(TCTᵀ), and its adjoint.
 
 U(B)_r = Σ_ij B_ij ∫ k(x, x̃_i) k(x, x̃_j) k_σ(x, z_r) dρ(x) is the embedding at the landmarks.
 :func:`embedding_map` chooses the form of A: factors over pairs of points, from which U is applied
@@ -101,11 +101,13 @@ class EmbeddingMap(ABC):
     """The linear map A from symmetric r × r matrices to R^q.
 
     A and A*, once each, take so many floating-point ``operations``. It ``rounds_well`` if what
-    rounding leaves in A(C) is negligible at every C, as that of a stored tensor is.
+    rounding leaves in A(C) is negligible at every C, as that of a stored tensor is. What rounding
+    leaves in the integrals is its ``noise``, None if negligible.
     """
 
     operations: float
     rounds_well = True
+    noise: Noise | None = None
 
     @abstractmethod
     def apply(self, C: Array) -> Array:
@@ -251,7 +253,7 @@ class PairwiseMap(EmbeddingMap):
         return out
 
     def tangent(self, F: Array) -> Tangent:
-        """In the coordinates of the points, where a column takes one large product, and not three."""
+        """In the coordinates of the points: a column takes one large product, and not three."""
         m, ell, k, TF = self.T.shape[0], self.S.shape[1], F.shape[1], self.T @ F
         require_memory(
             FLOAT_BYTES * (k + 2) * m * ell,
@@ -268,7 +270,7 @@ class PairwiseMap(EmbeddingMap):
         return PairwiseMap(self.pairs, T, self.S, self.border)
 
     def restrict(self, columns: slice) -> EmbeddingMap:
-        """On few directions as a tensor: one large product for each, and none when it is applied."""
+        """On few directions as a tensor: one large product for each, none when it is applied."""
         some = self._with(self.T[:, columns])
         few = some.T.shape[1]
         return CompressedMap(some.spanned(eye(few, some.T))) if few <= _FEW_DIRECTIONS else some
@@ -290,8 +292,7 @@ class CompressedMap(EmbeddingMap):
     ranks, not m.
 
     With labels, this ``block`` acts on every diagonal block of C, one per label, and the entries of
-    C off the blocks do not matter. What rounding leaves in the integrals is its ``noise``, None if
-    negligible.
+    C off the blocks do not matter.
     """
 
     def __init__(self, block: Array, noise: Noise | None = None, n_labels: int = 1) -> None:
@@ -521,8 +522,9 @@ def _pairwise_tensor(
     large product. With thin pairs H_r = Σ_s R_rs h_s, the M_r are sums of the Qᵀ(h_s∘T), so that m
     and ℓ never meet.
     """
-    xp, (m, r), thin = namespace(T), T.shape, isinstance(pairs, ThinPairs)
-    Q, H = (pairs.Q, pairs.left) if thin else (_thin_root(pairs.G), pairs.H)
+    xp, (m, r), right = namespace(T), T.shape, None
+    Q = pairs.Q if isinstance(pairs, ThinPairs) else _thin_root(pairs.G)
+    H = pairs.left if isinstance(pairs, ThinPairs) else pairs.H
     ell, g = S.shape[1], Q.shape[1]
     out = zeros((S.shape[0], r * r), T)
 
@@ -530,12 +532,12 @@ def _pairwise_tensor(
         scaled = xp.reshape(H[:, columns][:, :, None] * T[:, None, :], (m, -1))
         return xp.permute_dims(xp.reshape(Q.T @ scaled, (g, -1, r)), (1, 0, 2))
 
-    if thin:
+    if isinstance(pairs, ThinPairs):
         _require_tensor(T, S.shape[0])
         parts = [halves(columns).reshape(-1, g * r) for columns in _blocks(H.shape[1], r * m, T)]
-        N = np.concatenate(parts)
-    for rows in _blocks(ell, r * max(g if thin else m, r), T):
-        M = (pairs.right[rows] @ N).reshape(-1, g, r) if thin else halves(rows)
+        N, right = np.concatenate(parts), pairs.right
+    for rows in _blocks(ell, r * max(m if right is None else g, r), T):
+        M = halves(rows) if right is None else (right[rows] @ N).reshape(-1, g, r)
         squares = pairs.c * xp.matmul(xp.matrix_transpose(M), M)
         out += S[:, rows] @ xp.reshape(squares, (-1, r * r))
     return _symmetric(xp.reshape(out, (-1, r, r)))

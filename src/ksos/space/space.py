@@ -198,8 +198,8 @@ class Direction:
 
     ``row`` is ∫ h ψψᵀ dρ, shape (r, r). The coordinate of ``data`` is known already: ``of_data``.
     Landmarks are points, and with many features no manageable number of them sees every embedding.
-    But only that of the answer p must be seen exactly: with f = w_p − w_μ̂ the projected MMD of p is
-    its exact one. The projected ball still contains the exact one, so that dual values stay bounds.
+    But only that of the answer p must be seen exactly: with f = w_p − w_μ̂ the projected MMD of p
+    is its exact one. The projected ball still contains the exact one: dual values stay bounds.
     """
 
     function: Observable
@@ -284,8 +284,8 @@ class SoSSpace:
     --------
     >>> from ksos.kernels import Gaussian
     >>> space = SoSSpace(Gaussian(1.0), [[0.0], [0.5], [0.5]])  # a point given twice adds nothing
-    >>> space
-    SoSSpace(d=1, m=3, rank=2, landmarks=3, embedding_rank=2, kernel=Gaussian(sigma=1.0), measure=Lebesgue())
+    >>> space.support_points.shape, space.rank, space.embedding_rank
+    ((3, 1), 2, 2)
     """
 
     def __init__(
@@ -446,24 +446,25 @@ class SoSSpace:
         return self._model.projection
 
     def coordinates(self, target: Any) -> Array:
-        """What is seen of an embedding: z, shape (q,), of samples, a :class:`~ksos.MeanEmbedding` or
-        an :class:`~ksos.SoSDensity`; with labels, of a labelled embedding or density, one label
+        """What is seen of an embedding: z, shape (q,), of samples, a :class:`~ksos.MeanEmbedding`
+        or an :class:`~ksos.SoSDensity`; with labels, of a labelled embedding or density, one label
         after the other.
 
         Coordinates are orthonormal: those of the projection, then one for each direction.
         """
         if self.labels is None:
             return self._coordinates(target)
+        parts: Sequence[Any]
         if isinstance(target, LabelledDensity):
             shares, parts = target.probabilities, target.densities
         elif isinstance(target, LabelledEmbedding):
-            shares, parts = np.ones(len(target.parts)), target.parts
+            shares, parts = np.ones(self.n_blocks), target.parts
         else:
             raise TypeError(
                 "a space with labels needs a LabelledEmbedding or a LabelledDensity; got"
                 f" {target!r}"
             )
-        z = np.zeros((len(parts), self.embedding_rank // self.n_blocks))
+        z = np.zeros((self.n_blocks, self.embedding_rank // self.n_blocks))
         for k, part in enumerate(parts):
             if part is not None:
                 z[k] = shares[k] * to_numpy(self._coordinates(part))

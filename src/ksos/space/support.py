@@ -260,7 +260,7 @@ def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
 
 def finest_bandwidth(box: Box, sigma: np.ndarray, most: int) -> np.ndarray:
     """One bandwidth per feature: a third of the embedding's, or as fine as ``most`` support points
-    can carry across the box, or the embedding's own, as in the note, if they are too few for that.
+    can carry across the box, or the embedding's own, as in the paper, if they are too few for that.
     Beyond three features: half of the embedding's.
     """
     d = sigma.shape[0]

@@ -8,9 +8,9 @@ and s_i its eigenvalues, they are
     (kernel Fisher [Harchaoui2007]),
 
 the latter for several degrees of freedom Σ_i s_i/(s_i + γ). Each is turned into an approximate
-p-value, that of a weighted sum of χ² variables, and the harmonic mean of these [Wilson2019] is the one
-statistic that permutations of the rows calibrate. So its level is exact, whatever the approximation
-and however many kernels take part [Hemerik2018].
+p-value, that of a weighted sum of χ² variables, and the harmonic mean of these [Wilson2019] is the
+one statistic that permutations of the rows calibrate. So its level is exact, whatever the
+approximation and however many kernels take part [Hemerik2018].
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class TwoSampleTest:
 
     @cached_property
     def most_a(self) -> WitnessPoint:
-        """Where ``a`` exceeds ``b`` most: the maximum of the witness, within the range of the rows."""
+        """Where ``a`` exceeds ``b`` most: the maximum of the witness in the range of the rows."""
         return self._extreme(1.0)
 
     @cached_property
@@ -191,8 +191,8 @@ def two_sample_test(
     n_landmarks: int = 256,
     rng: Any = None,
 ) -> TwoSampleTest:
-    """Test whether the rows of ``a`` and ``b`` have the same distribution, by permutations: the level is
-    exact, with any number of them.
+    """Test whether the rows of ``a`` and ``b`` have the same distribution, by permutations: with
+    any number of them the level is exact.
 
     Parameters
     ----------
@@ -414,8 +414,8 @@ class _View:
         return np.asarray(1.0 / (self.s + ridge))
 
     def pvalues(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma distribution with the same
-        three cumulants [Hall1983].
+        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma distribution with
+        the same three cumulants [Hall1983].
         """
         scale = float(np.max(weights * self.s))
         if scale <= 0.0:
