@@ -14,11 +14,8 @@ import numpy as np
 from ksos.ground.arrays import Array
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.validation import as_count, as_points, as_vector
-from ksos.measures.base import Atoms, Measure
-from ksos.measures.volume import Box
+from ksos.measures.base import Atoms, Box, Measure
 from ksos.quadrature import composite, sobol, tensor_grid
-
-__all__ = ["Discrete"]
 
 _QUADRATURE_FEATURES = 3  # 40 nodes per feature are 64,000 in three features, 2.6 million in four
 
