@@ -17,7 +17,8 @@ from ksos.ground.validation import as_count, as_points, as_vector
 from ksos.measures.base import Atoms, Box, Measure
 from ksos.quadrature import composite, sobol, tensor_grid
 
-_QUADRATURE_FEATURES = 3  # 40 nodes per feature are 64,000 in three features, 2.6 million in four
+# 40 nodes per feature are 64,000 in three features, 2.6 million in four
+_QUADRATURE_FEATURES = 3
 
 
 class Discrete(Measure):
@@ -75,9 +76,9 @@ class Discrete(Measure):
         )
 
     @classmethod
-    def qmc(cls, box: Box, n_points: int = 1024, rng: Any = None) -> Self:
-        """``n_points`` scrambled Sobol' points on a bounded ``box``, any d; ``rng`` is a seed or a
-        Generator.
+    def qmc(cls, box: Box, n_points: int = 1024, rng: Any = 0) -> Self:
+        """``n_points`` scrambled Sobol' points on a bounded ``box``, for any d. ``rng`` is a seed or
+        a Generator. The default always gives the same points.
         """
         d = _bounded_features(box)
         n_points = as_count(n_points, "n_points")

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.ground.deadline import Deadline
 from ksos.ground.memory import row_blocks
+from ksos.ground.run import Run
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
 from ksos.observables.base import Observable
@@ -28,8 +28,15 @@ from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunc
 from ksos.observables.polynomial import Polynomial
 from ksos.quadrature import tensor_grid
 
-_FIRST_CELLS, _MOST_CELLS, _MOST_PENDING = 4096, 600_000, 200_000
-_STARTS, _BLOCK_ELEMENTS = 8, 1 << 21
+# together, as a grid: few beside the most, and fewer would be cut anyway
+_FIRST_CELLS = 4096
+_MOST_CELLS = 600_000  # in all: they end a search that does not converge, and the bound holds
+_MOST_PENDING = 200_000  # at a time: arrays of this many rows for each feature, likewise
+# of local searches: time for the chance of a better value, which is an estimate anyway
+_STARTS = 8
+# kernel values at a time: 16 MB
+_BLOCK_ELEMENTS = 1 << 21
+# per term of a sum, generously
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 
@@ -50,7 +57,6 @@ def proven_supremum(
     box: Box,
     tol: float,
     max_cells: int = _MOST_CELLS,
-    deadline: Deadline | None = None,
 ) -> Supremum:
     """Cut the box into cells and drop those whose bound is below what is attained elsewhere, until
     bound and value agree to ``tol``.
@@ -59,13 +65,14 @@ def proven_supremum(
     sharp.
 
     >>> from ksos.observables import Polynomial
-    >>> found = proven_supremum(enclosure(Polynomial([0.0, 1.0, -1.0])), Box([0.0], [2.0]), 1e-6)  # x − x², at most 1/4
+    >>> bounds = enclosure(Polynomial([0.0, 1.0, -1.0]))  # x − x², at most 1/4
+    >>> found = proven_supremum(bounds, Box([0.0], [2.0]), 1e-6)
     >>> bool(0.25 <= found.bound <= 0.25 + 1e-6), found.at.round(2).tolist()
     (True, [0.5])
     """
     d, width = box.low.shape[0], box.high - box.low
     per_side = max(1, int(_FIRST_CELLS ** (1.0 / d)))
-    corner = tensor_grid([np.arange(per_side) / per_side] * d)
+    corner, run = tensor_grid([np.arange(per_side) / per_side] * d), Run.current()
     half = np.full_like(corner, 0.5 / per_side)
     center, best, at, dropped, seen = corner + half, -math.inf, box.low, -math.inf, 0
     while True:
@@ -84,11 +91,7 @@ def proven_supremum(
         if not np.any(keep):
             return Supremum(max(dropped, best), best, at, True)
         pieces = 2 ** min(d, 2)
-        if (
-            seen + pieces * int(keep.sum()) > max_cells
-            or keep.sum() > _MOST_PENDING
-            or (deadline is not None and deadline.passed)
-        ):
+        if seen + pieces * int(keep.sum()) > max_cells or keep.sum() > _MOST_PENDING or run.over:
             return Supremum(max(dropped, float(upper[keep].max()), best), best, at, True)
         center, half = _split(center[keep], half[keep], found.slope[keep] * width)
 
@@ -113,9 +116,7 @@ def _split(
     return center, half
 
 
-def searched_supremum(
-    f: Observable, box: Box, candidates: np.ndarray, deadline: Deadline | None = None
-) -> Supremum:
+def searched_supremum(f: Observable, box: Box, candidates: np.ndarray) -> Supremum:
     """The best of the candidates in the box and of local searches from the best of them: an
     estimate from below.
     """
@@ -134,7 +135,7 @@ def searched_supremum(
         max(float(np.ptp(values)), 1e-300),
     )
     for i in np.argsort(-values)[:_STARTS]:
-        if deadline is not None and deadline.passed:
+        if Run.current().over:
             break
         found = minimize(
             lambda t: -at_unit(t)[0] / scale,
@@ -146,9 +147,6 @@ def searched_supremum(
         if value > best:
             best, at = value, x
     return Supremum(best, best, at, False)
-
-
-# --- bounds on cells ---
 
 
 @dataclass(frozen=True)
@@ -243,7 +241,8 @@ def _merged(parts: Sequence[tuple[float, KernelFunction]]) -> list[KernelFunctio
 def _of_kernel_function(f: KernelFunction) -> Enclosure:
     kernel, Z, w, d = f.kernel, f.points, f.weights, f.points.shape[1]
     sigma = kernel.sigma_vector(d)
-    noise = _ROUNDING * w.shape[0] * float(np.sum(np.abs(w)))  # of a sum of terms that cancel
+    # of a sum of terms that cancel
+    noise = _ROUNDING * w.shape[0] * float(np.sum(np.abs(w)))
     size = math.sqrt(max(float(w @ kernel(Z) @ w), 0.0)) + math.sqrt(
         noise * float(np.sum(np.abs(w)))
     )
@@ -288,9 +287,8 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
     """Taylor's expansion at the center, complete: even powers are not negative, all others are at
     most |coefficient|·h^α.
     """
-    f_near: list[
-        Polynomial
-    ] = []  # in powers of x − the center of the first cells, which are all of the box
+    # in powers of x − the center of the first cells, which are all of the box
+    f_near: list[Polynomial] = []
 
     def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
         n = centers.shape[0]
@@ -310,9 +308,8 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
                     )
                 key = tuple((k, j) for (k, _), j in zip(monomial, powers, strict=True) if j)
                 coefficients[key] = coefficients[key] + term if key in coefficients else term
-                size += np.abs(term) * np.prod(
-                    [half[:, k] ** j for k, j in key], axis=0
-                )  # terms may cancel: their rounding does not
+                # terms may cancel: their rounding does not
+                size += np.abs(term) * np.prod([half[:, k] ** j for k, j in key], axis=0)
         for key, coefficient in coefficients.items():
             reach = np.prod([half[:, k] ** j for k, j in key], axis=0)
             if not key:

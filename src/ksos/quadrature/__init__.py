@@ -8,7 +8,7 @@ length it is smooth and where it has kinks. Every rule of the library is made he
 from __future__ import annotations
 
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
-from ksos.quadrature.low_discrepancy import MixtureRule, sobol
+from ksos.quadrature.mixture_rule import MixtureRule, sobol
 from ksos.quadrature.panel_distribution import (
     LINE_ORDER,
     PanelDistribution,
