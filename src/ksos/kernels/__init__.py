@@ -10,7 +10,7 @@ from typing import Any
 
 from ksos.ground.validation import as_choice
 from ksos.kernels.base import Kernel
-from ksos.kernels.distances import Products
+from ksos.kernels.distances import Products, squared_distances
 from ksos.kernels.gaussian import Gaussian
 from ksos.kernels.matern import Laplace, Matern
 
@@ -22,6 +22,7 @@ __all__ = [
     "Matern",
     "Products",
     "kernel_form",
+    "squared_distances",
 ]
 
 KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (Gaussian, Laplace, Matern)}
