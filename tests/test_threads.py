@@ -1,4 +1,4 @@
-"""BLAS threads: lowered for small problems, restored in every case, and no influence on the answer."""
+"""BLAS threads: lowered for small problems, restored in every case, without influence on answers."""
 
 from __future__ import annotations
 
