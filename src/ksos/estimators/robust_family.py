@@ -48,7 +48,7 @@ from ksos.space import LabelledEmbedding, Nodes, SoSSpace, nodes_of, pivots
 
 __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted", "radius_of"]
 
-# Quadrature on tensor grids stops at three features, as in ksos.space.nodes.
+# Quadrature on tensor grids stops at three features, as in ksos.space.
 _EXACT_FEATURES = 3
 # Grids of 40, 9 × 9 and 4 × 4 × 4 support points.
 _GRID_SUPPORT = {1: 40, 2: 81, 3: 64}
