@@ -302,9 +302,11 @@ class Densities(EstimatorFamily):
             self.risk = self._square_risk()
             return
         nodes = self.nodes()
-        at = model.at(nodes.points, model.loss)
-        if n_labels:
-            at = LogisticScores(model(nodes.points), n_labels)
+        at: ParametricLoss = (
+            LogisticScores(model(nodes.points), n_labels)
+            if n_labels
+            else model.at(nodes.points, model.loss)
+        )
         self.risk = model.loss.risk(nodes, at, self.alpha)
 
     def _square_risk(self) -> SquareRisk:
