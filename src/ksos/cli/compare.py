@@ -1,13 +1,4 @@
-"""Test whether the rows of two tables have the same distribution, and show where
-they differ most: a permutation test, with an exact level.
-
-The p-value is that of ksos.two_sample_test, over several kernels at once.
-
-examples:
-  ksos compare old.csv new.csv
-  ksos compare old.csv new.csv --columns hp,mpg --drop-missing --seed 1
-  ksos compare old.csv new.csv --level 0.01 --permutations 9999 --json
-"""
+"""``ksos compare``: do two tables have the same distribution?"""
 
 import argparse
 
@@ -17,7 +8,7 @@ from ksos.cli.console import Console, UsageError, aligned
 from ksos.cli.options import READING, column_names, table_options, warn_of_order
 from ksos.data import Table, excerpt, option, read_table
 
-ARGUMENTS = [
+COMPARE = [
     values.argument(
         "first", metavar="FIRST", help="a table, one row per sample; - is CSV from stdin"
     ),
@@ -49,8 +40,17 @@ ARGUMENTS = [
 ]
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos compare``."""
+def compare(arguments: argparse.Namespace, console: Console) -> int:
+    """Test whether the rows of two tables have the same distribution, and show where
+    they differ most: a permutation test, with an exact level.
+
+    The p-value is that of ksos.two_sample_test, over several kernels at once.
+
+    examples:
+      ksos compare old.csv new.csv
+      ksos compare old.csv new.csv --columns hp,mpg --drop-missing --seed 1
+      ksos compare old.csv new.csv --level 0.01 --permutations 9999 --json
+    """
     if arguments.first == arguments.second == "-":
         raise UsageError("only one of the tables can come from the standard input")
     options = table_options(arguments)

@@ -1,16 +1,4 @@
-"""Fit a density to the rows of a table, save it, and print what its certificate
-guarantees.
-
-By default, cross-validation chooses the model (--method search). The paper's
-fit by maximum mean discrepancy, with parameters that you may set yourself, is
---method mmd. With --target, the model is the density of one column given the
-others, for ksos predict.
-
-examples:
-  ksos fit cars.csv -o cars.ksos --clean
-  ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --method mmd
-  ksos fit cars.csv -o mpg.ksos --clean --target mpg
-"""
+"""``ksos fit``: a density from the rows of a table."""
 
 import argparse
 import contextlib
@@ -68,7 +56,7 @@ _model = partial(values.argument, group="the density")
 _search = partial(values.argument, group="options of --method search")
 _paper = partial(values.argument, group="options of --method mmd")
 _limits = partial(values.argument, group="limits")
-ARGUMENTS = [
+FIT = [
     data_argument(several=True),
     values.argument(
         "-o",
@@ -248,10 +236,19 @@ ARGUMENTS = [
 ]
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos fit``.
+def fit(arguments: argparse.Namespace, console: Console) -> int:
+    """Fit a density to the rows of a table, save it, and print what its certificate
+    guarantees.
 
-    The model is written whether or not the solver converged, or was interrupted.
+    By default, cross-validation chooses the model (--method search). The paper's
+    fit by maximum mean discrepancy, with parameters that you may set yourself, is
+    --method mmd. With --target, the model is the density of one column given the
+    others, for ksos predict.
+
+    examples:
+      ksos fit cars.csv -o cars.ksos --clean
+      ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --method mmd
+      ksos fit cars.csv -o mpg.ksos --clean --target mpg
     """
     if arguments.target is not None:
         return _fit_conditional(arguments, console)
@@ -323,7 +320,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _given(arguments: argparse.Namespace, *groups: str) -> dict[str, Any]:
     """The options of these groups that were given, by name."""
-    names = [values.dest(one) for one in ARGUMENTS if one[0] in groups]
+    names = [values.dest(one) for one in FIT if one[0] in groups]
     return {name: value for name in names if (value := vars(arguments)[name]) is not None}
 
 
@@ -399,7 +396,7 @@ def _require_inside(box: Box, table: Table) -> None:
 
 def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
     """``ksos fit --target``: fit the density of one column given the others, and write all of it."""
-    given = _given(arguments, *(group for group, _, _ in ARGUMENTS if group not in ("", TABLE)))
+    given = _given(arguments, *(group for group, _, _ in FIT if group not in ("", TABLE)))
     if alien := _flags(name for name in given if name not in ("time_limit", "seed")):
         raise UsageError(f"{alien}: for a density without --target; drop it")
     require_writable(arguments.output)

@@ -1,11 +1,4 @@
-"""Draw a saved density: a curve for one feature, contours for two, a grid of marginals
-for more; with the data if they are given.
-
-examples:
-  ksos plot cars.ksos -o cars.png
-  ksos plot cars.ksos --data cars.csv --drop-missing -o cars.pdf
-  ksos plot cars.ksos --given hp=100 --features mpg -o mpg.svg
-"""
+"""``ksos plot``: a saved density as a figure."""
 
 import argparse
 import io
@@ -34,7 +27,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 _COARSEST = 20  # pixels per inch: less shows nothing
 _FINEST = 1200  # more than printers have, and a page is then half a gigabyte of pixels
-ARGUMENTS = [
+PLOT = [
     MODEL,
     values.argument(
         "-o",
@@ -78,8 +71,15 @@ ARGUMENTS = [
 ]
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos plot``."""
+def plot(arguments: argparse.Namespace, console: Console) -> int:
+    """Draw a saved density: a curve for one feature, contours for two, a grid of marginals
+    for more; with the data if they are given.
+
+    examples:
+      ksos plot cars.ksos -o cars.png
+      ksos plot cars.ksos --data cars.csv --drop-missing -o cars.pdf
+      ksos plot cars.ksos --given hp=100 --features mpg -o mpg.svg
+    """
     output, asked = arguments.output, list(reading(arguments))
     kind = os.path.splitext(output)[1].lower().removeprefix(".")
     if kind not in _METADATA:
