@@ -41,6 +41,7 @@ COMMANDS = {
 """
 _QUESTIONS = {"score", "sample", "query", "inspect"}
 """Commands in ``ksos.cli.ask``."""
+# one text by hand: argparse has no place for commands, examples and exit codes at once
 _HELP = f"""usage: ksos COMMAND ... | --help | --version
 
 Kernel sum-of-squares densities from the command line.
@@ -68,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with console.warnings_as_lines(), Run(line=line, after=0.0):
             return _run(chosen, words, console)
-    except SystemExit as request:  # --help ends this way
+    # --help ends this way
+    except SystemExit as request:
         if sys.stdout is not None:
             return int(request.code or 0)
         code, message = BAD_INPUT, NO_OUTPUT

@@ -101,8 +101,10 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
     """
     density = model_io.load(arguments.model)
     table = open_samples(arguments, console, density)
-    density = density.with_feature_names(None)  # the columns are in order
-    numbered = arguments.clean or arguments.drop_missing  # rows may be dropped
+    # the columns are in order
+    density = density.with_feature_names(None)
+    # rows may be dropped
+    numbered = arguments.clean or arguments.drop_missing
     as_lines = arguments.per_row and not arguments.json
     n = n_zero = 0
     sums: list[float] = []
@@ -121,7 +123,8 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
                     f"{table.source}: weights must not be negative; one of them is"
                     f" {weights.min():g}"
                 )
-            counted = weights > 0.0  # 0 times −inf is no number
+            # 0 times −inf is no number
+            counted = weights > 0.0
             sums.append(float(weights[counted] @ scores[counted]))
             masses.append(float(weights.sum()))
             n, n_zero = n + scores.shape[0], n_zero + int(np.isneginf(scores).sum())
@@ -159,7 +162,8 @@ SAMPLE = [
         "-n",
         "--n-samples",
         type=values.count,
-        default=1000,  # for a histogram and means, and still a moment
+        # for a histogram and means, and still a moment
+        default=1000,
         metavar="N",
         help="how many (default: %(default)s)",
     ),
@@ -214,9 +218,10 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:
-    """A header with the names and the rows, each number with the digits that give it back exactly."""
+    """A header with the names, and the rows with the digits that give each number back exactly."""
     header = io.StringIO()
-    csv.writer(header, lineterminator="").writerow(names)  # a name may contain a comma
+    # a name may contain a comma
+    csv.writer(header, lineterminator="").writerow(names)
     yield header.getvalue()
     for row in samples:
         yield ",".join(map(repr, row.tolist()))
@@ -243,7 +248,8 @@ QUERY = [
         help="save the marginal or conditional density as a model of its own",
     ),
 ]
-_SUMMARY = [0.05, 0.5, 0.95]  # the median and an interval that holds nine of ten
+# the median and an interval that holds nine of ten
+_SUMMARY = [0.05, 0.5, 0.95]
 
 
 def query(arguments: argparse.Namespace, console: Console) -> int:
@@ -307,7 +313,8 @@ def _event(view: View, low: np.ndarray, high: np.ndarray) -> str:
     """What the box says, such as P(mpg ≥ 20 | hp = 100)."""
     parts = []
     for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
-        if a == b and view.density.measure.atoms is None:  # elsewhere a point has no mass
+        # elsewhere a point has no mass
+        if a == b and view.density.measure.atoms is None:
             raise ValueError(
                 f"the box is empty: --low must be less than --high, but of {name} they are {a!r}"
                 f" and {b!r}"

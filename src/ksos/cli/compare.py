@@ -18,14 +18,16 @@ COMPARE = [
     values.argument(
         "--level",
         type=values.share,
-        default=0.05,  # the custom of the sciences
+        # the custom of the sciences
+        default=0.05,
         metavar="ALPHA",
         help="the share of false alarms (default: %(default)s)",
     ),
     values.argument(
         "--permutations",
         type=values.whole(1),
-        default=999,  # with the rows themselves 1000: p-values are thousandths
+        # with the rows themselves 1000: p-values are thousandths
+        default=999,
         metavar="N",
         help="how many permutations decide; no p-value is less than 1/(N + 1) (default:"
         " %(default)s)",
@@ -93,7 +95,7 @@ def compare(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _in_order_of(first: Table, second: Table, console: Console) -> Table:
-    """The second table with its columns in the order of the first, by names where both have some."""
+    """The second table with its columns in the order of the first, by name if both have names."""
     for table, other in ((first, second), (second, first)):
         table.require_different_names()
         if table.names is None or other.names is None:

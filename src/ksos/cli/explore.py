@@ -14,7 +14,8 @@ EXPLORE = [
     values.argument(
         "--port",
         type=values.whole(0, 65_535),
-        default=0,  # the system then takes a free one
+        # the system then takes a free one
+        default=0,
         help="the port of the page (default: a free one)",
     ),
     values.argument(

@@ -56,6 +56,7 @@ _model = partial(values.argument, group="the density")
 _search = partial(values.argument, group="options of --method search")
 _paper = partial(values.argument, group="options of --method mmd")
 _limits = partial(values.argument, group="limits")
+# the least number of folds is 2: one would hold out everything
 FIT = [
     data_argument(several=True),
     values.argument(
@@ -154,7 +155,7 @@ FIT = [
         "--bandwidth",
         type=values.expected(values.SEVERAL, values.one_or_several, RULES),
         metavar="SIGMA",
-        help=f"{', '.join(RULES)}, a number, or one per feature separated by commas (default: auto)",
+        help=f"{', '.join(RULES)}, a number, or one per feature, with commas (default: auto)",
     ),
     _paper(
         "--support",
@@ -366,10 +367,11 @@ class _Notes(io.TextIOBase):
 
 
 def _squared_l2(table: Table | Stream) -> SquaredL2:
-    """The least-squares objective; it depends on points and weights alone, so any kernel will do."""
+    """The least-squares objective. It depends on points and weights alone: any kernel will do."""
     if isinstance(table, Stream):
         raise UsageError(
-            "--objective l2 needs all rows in memory; give one CSV or NPY file, or another objective"
+            "--objective l2 needs all rows in memory; give one CSV or NPY file, or choose"
+            " another objective"
         )
     weights = as_weights(table.weights, table.n_samples, "weights")
     return SquaredL2(MeanEmbedding(table.points, weights, kernel=Gaussian(1.0)), relative=True)
@@ -395,7 +397,7 @@ def _require_inside(box: Box, table: Table) -> None:
 
 
 def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
-    """``ksos fit --target``: fit the density of one column given the others, and write all of it."""
+    """``ksos fit --target``: fit the density of one column given the others, and write it."""
     given = _given(arguments, *(group for group, _, _ in FIT if group not in ("", TABLE)))
     if alien := _flags(name for name in given if name not in ("time_limit", "seed")):
         raise UsageError(f"{alien}: for a density without --target; drop it")

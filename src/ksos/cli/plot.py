@@ -25,8 +25,10 @@ _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None},
     "svg": {"Date": None},
 }
-_COARSEST = 20  # pixels per inch: less shows nothing
-_FINEST = 1200  # more than printers have, and a page is then half a gigabyte of pixels
+# pixels per inch: less shows nothing
+_COARSEST = 20
+# more than printers have, and a page is then half a gigabyte of pixels
+_FINEST = 1200
 PLOT = [
     MODEL,
     values.argument(
@@ -62,7 +64,8 @@ PLOT = [
     values.argument(
         "--dpi",
         type=values.whole(_COARSEST, _FINEST),
-        default=150,  # sharp on a screen, and small
+        # sharp on a screen, and small
+        default=150,
         help="pixels per inch of a png (default: %(default)s)",
     ),
     *VIEW,
@@ -120,7 +123,8 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
     with sheet(*figure_size(k)) as figure:
         figure.set_layout_engine("constrained")
         DensityDisplay.from_density(
-            view.density.with_feature_names(None),  # samples and labels are in order
+            # samples and labels are in order
+            view.density.with_feature_names(None),
             None if X is None else X[:, view.features],
             feature_names=labels,
             regions=arguments.regions,

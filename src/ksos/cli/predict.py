@@ -41,7 +41,8 @@ PREDICT = [
     ),
     *READING,
 ]
-_MOST_WORDS = 5  # in a warning about new categories, which must stay one line
+# in a warning about new categories, which must stay one line
+_MOST_WORDS = 5
 
 
 def predict(arguments: argparse.Namespace, console: Console) -> int:

@@ -141,7 +141,8 @@ def _delimiter(text: str) -> str:
 
 
 def _encoding(text: str) -> str:
-    b"".decode(text)  # raises for codecs that make no text, such as zip
+    # raises for codecs that make no text, such as zip
+    b"".decode(text)
     return codecs.lookup(text).name
 
 

@@ -73,7 +73,8 @@ WORST_CASE = [
     _bootstrap(
         "--confidence",
         type=float,
-        default=0.95,  # the custom of the sciences
+        # the custom of the sciences
+        default=0.95,
         metavar="P",
         help="the level (default: %(default)s)",
     ),
@@ -92,7 +93,8 @@ WORST_CASE = [
     _solver(
         "--rtol",
         type=float,
-        default=1e-8,  # half the digits of a float: what a solver reaches in any case
+        # half the digits of a float: what a solver reaches in any case
+        default=1e-8,
         metavar="GAP",
         help="the same in units of its spread (default: %(default)s)",
     ),
@@ -195,7 +197,7 @@ def worst_case(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _report(worst: WorstCase, read: Sequence[str] | None) -> list[str]:
-    """The answer for a reader. ``read`` are the columns that the loss reads, if there are others."""
+    """The answer for a reader. ``read``: the columns that the loss reads, if there are others."""
     if worst.value is None:
         note = f"; {worst.note}" if worst.note else ""
         return [f"{worst.status}: no density within radius {worst.radius:g}{note}"]
