@@ -26,12 +26,11 @@ from ksos.ground.run import Run
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
 from ksos.robust.risk import LeastRisk, ParametricRisk, Risk
 from ksos.solvers import Solution, Solver, minimize
-from ksos.solvers.certificate import lowest_bound, lowest_eigenpairs
 from ksos.solvers.constrained import follow_central_path
 from ksos.solvers.constrained_problem import ConstrainedProblem
 from ksos.solvers.interior_point import ConicProgram
 from ksos.solvers.low_rank import LowRank
-from ksos.solvers.spectraplex import centre
+from ksos.solvers.spectraplex import centre, lowest_bound, lowest_eigenpairs
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.labelled import LabelledEmbedding
 from ksos.space.space import SoSSpace

@@ -4,7 +4,7 @@ the augmented Lagrangian, and the way back to the constraints from a point that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,8 +24,7 @@ from ksos.functionals import (
     weighted_sum,
 )
 from ksos.ground.arrays import Array, flat, inner, like, namespace, norm, to_numpy, zeros
-from ksos.solvers.certificate import lowest_bound
-from ksos.solvers.spectraplex import centre
+from ksos.solvers.spectraplex import centre, lowest_bound
 
 __all__ = [
     "FEASIBLE",
@@ -370,40 +369,29 @@ def _gram(rows: Sequence[Array]) -> np.ndarray:
     return np.array([[inner(one, other) for other in rows] for one in rows])
 
 
-def restored(problem: ConstrainedProblem, F: Array, active: Collection[int] = ()) -> Array | None:
+def restored(problem: ConstrainedProblem, F: Array) -> Array | None:
     """A factor near F with tr FFᵀ = 1 that meets the constraints to 1e-12 of their sizes; None if
     Newton's method finds none.
 
     C = FFᵀ stays positive semi-definite whatever the step. Each step is the shortest E with ⟨2∇g_i
-    F, E⟩ = −g_i for the constraints that are, or have been, violated, and ⟨F, E⟩ = 0. Inequalities
-    that are ``active`` are brought to their boundary from inside too: near an optimum that gains
-    what they cost, since ∇f·F and −Σ w_i ∇g_i·F are then the same but for a multiple of F.
+    F, E⟩ = −g_i for the constraints that are, or have been, violated, and ⟨F, E⟩ = 0.
     """
     constraints = problem.constraints
-    held: set[int] = {i for i, constraint in enumerate(constraints) if constraint.equality} | set(
-        active
-    )
-    best: tuple[float, Array] | None = None
+    held: set[int] = {i for i, constraint in enumerate(constraints) if constraint.equality}
     for _ in range(_RESTORATION_STEPS):
         F = F / norm(F)
         point = problem.point(F @ F.T)
         values = problem.excesses(point)
-        violated = [
+        amounts = [
             constraint.excess(value) for constraint, value in zip(constraints, values, strict=True)
         ]
-        if all(
+        met = (
             amount <= constraint.margins[1]
-            for amount, constraint in zip(violated, constraints, strict=True)
-        ):
-            off = max([abs(values[i]) / constraints[i].size for i in active], default=0.0)
-            if best is not None and off > 0.5 * best[0]:
-                return best[1]
-            best = (off, F)
-            if off == 0.0:
-                return F
-        elif best is not None:
-            return best[1]
-        held |= {i for i, amount in enumerate(violated) if amount > 0.0}
+            for amount, constraint in zip(amounts, constraints, strict=True)
+        )
+        if all(met):
+            return F
+        held |= {i for i, amount in enumerate(amounts) if amount > 0.0}
         rows, goals = [flat(F)], [0.0]
         for i in sorted(held):
             rows.append(flat(problem.slope(i, point) @ F) * (2.0 / constraints[i].size))
@@ -413,4 +401,4 @@ def restored(problem: ConstrainedProblem, F: Array, active: Collection[int] = ()
         if not norm(step) <= _LONGEST:
             break
         F = F + namespace(F).reshape(step, F.shape)
-    return None if best is None else best[1]
+    return None

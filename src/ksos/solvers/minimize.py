@@ -27,7 +27,6 @@ from ksos.ground.deadline import as_time_limit
 from ksos.ground.run import Convergence, Run, TimeUp, left_in_words
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice, as_count, as_nonnegative, as_positive
-from ksos.solvers.certificate import DENSE, certify_integrals
 from ksos.solvers.constrained import (
     Goal,
     as_constraints,
@@ -38,10 +37,9 @@ from ksos.solvers.constrained import (
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.lbfgs import LBFGS
-from ksos.solvers.loop import Outcome, Solver, Stage, Stepper, Watch, iterate
+from ksos.solvers.loop import Outcome, Progress, Solution, Solver, Stage, Stepper, Watch, iterate
 from ksos.solvers.low_rank import LowRank
-from ksos.solvers.solution import Progress, Solution
-from ksos.solvers.spectraplex import centre, factor, project, pruned
+from ksos.solvers.spectraplex import DENSE, centre, certify_integrals, factor, project, pruned
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.embedding_map import SMALL_TENSOR
 from ksos.space.space import SoSSpace
@@ -302,8 +300,7 @@ def _minimize(
     """
     outcome, ran = Outcome(start, "max_iter", 0, []), []
     for stage in stages:
-        if reason := stage.solver.refusal(objective.term):
-            raise ValueError(f"solver={stage.solver.name!r} cannot take {name_of_f}: it {reason}")
+        stage.solver.require(objective.term, name_of_f)
         ran.append(f"{stage.solver.name}: {stage.why}")
         objective, before = stage.solver.prepared(objective), outcome.n_iter
         latest = iterate(
