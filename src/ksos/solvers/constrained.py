@@ -53,29 +53,11 @@ __all__ = [
     "minimize_constrained",
 ]
 
-_MOST_ROUNDS = 60  # with ten times the penalty in each, rounding ends them long before
-_FIRST_PENALTY = 10.0  # of one size of a constraint, in units of how much f varies
-_LATER_PENALTY = 100.0  # after the interior point, whose multipliers are nearly right
-_PENALTY_GROWTH = 10.0  # per round that did not help: as in [Nocedal2006], chapter 17
-_LARGEST_PENALTY = 1e10  # beyond, the Hessian loses the digits of f
-# a round that brings the violation below this fraction of the last one needs no larger penalty
-_ENOUGH = 0.1
 _PATIENCE = 4  # rounds in a row without a smaller gap after which rounding has the last word
-# the interior point's iterates are certified once their mean product is within three steps, each
-# worth a digit, of the tolerance
-_LOOK = 1e3
-# steps that the rounds may take after the interior point has found a feasible point: what it leaves
-# is rounding
-_AFTERWARDS = 500
-_VANISHING = 1e-7  # mass of a column that vanishes with μ: the root of what doubles resolve
-_RUNAWAY = 1e12  # multipliers, in units of f: they grow without end where nothing is feasible
 # a penalty, or a multiplier, from which on a violation that stays raises the question whether
 # anything is feasible
 _DOUBTFUL = 1e3
-_MOST_STEPS = 50  # of Newton's method in one round: more are taken only if there is no low rank
-_DIGITS = (1e-3, 1e-6, 1e-9, 1e-12)  # of a squared distance, as many as its radius needs
 _WORDED = 1e-5  # relative: the digits of a least radius that a message shows
-_SAMPLES = 100  # of the only density: a typical size of a function is known to a tenth
 _ROUND = LowRank(extra_steps=0)  # Newton's method for one round of many
 Why = tuple[str, float | None]  # a note, and the least radius of a ball
 
@@ -166,8 +148,8 @@ def minimize_constrained(
     return partial(_certified, rounds, outcome, name)
 
 
+# the solution; for a problem without one, the reason too
 def _certified(rounds: Rounds, outcome: ConstrainedOutcome, name: str) -> Solution:
-    """The solution; for a problem without one, the reason too."""
     name = "interior_point" if outcome.along_the_path else name
     why = _why(rounds, outcome) if outcome.status == "infeasible" else ("", None)
     return _solution(rounds.problem, outcome, name, rounds.aim(outcome.objective), why)
@@ -183,10 +165,10 @@ class Nearest(NamedTuple):
     upper: float
 
 
+# the solution in a space with one density: that one, if it meets the constraints
 def _only_density(problem: ConstrainedProblem, name: str, tol: float) -> Solution:
-    """The solution in a space with one density: that one, if it meets the constraints."""
     found, middle = violating(problem, problem.middle.C), problem.middle
-    samples = to_numpy(problem.space.density(found.G).rvs(_SAMPLES, rng=0))
+    samples = to_numpy(problem.space.density(found.G).rvs(100, rng=0))  # a size to a tenth
     why: Why = ("the space has one density only, and that one violates them", None)
     met = True
     for constraint, bound in zip(problem.given, problem.constraints, strict=True):
@@ -203,8 +185,8 @@ def _only_density(problem: ConstrainedProblem, name: str, tol: float) -> Solutio
     return _solution(problem, found, name, tol, (_unattainable(problem) or why[0], why[1]))
 
 
+# the size of what an expectation averages, at samples of the density
 def _typical(functional: Functional, samples: np.ndarray) -> float:
-    """The size of what an expectation averages, at samples of the density."""
     expectations = [
         (scale, term) for scale, term in functional.terms() if isinstance(term, Expectation)
     ]
@@ -231,7 +213,7 @@ def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int) -> Neare
     """
     objective = _squared_distance(ball, space)
     square, tol = ball.bound**2, 0.0
-    for digits in _DIGITS:
+    for digits in (1e-3, 1e-6, 1e-9, 1e-12):  # as many as the radius needs
         outcome = iterate(LowRank(), objective, C, max(digits * square, tol), max_iter)
         C = outcome.point.C
         value, gap, _ = certify(objective, objective.point(C))
@@ -287,6 +269,7 @@ def _why(rounds: Rounds, outcome: ConstrainedOutcome) -> Why:
     return f"{note} {outcome.violation:.3g} of its range", None
 
 
+# certify afresh at the factor that is returned
 def _solution(
     problem: ConstrainedProblem,
     outcome: ConstrainedOutcome,
@@ -294,7 +277,6 @@ def _solution(
     tol: float,
     why: Why = ("", None),
 ) -> Solution:
-    """Certify afresh at the factor that is returned."""
     point = problem.point(outcome.G @ outcome.G.T)
     value, status, gap, note = problem.value(point), outcome.status, None, why[0]
     # that of the only density of a space may be rounding, which _only_density knows
@@ -375,14 +357,14 @@ class ConstrainedOutcome:
     history: list[Progress] = field(default_factory=list)
     along_the_path: bool = False  # whether the interior point has found it
 
+    # f at the point minus the bound
     @property
     def gap(self) -> float:
-        """f at the point minus the bound."""
         return max(self.objective - self.bound, 0.0)
 
+    # whether only rounding violates the constraints
     @property
     def feasible(self) -> bool:
-        """Whether only rounding violates the constraints."""
         return self.violation <= FEASIBLE
 
 
@@ -404,16 +386,16 @@ class Rounds:
     latest: Array | None = None  # where the latest unconstrained problem has ended
     last_step: int = sys.maxsize  # after so many steps the rounds end for want of progress
 
+    # one unconstrained problem: outcome, point and its multipliers
     def inner(
         self, objective: Objective, C: Array, tol: float
     ) -> tuple[Outcome, Point, np.ndarray]:
-        """One unconstrained problem: outcome, point and its multipliers."""
         assert isinstance(objective.term, Augmented)
         limit = min(self.goal.max_iter or sys.maxsize, self.last_step)
         for stage in range(self.stage, len(self.steppers)):
             self.stage, left = stage, max(limit - self.n_iter, 1)
             if stage + 1 < len(self.steppers):
-                left = min(left, _MOST_STEPS)
+                left = min(left, 50)  # more Newton steps are taken only if there is no low rank
             outcome = iterate(self.steppers[stage], objective, C, tol, left)
             self.n_iter += outcome.n_iter
             C = self.latest = outcome.point.C
@@ -422,8 +404,8 @@ class Rounds:
         point = self.problem.point(C)
         return outcome, point, objective.term.updated(point.a, C)
 
+    # the gap that is small enough at this value of f
     def aim(self, objective: float) -> float:
-        """The gap that is small enough at this value of f."""
         return max(self.goal.tol, self.goal.rtol * abs(objective))
 
     def finished(self, C: Array) -> ConstrainedOutcome | None:
@@ -445,14 +427,15 @@ class Rounds:
         G = self.best.G
         # the columns of a factor are orthogonal, with its eigenvalues as squares, which ascend
         weights = to_numpy(namespace(G).sum(G * G, axis=0))
-        G = G[:, min(int(np.count_nonzero(weights <= _VANISHING)), G.shape[1] - 1) :]
+        # 1e-7: mass of a column that vanishes, the root of what doubles resolve
+        G = G[:, min(int(np.count_nonzero(weights <= 1e-7)), G.shape[1] - 1) :]
         known = self.best.multipliers.weights if self.best.feasible else 0.0 * self.problem.sizes
         return G @ G.T / inner(G, G), known
 
+    # bring the point to the constraints and bound its gap; whether it is the best so far
     def record(
         self, point: Point, multipliers: Multipliers | None = None, *, along_the_path: bool = False
     ) -> bool:
-        """Bring the point to the constraints and bound its gap; whether it is the best so far."""
         multipliers = multipliers or Multipliers(0.0 * self.problem.sizes)
         G = factor(point.C)
         feasible = restored(self.problem, G)
@@ -476,8 +459,8 @@ class Rounds:
         self.best = found if better else best
         return better
 
+    # the best point, with a status
     def ended(self, status: str) -> ConstrainedOutcome:
-        """The best point, with a status."""
         assert self.best is not None
         return replace(self.best, status=status, n_iter=self.n_iter, history=self.history)
 
@@ -505,7 +488,8 @@ def solve_constrained(rounds: Rounds, C: Array) -> ConstrainedOutcome:
     and moving the multipliers to those of the minimizer.
     """
     problem, tol, unit = rounds.problem, rounds.goal.tol, max(rounds.problem.size, 1e-12)
-    w, penalty = 0.0 * problem.sizes, _FIRST_PENALTY
+    # of one size of a constraint, in units of how much f varies
+    w, penalty = 0.0 * problem.sizes, 10.0
     last_violation, inner_tol, since_best, doubted = np.inf, 1e-2 * unit, 0, False
     least_gap = least_violation = np.inf
     if rounds.program is not None:
@@ -514,9 +498,10 @@ def solve_constrained(rounds: Rounds, C: Array) -> ConstrainedOutcome:
         if rounds.n_iter >= rounds.last_step:
             return rounds.ended("solved_inaccurate")
         if rounds.last_step < sys.maxsize:
+            # whose multipliers are nearly right
             C, w = rounds.resumed()
-            penalty, inner_tol = _LATER_PENALTY, 10.0 * tol
-    for _ in range(_MOST_ROUNDS):
+            penalty, inner_tol = 100.0, 10.0 * tol
+    for _ in range(60):  # with ten times the penalty in each, rounding ends them long before
         augmented = problem.augmented(w, penalty * unit / problem.sizes**2)
         outcome, point, w = rounds.inner(augmented, C, max(inner_tol, 0.1 * tol))
         C, violation = point.C, problem.violation(point)
@@ -531,7 +516,7 @@ def solve_constrained(rounds: Rounds, C: Array) -> ConstrainedOutcome:
             return rounds.ended(outcome.status)
         if rounds.goal.max_iter is not None and rounds.n_iter >= rounds.goal.max_iter:
             return rounds.ended("max_iter")
-        stays = violation > _ENOUGH * last_violation
+        stays = violation > 0.1 * last_violation
         if stays and penalty >= _DOUBTFUL and not rounds.best.feasible and not doubted:
             doubted = True
             empty = _least_violation(rounds, C)
@@ -540,13 +525,14 @@ def solve_constrained(rounds: Rounds, C: Array) -> ConstrainedOutcome:
         if since_best > _PATIENCE or rounds.n_iter >= rounds.last_step:
             break
         if stays:
-            penalty = min(penalty * _PENALTY_GROWTH, _LARGEST_PENALTY)
+            # as in [Nocedal2006], chapter 17; beyond 1e10 the Hessian loses the digits of f
+            penalty = min(10.0 * penalty, 1e10)
         last_violation, inner_tol = violation, 0.1 * inner_tol
     return rounds.ended("solved_inaccurate")
 
 
+# follow the central path until the gap has closed; None if rounding ends it before
 def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
-    """Follow the central path until the gap has closed; None if rounding ends it before."""
     problem, program, worse = rounds.problem, rounds.program, 0
     size = max(problem.size, 1e-200)
     assert program is not None
@@ -561,9 +547,10 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
             if not rounds.steppers:
                 return violating(problem, C)
             return _least_violation(rounds, C, multipliers)
-        if largest > _RUNAWAY:
+        if largest > 1e12:  # and without end if rounding hides the proof
             break
-        if mu * C.shape[0] > _LOOK * rounds.goal.tol / size and not late and not over:
+        # iterates are certified once they are within three steps, each worth a digit, of the end
+        if mu * C.shape[0] > 1e3 * rounds.goal.tol / size and not late and not over:
             continue
         worse = 0 if rounds.record(point, multipliers, along_the_path=True) else worse + 1
         if (found := rounds.finished(C)) is not None:
@@ -577,7 +564,7 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
     if rounds.best is not None and rounds.best.feasible:
         # few more steps, and none if only rounding keeps the gap open
         known = rounds.best.gap <= problem.rounding(rounds.best.multipliers)
-        rounds.last_step = rounds.n_iter + (0 if known else _AFTERWARDS)
+        rounds.last_step = rounds.n_iter + (0 if known else 500)
     return None
 
 

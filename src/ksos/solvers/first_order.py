@@ -48,8 +48,8 @@ class ProjectedGradient(Stepper):
     max_iter: int = 100_000
     check_every: int = 10
 
+    # L from power iteration on the Hessian (quadratic f) or from two gradients
     def init(self, objective: Objective, start: Point) -> _State:
-        """L from power iteration on the Hessian (quadratic f) or from two gradients."""
         return _State(start, start, 1.0, lipschitz(objective, start))
 
     def step(self, objective: Objective, state: _State) -> _State:

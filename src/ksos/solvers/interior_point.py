@@ -80,9 +80,9 @@ class ConicProgram:
     # ‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None
     steepness: float | None = None
 
+    # the problem without constraints; the tensor is formed here if it is not stored already
     @classmethod
     def unconstrained(cls, objective: Objective) -> ConicProgram:
-        """The problem without constraints; the tensor is formed here if it is not stored already."""
         quadratic, r, T = objective.term.embedding_quadratic, objective.size, objective.space.T
         assert quadratic is not None
         D = zeros((r, r), T) if quadratic.D is None else quadratic.D
@@ -145,18 +145,18 @@ class ConicProgram:
             steepness=None if form.exact else at_centre / unit,
         )
 
+    # Σ_k x_k A_k over the rows
     def combined(self, x: np.ndarray) -> Array:
-        """Σ_k x_k A_k over the rows."""
         xp, (n, r, _) = namespace(self.rows), self.rows.shape
         return xp.reshape(like(x, self.rows) @ xp.reshape(self.rows, (n, r * r)), (r, r))
 
+    # ⟨A_k, C⟩ over the rows
     def images(self, C: Array) -> np.ndarray:
-        """⟨A_k, C⟩ over the rows."""
         n, r, _ = self.rows.shape
         return to_numpy(namespace(C).reshape(self.rows, (n, r * r)) @ flat(C))
 
+    # the multipliers of the problem, in its own order, and the vectors of its balls
     def multipliers(self, state: _Iterate) -> Multipliers:
-        """The multipliers of the problem, in its own order, and the vectors of its balls."""
         pulls = [-pair.w[1:] for pair in state.cones]
         if pulls:  # M knows y, to many digits; what the steepest ball has lost of it is given back
             lost = state.y + 2.0 * self.b - 2.0 * self.scale * state.a - sum(pulls)
@@ -250,15 +250,15 @@ class InteriorPoint(Stepper):
         needed = objective.term.uses_embedding and not objective.stored
         return objective.on_tensor() if needed else objective
 
+    # on the central path, near the start
     def init(self, objective: Objective, start: Point) -> _State:
-        """On the central path, near the start."""
         program, G = ConicProgram.unconstrained(objective), objective.gradient(start)
         a = np.zeros(0) if start.a is None else to_numpy(start.a)
         iterate, size = _near(program, start.C, a, G)
         return _State(program, replace(start, G=G), iterate, _ROUNDING * size)
 
+    # A step along the central path, and the feasible point there
     def step(self, objective: Objective, state: _State) -> _State:
-        """A step along the central path, and the feasible point there."""
         if state.iterate.mu(state.program) <= state.floor:
             return state
         moved, step = _advanced(state.program, state.iterate, self.step_fraction)
@@ -508,14 +508,14 @@ class _System:
         du = self.weights * (k - self.weights * dnu)
         return _Direction(dC, K - dC, da, dy, dt, dnu, du, moves)
 
+    # Q⁻¹v
     def _solved(self, v: np.ndarray) -> np.ndarray:
-        """Q⁻¹v."""
         return np.asarray(self.inverse @ v if self.inverse.ndim == 2 else self.inverse * v)
 
+    # the right-hand sides that lead to μ = goal, with the predictor's second-order terms
     def corrected(
         self, predictor: _Direction, goal: float
     ) -> tuple[Array, np.ndarray, list[np.ndarray]]:
-        """The right-hand sides that lead to μ = goal, with the predictor's second-order terms."""
         state, values, slack = self.state, self.state.pair.values, self.program.slack
         second = predictor.dC @ predictor.dM
         gaps = diagonal(goal - values**2) - 0.5 * (second + second.T)
@@ -532,8 +532,8 @@ class _System:
         return K, k, cones
 
 
+# the longest step along which everything stays in its cone
 def _longest(program: ConicProgram, state: _Iterate, move: _Direction) -> float:
-    """The longest step along which everything stays in its cone."""
     steps = [longest_step(state.pair.values, move.dC), longest_step(state.pair.values, move.dM)]
     for now, change in ((state.u, move.du), (state.nu, move.dnu)):
         falling = program.slack & (change < 0.0)

@@ -57,8 +57,8 @@ class Secants:
         self.memory = memory
         self.pairs: list[int] = []  # where the pairs are, the oldest first
 
+    # take in a pair, unless it says nothing, without positive curvature
     def add(self, step: Array, change: Array) -> None:
-        """Take in a pair, unless it says nothing, without positive curvature."""
         curvature, n = inner(step, change), self.memory
         if not curvature > 1e-12 * norm(step) * norm(change):
             return
@@ -76,8 +76,8 @@ class Secants:
         self._inverse[row, row], self._D[row] = 1.0 / curvature, curvature
         self._gamma = curvature / float(products[n + row])
 
+    # −H·gradient; the first one, of which nothing is known, has length one
     def direction(self, gradient: Array) -> Array:
-        """−H·gradient; the first one, of which nothing is known, has length one."""
         if not self.pairs:
             return -gradient / max(norm(gradient), 1e-300)
         products, gamma = to_numpy(self._rows @ flat(gradient)), self._gamma
@@ -215,6 +215,7 @@ class LBFGS(Stepper):
             F = grown(F, V / columns**0.5, 1e-3)  # little, so that a good start stays good
         return self._at(objective, change, pruned(F, 0.0, self.max_columns), start)
 
+    # the state at a factor of norm one, whose value and ∇f·F may be known
     def _at(
         self,
         objective: Objective,
@@ -224,7 +225,6 @@ class LBFGS(Stepper):
         steps: int = 0,
         known: Valued | None = None,
     ) -> _State:
-        """The state at a factor of norm one, whose value and ∇f·F may be known."""
         known = known or objective.factor_gradient(F)
         value, gradient = _pulled_back(change[0], F, 1.0, *known)
         return _State(change, change[1] @ F, value, gradient, Secants(self.memory), point, steps)
@@ -271,8 +271,8 @@ def lowest(G: Array, n: int) -> tuple[np.ndarray, Array]:
     return values - np.finfo(np.float64).eps * np.abs(G).sum(axis=1).max(), V
 
 
+# Y ↦ f(FFᵀ/‖F‖²) with F = change·Y, and its gradient
 def _function(objective: Objective, change: Array) -> ValueAndGradient:
-    """Y ↦ f(FFᵀ/‖F‖²) with F = change·Y, and its gradient."""
 
     def function(Y: Array) -> tuple[float, Array]:
         F = change @ Y
@@ -282,10 +282,10 @@ def _function(objective: Objective, change: Array) -> ValueAndGradient:
     return function
 
 
+# the value and the gradient in Y, from ∇f·F at the factor F = change·Y/``size`` of norm one
 def _pulled_back(
     change: Array, F: Array, size: float, value: float, GF: Array
 ) -> tuple[float, Array]:
-    """The value and the gradient in Y, from ∇f·F at the factor F = change·Y/``size`` of norm one."""
     return value, (2.0 / size) * (change.T @ (GF - inner(GF, F) * F))
 
 

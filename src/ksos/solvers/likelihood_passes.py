@@ -60,15 +60,15 @@ class _Kept(NamedTuple):
     masses: np.ndarray
     own: np.ndarray  # which of them count for themselves alone
 
+    # the weights, which sum to one, of which those of ``mass`` are for all samples
     def weights(self, mass: float) -> np.ndarray:
-        """The weights, which sum to one, of which those of ``mass`` are for all samples."""
         rest = mass - float(self.masses[self.own].sum())
         scale = max(rest, 0.0) / max(float(self.masses[~self.own].sum()), 1e-300)
         found = np.where(self.own, self.masses, scale * self.masses)
         return found / found.sum()
 
+    # these, and samples that count for themselves; a sample that is given twice once
     def joined(self, points: np.ndarray, masses: np.ndarray) -> _Kept:
-        """These, and samples that count for themselves; a sample that is given twice once."""
         hashes, new = row_hashes(self.points), row_hashes(points)
         known, first, which = np.unique(new, return_index=True, return_inverse=True)
         stay = ~np.isin(hashes, known)
@@ -96,18 +96,18 @@ class LikelihoodSums:
     slopes: np.ndarray  # −a_i/p(x_i) of these
     tally: Tally
 
+    # no samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space
     @classmethod
     def nothing(
         cls, checks: Checks, space: SoSSpace, factor: np.ndarray, total: float
     ) -> LikelihoodSums:
-        """No samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space."""
         none, r, d = np.empty(0), space.rank, space.n_features
         at = Basis.of(space), float(space.log_unit), to_numpy(factor), total
         kept = np.empty((0, d)), none, np.empty((0, r)), none
         return cls(checks, *at, 0.0, np.zeros((r, r)), *kept, Tally())
 
+    # this and one more chunk
     def update(self, chunk: Chunk) -> LikelihoodSums:
-        """This and one more chunk."""
         rows, checks = self.checks.rows(chunk)
         points, masses = to_numpy(rows.points), to_numpy(rows.masses)
         counted = masses > 0.0
@@ -115,9 +115,9 @@ class LikelihoodSums:
             out = replace(self, checks=checks).add(points[counted], masses[counted])
         return replace(out, tally=self.tally.merge(Tally.of(rows)))
 
+    # this and more samples of positive masses
     @np.errstate(under="ignore")
     def add(self, X: np.ndarray, a: np.ndarray) -> LikelihoodSums:
-        """This and more samples of positive masses."""
         out, nothing = self, np.zeros_like(self.gradient)
         for rows, psi in self.basis.blocks(X):
             term = likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total)
@@ -145,9 +145,9 @@ class LikelihoodSums:
             **{name: entries[loud] for name, entries in both.items()},
         )
 
+    # that of all samples
     @property
     def whole_gradient(self) -> np.ndarray:
-        """That of all samples."""
         return np.asarray(self.gradient + from_values(self.psi, self.slopes))
 
 
@@ -213,10 +213,10 @@ def fit_to_all(
     return replace(best, gap=gap, status=status, note=note, keyboard_interrupt=interrupted)
 
 
+# f(C) and the gap ⟨∇f, C⟩ − λ_min(∇f), with what rounding may hide in it
 def _certificate(
     value: float, slope: np.ndarray, space: SoSSpace, penalty: Functional | None, C: Array
 ) -> tuple[float, float]:
-    """f(C) and the gap ⟨∇f, C⟩ − λ_min(∇f), with what rounding may hide in it."""
     G = like(slope, C)
     if penalty is not None:
         objective = Objective.of(penalty, space)

@@ -33,16 +33,7 @@ __all__ = [
     "iterate",
 ]
 
-_ROUNDING = 1e-14  # a lower objective by less is rounding: some fifty units in the last place
 _MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
-_FIRST_STEP = 3.0  # certificates: about what the first step takes at least
-# A run whose gap has not halved for long is given up: for twice as long as it took to get there,
-# and for more certificates and seconds than a healthy run of benchmarks/solvers ever needs.
-_HALVINGS = 2.0  # times the seconds until the last halving
-_CERTIFICATES = 8  # certificates, since one of them may be unlucky
-_SECONDS = 5.0  # seconds, so that short runs are never given up
-_EXTRA_DIGITS = 1e-4  # of the goal: four more digits, where they cost next to nothing
-_EXTRA_SIZE = 400  # the largest r of such extra steps: above, a dense eigenvalue takes 10 ms
 
 STATUSES = {
     "solved": "the gap is at most tol",
@@ -269,16 +260,16 @@ class Stepper(Solver):
     needs_in_words: ClassVar[str] = ""
     advice: ClassVar[str] = ""  # what to say if its steps were not enough
 
+    # raise if the functional lacks what the solver needs
     def require(self, term: BoundTerm, name_of_f: str) -> None:
-        """Raise if the functional lacks what the solver needs."""
         if self.needs is not None and not getattr(term, self.needs):
             raise ValueError(
                 f"solver={self.name!r} cannot take {name_of_f}: it {self.needs_in_words}"
             )
 
+    # whether the start is certified, which may be all there is to do, and the end once more
     @property
     def certifies_ends(self) -> bool:
-        """Whether the start is certified, which may be all there is to do, and the end once more."""
         return True
 
     @property
@@ -291,12 +282,12 @@ class Stepper(Solver):
     def plan(self, objective: Objective) -> Sequence[Stage]:
         return [Stage(self, None, "asked for")]
 
+    # the objective in the form that suits the algorithm
     def prepared(self, objective: Objective) -> Objective:
-        """The objective in the form that suits the algorithm."""
         return objective
 
+    # how many steps to take from one certificate to the next
     def interval(self, objective: Objective) -> int:
-        """How many steps to take from one certificate to the next."""
         return self.check_every or 1
 
     @abstractmethod
@@ -307,16 +298,16 @@ class Stepper(Solver):
     def step(self, objective: Objective, state: Any) -> Any:
         """The next state."""
 
+    # whether another algorithm, if there is one, had better go on
     def is_stuck(self, state: Any) -> bool:
-        """Whether another algorithm, if there is one, had better go on."""
         return False
 
+    # whether steps beyond the tolerance cost next to nothing
     def is_quick(self, state: Any) -> bool:
-        """Whether steps beyond the tolerance cost next to nothing."""
         return True
 
+    # the feasible point of a state
     def point(self, state: Any) -> Point:
-        """The feasible point of a state."""
         return state.point
 
 
@@ -345,12 +336,13 @@ class _Record:
         self.half, self.since_half, self.when_half = np.inf, 0, 0.0
         self.watching = False  # whether a callback runs, whose errors are not ours
 
+    # certify a point. Whether the run may end with it
     def check(self, n_iter: int, point: Point, watch: Watch | None) -> bool:
-        """Certify a point. Whether the run may end with it."""
         objective, gap, _ = certify(self.objective, point)
         elapsed = Run.current().elapsed
         self.since_best += 1
-        if objective < self.least - _ROUNDING * abs(objective):
+        # a lower objective by less is rounding: some fifty units in the last place
+        if objective < self.least - 1e-14 * abs(objective):
             self.least, self.since_best = objective, 0
         if gap < self.gap:
             self.point, self.gap, self.since_best = point, gap, 0
@@ -366,10 +358,12 @@ class _Record:
             self.watching = False
         return gap <= self.goal
 
+    # whether the gap was last halved so long ago that it is not worth waiting on
     def slow(self) -> bool:
-        """Whether the gap was last halved so long ago that it is not worth waiting on."""
-        patient = _HALVINGS * self.when_half + _SECONDS
-        return self.since_half > _CERTIFICATES and Run.current().elapsed - self.when_half > patient
+        # Twice as long as it took to get there, and more certificates and seconds than a healthy run
+        # of benchmarks/solvers ever needs.
+        waited = Run.current().elapsed - self.when_half
+        return self.since_half > 8 and waited > 2.0 * self.when_half + 5.0
 
 
 def iterate(
@@ -405,19 +399,17 @@ def iterate(
             first = replace(first, G=objective.gradient(first))
             if record.check(0, first, watch):
                 return Outcome(record.point, "solved", 0, record.history)
-            longest = _FIRST_STEP * (call.elapsed - began)
+            longest = 3.0 * (call.elapsed - began)  # about what the first step takes at least
         if call.over or not call.allows(longest):
             return Outcome(record.point, "time_limit", 0, record.history)
         state = solver.init(objective, first)
-        solved, extra = False, solver.extra_steps if objective.size <= _EXTRA_SIZE else 0
-        while n_iter < limit and not (
-            solved
-            and (
-                extra == 0
-                or record.gap <= _EXTRA_DIGITS * record.goal
-                or not solver.is_quick(state)
-            )
-        ):
+        # above, a dense eigenvalue takes 10 ms, which is too long for extra steps
+        solved, extra = False, solver.extra_steps if objective.size <= 400 else 0
+        while n_iter < limit:
+            if solved and (extra == 0 or not solver.is_quick(state)):
+                break
+            if solved and record.gap <= 1e-4 * record.goal:  # four more digits are enough
+                break
             began = call.elapsed
             state = solver.step(objective, state)
             took = call.elapsed - began

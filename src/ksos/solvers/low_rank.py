@@ -64,9 +64,9 @@ class _State:
     failed: int = 0  # faces since then that did not help
     stuck: bool = False
 
+    # the certificate
     @property
     def gap(self) -> float:
-        """The certificate."""
         return self.level - float(self.values[0])
 
 
@@ -155,8 +155,8 @@ class LowRank(Stepper):
                     break
         return self._continued(objective, state)
 
+    # the state on all directions of the objective, of which the last has known the last
     def _continued(self, objective: Objective, state: _State | None) -> _State:
-        """The state on all directions of the objective, of which the last has known the last."""
         r = objective.size
         if state is not None:
             F = state.F
@@ -168,18 +168,18 @@ class LowRank(Stepper):
         F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
         return self.at(objective, F / norm(F))
 
+    # the state at a factor of norm one
     def at(
         self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None
     ) -> _State:
-        """The state at a factor of norm one."""
         point = objective.point(F @ F.T, F) if point is None else point
         G = objective.gradient(point)
         values, vectors = lowest_eigenpairs(G, min(*F.shape, _MOST_NEW_COLUMNS))
         known = replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None)
         return _State(F, known, objective.value(point), damping, inner(G, point.C), values, vectors)
 
+    # A Newton step, or new columns
     def step(self, objective: Objective, state: _State) -> _State:
-        """A Newton step, or new columns."""
         slow = state.since >= _PATIENCE
         if slow and (new := self._over_a_face(objective, state)) is not None:
             gained = state.value - new.value
@@ -334,8 +334,8 @@ class FactorHessian:
         H -= self.multiplier * eye(r * k, H)
         return 0.5 * (H + H.T)
 
+    # the Hessian applied to a tangent vector E, shape (r, k)
     def apply(self, E: Array) -> Array:
-        """The Hessian applied to a tangent vector E, shape (r, k)."""
         if self.dense is not None:
             return namespace(E).reshape(self.dense @ flat(E), E.shape)
         F = self.F
@@ -350,8 +350,8 @@ class FactorHessian:
             out += 2.0 * (pair[1] @ F)
         return out - inner(out, F) * F
 
+    # (Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite
     def solve(self, right: Array, damping: float) -> Array | None:
-        """(Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite."""
         if self.dense is not None:
             try:
                 solve = cholesky_solver(self.dense + damping * eye(self.dense.shape[0], self.dense))

@@ -33,9 +33,9 @@ class Minimum:
     # of a second derivative nearby, for a neighbouring problem that starts here
     eigen: Eigen | None = None
 
+    # ∂²/∂θ² at the minimiser, shape (p, p)
     @cached_property
     def curvature(self) -> np.ndarray:
-        """∂²/∂θ² at the minimiser, shape (p, p)."""
         return self.second()
 
 
