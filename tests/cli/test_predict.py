@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksos.estimators.conditional_file import load_conditional
+from ksos.estimators import load_conditional
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_columns_are_put_in_order_by_name(
         (
             ["fit", "{source}", "--target", "price", "--kernel", "laplace", "-o", "{out}"],
             2,
-            "--kernel is for a density without --target",
+            "--kernel: for a density without --target",
         ),
         (
             ["fit", "{source}", "--target", "1", "--columns", "price", "-o", "{out}"],

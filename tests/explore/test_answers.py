@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import ksos
-from ksos.cli.composition import Composition
-from ksos.explorer.session import DRAFTS
+from ksos.cli import main
+from ksos.explorer import DRAFTS
 from tests.explore.conftest import Client
 
 CASES: dict[str, dict[str, Any]] = {
@@ -50,6 +50,7 @@ def test_the_numbers_are_those_of_the_program(
     case: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     told = client.ask("fit", **CASES[case]).value
     names = by_program(client, X, tmp_path, monkeypatch)
@@ -70,9 +71,11 @@ def test_the_numbers_are_those_of_the_program(
     assert page.distribution_.unnamed.pdf(x) == pytest.approx(p.unnamed.pdf(x), rel=1e-7)
     assert p.feature_names == tuple("abc"[k] for k in CASES[case]["features"])
     (tmp_path / "page.ksos").write_bytes(client.ask("model").content)
-    saved = Composition.of(ksos.load(tmp_path / "page.ksos"))
-    assert (told["rank"], told["n_components"] or 0) == (saved.rank, saved.n_components)
-    assert told["n_support"] == saved.n_support
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path / "page.ksos"), "--json"]) == 0
+    saved = json.loads(capsys.readouterr().out)
+    for name in ("rank", "n_components", "n_support"):
+        assert (told[name] or 0) == saved[name]
     assert ksos.load(tmp_path / "page.ksos").unnamed.pdf(x) == pytest.approx(
         ksos.load("model.ksos").unnamed.pdf(x), rel=1e-7
     )

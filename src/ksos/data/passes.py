@@ -32,8 +32,8 @@ from ksos.ground.arrays import (
     namespace,
     to_numpy,
 )
+from ksos.ground.files import read_state, write_state
 from ksos.ground.run import Run
-from ksos.ground.state import read_state, write_state
 from ksos.ground.validation import as_masses, as_points, as_vector, require_numbers
 from ksos.measures import Lebesgue, Measure
 
@@ -170,13 +170,11 @@ class Tally:
 
     @classmethod
     def of(cls, rows: Rows) -> Tally:
-        """That of some rows."""
         xp, masses = namespace(rows.masses), rows.masses
         checksum = sum(int(xp.sum(bits(numbers))) for numbers in (rows.points, masses)) % 2**64
         return cls(rows.chunks, int(masses.shape[0]), checksum, float(xp.sum(masses)))
 
     def merge(self, other: Tally) -> Tally:
-        """That of both sets of rows."""
         checksum, mass = (self.checksum + other.checksum) % 2**64, self.mass + other.mass
         return Tally(self.chunks + other.chunks, self.rows + other.rows, checksum, mass)
 
@@ -230,7 +228,6 @@ class Gathered:
         return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums)
 
     def merge(self, other: Gathered) -> Gathered:
-        """What is known of both sets of chunks."""
         a, b = self.settled, other.settled
         return replace(
             a,
@@ -378,7 +375,6 @@ class Passes:
 
     @property
     def mass(self) -> float:
-        """The sum of all masses."""
         return self.known[_FIRST].tally.mass
 
     def again(self, nothing: M) -> M:

@@ -18,7 +18,7 @@ __all__ = ["Moments", "Part", "Survey", "row_hashes"]
 
 # the increment and the two factors of SplitMix64 [Steele2014]
 _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_SIGN = -(2**63)
+_SIGN = -(2**63)  # the bit of the sign alone
 # a block is sorted while it is in the cache, and a call of np.unique costs a fraction of it
 _BLOCK_ROWS = 1 << 17
 # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) =
@@ -33,7 +33,8 @@ class Moments:
     without cancellation [Chan1983].
 
     >>> X = np.array([[0.0], [1.0], [5.0]])
-    >>> both = Moments.nothing(1).update(X[:1], np.ones(1)).merge(Moments.nothing(1).update(X[1:], np.ones(2)))
+    >>> first = Moments.nothing(1).update(X[:1], np.ones(1))
+    >>> both = first.merge(Moments.nothing(1).update(X[1:], np.ones(2)))
     >>> both.mean.tolist(), both.covariance.round(12).tolist()
     ([2.0], [[4.666666666667]])
     """
@@ -44,11 +45,9 @@ class Moments:
 
     @classmethod
     def nothing(cls, n_features: int) -> Moments:
-        """Of no samples."""
         return cls(0.0, np.zeros(n_features), np.zeros((n_features, n_features)))
 
     def update(self, X: np.ndarray, masses: np.ndarray) -> Moments:
-        """These and more samples (n, d)."""
         mass = float(masses.sum())
         if not mass > 0.0:
             return self
@@ -58,7 +57,6 @@ class Moments:
         return self.merge(Moments(mass, mean, (Y * masses[:, None]).T @ Y))
 
     def merge(self, other: Moments) -> Moments:
-        """Of both sets of samples."""
         if not self.mass > 0.0 or not other.mass > 0.0:
             return self if self.mass > 0.0 else other
         mass, apart = self.mass + other.mass, other.mean - self.mean
@@ -124,7 +122,6 @@ class Survey:
 
     @classmethod
     def empty(cls, most: int, n_features: int, *, moments: bool = False) -> Survey:
-        """Nothing seen."""
         none, points = np.empty(0), np.empty((0, n_features))
         kept = none.astype(np.uint64), none.astype(np.int64), none, none, points
         return cls(most, *kept, moments=Moments.nothing(n_features) if moments else None)
@@ -140,7 +137,6 @@ class Survey:
         return max(_COUNTED, self.most)
 
     def update(self, X: Array, masses: Array) -> Survey:
-        """This and more samples (n, d) of these masses."""
         out = self
         if self.moments is not None:
             moments = self.moments.update(to_numpy(X), to_numpy(masses))
@@ -184,7 +180,6 @@ class Survey:
         return seen.merge(Survey(self.most, known, copies, *gathered, points))
 
     def merge(self, other: Survey) -> Survey:
-        """What is known of both sets of samples."""
         if other.most != self.most or other.points.shape[1] != self.points.shape[1]:
             raise ValueError(
                 "two surveys merge if they keep as many samples of as many features; got"
@@ -248,7 +243,7 @@ class Survey:
         return replace(self, most=most, points=self.points[:most]) if self.most > most else self
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain words and arrays from which :meth:`of_state` makes the same value."""
+        """Plain words and arrays from which ``of_state`` makes the same value."""
         words = {name: getattr(self, name) for name in _WORDS}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if self.moments is not None:
@@ -257,7 +252,6 @@ class Survey:
 
     @classmethod
     def of_state(cls, words: dict[str, Any], arrays: dict[str, np.ndarray]) -> Survey:
-        """The value that :meth:`state` described."""
         all_of = [
             arrays[name] for name in ("all mass", "all mean", "all scatter") if name in arrays
         ]
@@ -291,15 +285,17 @@ def row_hashes(X: Array) -> Array:
 
 
 def _hashes(columns: Array, odd: tuple[Any, ...]) -> Array:
-    """Sums and products wrap around in the same way with and without a sign."""
-    hashes = columns[:, 0] ^ columns[:, 0]
+    # sums and products wrap around in the same way with and without a sign
+    hashes, signed = columns[:, 0] ^ columns[:, 0], not is_numpy(columns)
     for k in range(columns.shape[1]):
-        hashes = hashes ^ columns[:, k]
+        hashes ^= columns[:, k]
         hashes += odd[0]
-        for shift, factor in ((30, odd[1]), (27, odd[2]), (31, 1)):
-            # to the right, with zeros from the left
-            hashes ^= (hashes >> shift) & ((1 << (64 - shift)) - 1)
-            hashes *= factor
+        for shift, factor in ((30, odd[1]), (27, odd[2]), (31, None)):
+            right = hashes >> shift
+            # zeros come from the left, as they do without a sign
+            hashes ^= right & ((1 << (64 - shift)) - 1) if signed else right
+            if factor is not None:
+                hashes *= factor
     return hashes
 
 

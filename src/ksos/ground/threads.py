@@ -24,7 +24,7 @@ rows and 10 features then take half a second. With two threads on two busy cores
 because every OpenMP thread waits, spinning, for one that does not run."""
 
 _lock = threading.Lock()
-_inside = 0
+_inside = 0  # how many calls are running on one thread
 _limit: Any = None
 
 
