@@ -345,7 +345,7 @@ def assembled(
 
 @dataclass(frozen=True)
 class ConstrainedOutcome:
-    """The best point, the multipliers that bound the optimum from below, and why the rounds ended."""
+    """The best point, multipliers that bound the optimum from below, and why the rounds ended."""
 
     G: Array  # a factor of the point; feasible unless ``violation`` says otherwise
     multipliers: Multipliers

@@ -42,7 +42,7 @@ _MET = 1e-12  # violations that count as none, in the same units
 # the same for MMD balls, in units of distances, which are known to rounding: multipliers of small
 # balls are large
 _BALL_INSIDE = 1e-15
-_BALL_MET = 1e-14
+_BALL_MET = 1e-14  # likewise
 
 
 @dataclass(frozen=True)

@@ -185,5 +185,7 @@ def lipschitz(objective: Objective, point: Point) -> float:
             return 1.0  # f is linear: any step length will do
         if abs(size - estimate) <= 1e-3 * size or Run.current().over:
             break
-        estimate, image = size, objective.hessian(objective.point(image / size))
+        estimate = size
+        image = objective.hessian(objective.point(image / size))
+        assert image is not None
     return _MARGIN * size

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -55,13 +56,12 @@ from ksos.space.embedding_map import SMALL_TENSOR, CompressedMap
 __all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face", "optimum_on_face"]
 
 _SHORTEST_STEP = 1e-6  # of the whole one: rounding blocks the way
-_MOST_STEPS = 80  # a dozen are usual
 _ROUNDING = 1e-17  # μ in units of the gradient: the pair has then lost its last digit
 
 
 @dataclass(frozen=True)
 class ConicProgram:
-    """The data; with constraints, in units in which f and the linear constraints vary by about one."""
+    """The data, with constraints in units in which f and the linear ones vary by about one."""
 
     rows: Array  # (q + p, r, r): the tensor of A and the matrices M_i
     q: int
@@ -324,15 +324,9 @@ def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Arr
     iterate, size = _near(
         program, X, a, D + program.combined(2.0 * (program.scale * a - program.b))
     )
-    for _ in range(_MOST_STEPS):
-        if Run.current().over or k * iterate.mu(program) <= max(tol, _ROUNDING * size):
-            return iterate.pair.C
-        try:
-            iterate, step = _advanced(program, iterate, InteriorPoint.step_fraction)
-        except linalg_errors():
-            return None
-        if step < _SHORTEST_STEP:
-            return None
+    for reached in chain([iterate], _path(program, iterate)):
+        if Run.current().over or k * reached.mu(program) <= max(tol, _ROUNDING * size):
+            return reached.pair.C
     return None
 
 
@@ -378,18 +372,25 @@ def central_path(
     """(C/tr C, multipliers, μ) along the central path of a constrained problem, until rounding
     leads the way.
     """
-    iterate = _start(program)
-    for _ in range(_MOST_STEPS):
+    for iterate in _path(program, _start(program), fraction):
+        C, mu = iterate.pair.C, iterate.mu(program)
+        yield C / float(namespace(C).linalg.trace(C)), program.multipliers(iterate), mu
+        if mu <= 1e-16:  # in units of f
+            return
+
+
+# the iterates that follow, until rounding leads the way
+def _path(
+    program: ConicProgram, iterate: _Iterate, fraction: float = InteriorPoint.step_fraction
+) -> Iterator[_Iterate]:
+    for _ in range(80):  # a dozen are usual
         try:
             iterate, step = _advanced(program, iterate, fraction)
         except linalg_errors():
             return
         if step < _SHORTEST_STEP:
             return
-        C, mu = iterate.pair.C, iterate.mu(program)
-        yield C / float(namespace(C).linalg.trace(C)), program.multipliers(iterate), mu
-        if mu <= 1e-16:  # in units of f: rounding leads the way
-            return
+        yield iterate
 
 
 def _start(program: ConicProgram) -> _Iterate:

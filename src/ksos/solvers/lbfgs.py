@@ -33,7 +33,7 @@ from ksos.solvers.spectraplex import DENSE, centre, grown, lowest_bound, lowest_
 
 __all__ = ["LBFGS", "Secants", "descend", "descend_until", "lowest"]
 
-# certificates by dense eigenvalues up to this r, since Lanczos iterations take long near an optimum,
+# certificates by dense eigenvalues up to this r: Lanczos iterations take long near an optimum,
 # where the lowest eigenvalues lie close together
 _DENSE = 3000
 

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,7 +132,9 @@ class LikelihoodSums:
         gradient, which is then free of huge terms.
         """
         names = ("points", "masses", "psi", "slopes")
-        both = {name: np.concatenate([vars(self)[name], vars(other)[name]]) for name in names}
+        both: dict[str, Any] = {
+            name: np.concatenate([vars(self)[name], vars(other)[name]]) for name in names
+        }
         psi, slopes = both["psi"], both["slopes"]
         order = np.argsort(slopes * np.sum(psi * psi, axis=1), kind="stable")
         loud, rest = order[:_LOUDEST], order[_LOUDEST:]

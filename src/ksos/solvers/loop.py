@@ -292,7 +292,7 @@ class Stepper(Solver):
 
     @abstractmethod
     def init(self, objective: Objective, start: Point) -> Any:
-        """The state at a feasible start."""
+        """The state at a feasible start. A state has a feasible ``point``."""
 
     @abstractmethod
     def step(self, objective: Objective, state: Any) -> Any:
@@ -305,10 +305,6 @@ class Stepper(Solver):
     # whether steps beyond the tolerance cost next to nothing
     def is_quick(self, state: Any) -> bool:
         return True
-
-    # the feasible point of a state
-    def point(self, state: Any) -> Point:
-        return state.point
 
 
 @dataclass(frozen=True)
@@ -326,7 +322,7 @@ class _StopRequested(Exception):
 
 
 class _Record:
-    """The certificates of a run so far: its best point, and how long there has been no better one."""
+    """The certificates of a run so far, and its best point."""
 
     def __init__(self, objective: Objective, start: Point, tol: float, rtol: float) -> None:
         self.objective, self.tol, self.rtol = objective, tol, rtol
@@ -360,8 +356,8 @@ class _Record:
 
     # whether the gap was last halved so long ago that it is not worth waiting on
     def slow(self) -> bool:
-        # Twice as long as it took to get there, and more certificates and seconds than a healthy run
-        # of benchmarks/solvers ever needs.
+        # Twice as long as it took to get there, and more certificates and seconds than a healthy
+        # run of benchmarks/solvers ever needs.
         waited = Run.current().elapsed - self.when_half
         return self.since_half > 8 and waited > 2.0 * self.when_half + 5.0
 
@@ -419,7 +415,7 @@ def iterate(
             late = call.over or not call.allows(longest)
             if n_iter % every and not late and n_iter < limit:
                 continue
-            point = solver.point(state)
+            point = state.point
             if not bool(xp.all(xp.isfinite(point.C))):
                 status = "numerical_error"
                 break
@@ -433,10 +429,9 @@ def iterate(
                 break
             if others and not solved and solver.is_stuck(state):
                 break
-    except KeyboardInterrupt:
-        call.interrupt()
-        return Outcome(record.point, "interrupted", n_iter, record.history)
-    except _StopRequested:
+    except (KeyboardInterrupt, _StopRequested) as stopped:
+        if isinstance(stopped, KeyboardInterrupt):
+            call.interrupt()
         return Outcome(record.point, "interrupted", n_iter, record.history)
     except TimeUp:
         if not record.history:

@@ -133,7 +133,8 @@ class LowRank(Stepper):
             gap = 1e-6 * abs(objective.value(objective.point(C)))  # the rest of f decides more
             if (X := optimum_on_face(objective, V, C, gap)) is not None:
                 state = self.at(objective, pruned(V @ factor(X), _FACE_FAINT))
-        state = state or self._on_leading_blocks(objective, _LEVELS[:1] if many else _LEVELS)
+        if state is None:
+            return self._on_leading_blocks(objective, _LEVELS[:1] if many else _LEVELS)
         root = _root_of_density(objective, state.F)
         single = None if root is None else self.at(objective, root)
         # its steps are so much quicker that ten times the gap is no worse

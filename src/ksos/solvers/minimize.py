@@ -49,8 +49,8 @@ __all__ = ["SOLVERS", "Auto", "as_solver", "check_options", "minimize"]
 __all__ += ["quick_mmd_fit", "regularization_path"]
 
 _STEPPERS = (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())
-#: Every solver by name, with its default options. To add one: a class with ``init``, ``step`` and
-#: ``point`` (see loop.py), listed here.
+#: Every solver by name, with its default options. To add one: a class with ``init`` and ``step``
+#: (see loop.py), listed here.
 SOLVERS: Mapping[str, Stepper] = MappingProxyType({solver.name: solver for solver in _STEPPERS})
 
 
@@ -170,9 +170,9 @@ def minimize(
         derivatives. "interior_point": for squared MMDs plus linear terms, a dozen steps of O(qr³ +
         q²r²) on any of them (r = space.rank, q = space.embedding_rank); with constraints, which may
         then be MMD balls and expectations, also with Frobenius penalties. "lbfgs": on a factor, by
-        gradients alone. "fista" and "projected_gradient": those of the paper. "frank_wolfe": needs the
-        least memory, and so many steps that it reaches a gap of 1e-4, not of 1e-8. "auto" begins
-        with "low_rank" and hands over to "interior_point" if a low rank does not come (with
+        gradients alone. "fista" and "projected_gradient": those of the paper. "frank_wolfe": needs
+        the least memory, and so many steps that it reaches a gap of 1e-4, not of 1e-8. "auto"
+        begins with "low_rank" and hands over to "interior_point" if a low rank does not come (with
         constraints, "interior_point" comes first if it can take them); it takes FISTA if neither
         fits. A name is short for an object of :mod:`ksos.solvers` with default options:
         ``solver=LowRank(max_columns=40)``.
@@ -309,7 +309,8 @@ def _solution(
     less than that of sums over pairs.
     """
     known, status = outcome.point.F, outcome.status
-    G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
+    # 1e-16: samples of little weight live on columns of as little mass
+    G = factor(outcome.point.C) if known is None else pruned(known, 1e-16)
     kept = known is not None and G.shape == known.shape and outcome.point.lowest is not None
     afresh = solver.certifies_ends or not kept
     if status == "time_limit" and outcome.history and objective.size > DENSE:
