@@ -20,10 +20,14 @@ from ksos.density.far import warn_if_far
 from ksos.density.line import line_distribution
 from ksos.density.moments import mean_and_covariance
 from ksos.density.queries import Queries
-from ksos.density.sampling import draw
-from ksos.density.sampling.on_device import draw_on_device
-from ksos.density.sampling.rejection import Envelope, envelope
-from ksos.density.sampling.trains import Squares, squares_of
+from ksos.density.sampling import (
+    Envelope,
+    Squares,
+    draw,
+    draw_by_inversion,
+    envelope,
+    squares_of,
+)
 from ksos.density.standard import Standard, feature_scales
 from ksos.density.transform import affine, times_gaussian
 from ksos.ground.arrays import (
@@ -414,7 +418,7 @@ class SoSDensity(Queries):
             and method in ("auto", "inversion")
             and self.measure.atoms is None
         ):
-            samples = draw_on_device(
+            samples = draw_by_inversion(
                 self, as_count(size, "size", minimum=0), np.random.default_rng(rng)
             )
         else:

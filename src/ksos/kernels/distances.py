@@ -14,8 +14,6 @@ import numpy as np
 from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet
 from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 
-__all__ = ["DIRECT_FEATURES", "Products", "central_point", "feature_squares", "squared_distances"]
-
 DIRECT_FEATURES = 8
 """Up to so many features subtracting one by one, which loses nothing, is as fast as a product."""
 
@@ -28,9 +26,11 @@ _LOOKED_AT = 64
 # bounds on the error of a squared distance from a product: in double precision the error itself is
 # far below its bound, in single precision the bound is part of the answer and 1% is too much
 _MOST_ERROR = 1e-11
+# see above
 _MOST_SINGLE_ERROR = 1e-2
-# units of rounding of the two precisions
+# unit of rounding in double precision
 _DOUBLE = 2.0**-53
+# and in single precision
 _SINGLE = 2.0**-24
 
 
@@ -54,7 +54,8 @@ def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
         # x_i − y_j as the matrix product [x 1]·[1; −y]: one rounding per entry, as in the
         # subtraction itself, in a third of its time
         scaled = xp.stack([X[..., k], one_x], axis=-1) @ xp.stack([one_y, -Y[..., k]], axis=-2)
-        scaled *= 1.0 / sigma[k]  # a division per entry would cost the most here
+        # a division per entry would cost the most here
+        scaled *= 1.0 / sigma[k]
         scaled *= scaled
         yield scaled
 

@@ -8,6 +8,7 @@ length it is smooth and where it has kinks. Every rule of the library is made he
 from __future__ import annotations
 
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
+from ksos.quadrature.mixture_rule import MixtureRule, sobol
 from ksos.quadrature.panel_distribution import (
     LINE_ORDER,
     PanelDistribution,
@@ -17,9 +18,18 @@ from ksos.quadrature.panel_distribution import (
     positions,
     weighted_level,
 )
-from ksos.quadrature.panels import Panels, cells, cut, halved, merged
-from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, tensor_grid
-from ksos.quadrature.sobol import MixtureRule, sobol
+from ksos.quadrature.rules import (
+    Panels,
+    cells,
+    composite,
+    cut,
+    halved,
+    laguerre,
+    legendre,
+    log_outer,
+    merged,
+    tensor_grid,
+)
 
 __all__ = [
     "LINE_ORDER",
