@@ -52,8 +52,10 @@ _LOOKED_AT = 1000  # first lines that decide which columns hold text; more rarel
 _DETECTED_FROM = 100  # first lines that decide on delimiter and decimals: five splits of each
 _LONGEST_EXCERPT = 40  # characters of a cell in an error, which must fit on one line of a screen
 
+# what R, pandas, spreadsheets and the UCI archive write for a cell that is not known
 _MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", ".")
-# pandas compares letter by letter, so it is given the usual spellings; others are found cell by cell
+# pandas compares letter by letter, so it is given the usual spellings; the rest is found cell by
+# cell
 _MISSING_SPELLINGS = sorted(
     {spelling for word in _MISSING for spelling in (word, word.upper(), word.capitalize(), "NaN")}
 )
@@ -180,7 +182,8 @@ def _split(line: str, delimiter: str) -> list[str]:
     """The cells of one line. Several spaces separate as one does."""
     if delimiter == " ":
         line = line.strip()
-    if '"' not in line:  # then a csv.reader would do no more, at twice the time
+    # without quotes, a csv.reader would do no more, at twice the time
+    if '"' not in line:
         return line.split(None if delimiter == " " else delimiter)
     return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
 
@@ -189,7 +192,8 @@ def _even_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     """The lines that have as many cells as most of them have, as cells."""
     rows = []
     for line in lines:
-        with suppress(csv.Error):  # a cell that is too long
+        # csv.Error: a cell that is too long
+        with suppress(csv.Error):
             rows.append(_split(line, delimiter))
     width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
     return [row for row in rows if len(row) == width]
@@ -216,7 +220,8 @@ def detect(lines: Sequence[str], delimiter: str | None, decimal: str | None) -> 
         # 0.01: a file without numbers is still cut where its lines are even
         score = (0.01 + numeric) * len(rows)
         likely = 2 * len(rows) >= len(lines) and len(cells) > len(rows[1:] or rows)
-        words = candidate == " " and numeric < 1.0  # words have spaces
+        # words have spaces between them, so that spaces separate only numbers
+        words = candidate == " " and numeric < 1.0
         if delimiter is not None or (score > most and likely and not words):
             best, found, most = rows, candidate, score
     cells = [cell for row in best for cell in row]
@@ -288,7 +293,8 @@ def _blocks(
         raise ValueError(message) from None
     finally:
         if text is not None and not expanded.closed:
-            text.detach()  # or the stream, which may be the standard input, would be closed
+            # otherwise the stream, which may be the standard input, would be closed with it
+            text.detach()
 
 
 def _comment_lines(lines: Sequence[str], delimiter: str) -> int:
@@ -387,6 +393,7 @@ class CsvFile:
         cells, decimal = self.first, self.decimal
         numeric = [k for k in wanted if is_number(cells[k], decimal)]
         words = [k for k in wanted if k not in numeric and not is_missing(cells[k])]
+        # years may be names, if words stand beside them
         if any(not is_number(c, decimal) and not is_missing(c) for c in cells) and _count_on(
             [cells[k] for k in numeric]
         ):
@@ -434,9 +441,11 @@ class CsvFile:
                 len(line.split()) if spaces else line.count(self.delimiter) + 1 for line in lines
             }
             if '"' in block or widths != {self.width}:
-                rows = list(self._records(block, number))  # which finds what is wrong
+                # this raises an error that names the cell
+                rows = list(self._records(block, number))
             found = None if words else self._parsed(block, chosen)
             if found is None:
+                # slowly, which finds the cell that is no number, and spellings that pandas lacks
                 cells = [
                     [self._value(row[k], number + i, k, fix, k in words) for k in chosen]
                     for i, row in enumerate(rows or self._records(block, number))
@@ -450,7 +459,7 @@ class CsvFile:
         """The numbers of a block, if all of its cells are finite numbers or missing."""
         import pandas
 
-        # before 3.1 the last bit of a number was lost by default
+        # before pandas 3.1 the last bit of a number was lost by default
         old = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
         exact: dict[str, Any] = {"float_precision": "round_trip"} if old else {}
         try:

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import dask
-import dask.array
 import numpy as np
 
 from ksos.data.sources import Choice, Chunk, Chunks, G, is_dask
@@ -22,14 +21,18 @@ _FAN_IN = 8  # values that are merged at a time: few of them wait in memory, and
 
 T = TypeVar("T")
 
+# without their types, which are half there
+dask: Any = import_module("dask")
+array: Any = import_module("dask.array")
+
 
 class DaskChunks(Chunks):
     """The chunks of a Dask array (n, d) or data frame: what a pass gathers is gathered where they
     are, and merged up a tree.
 
-    Of a data frame, only the columns of ``choice`` are computed. ``weights`` are an array of Dask or
-    a series with the same chunks. Every pass computes the chunks anew, unless they are held in the
-    memory of the workers with ``persist()``.
+    Only the columns of ``choice`` are computed of a data frame. ``weights`` are an array of Dask,
+    or a series with the same chunks. Every pass computes the chunks anew, unless ``persist()`` holds
+    them in the memory of the workers.
     """
 
     def __init__(self, X: Any, weights: Any, choice: Choice) -> None:
@@ -55,7 +58,8 @@ class DaskChunks(Chunks):
             named = (name for name in map(str, X.columns) if name != choice.weights)
             self.names = tuple(choice.columns or named)
             self._data = list(X.to_delayed())
-            self._sizes = [np.nan] * len(self._data)  # not known before they are computed
+            # not known before they are computed
+            self._sizes = [np.nan] * len(self._data)
         else:
             # a sample must not lie in two chunks
             X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
@@ -77,6 +81,8 @@ class DaskChunks(Chunks):
 
     def _leaves(self, work: Callable[[Chunk], Any]) -> list[Any]:
         """``work`` of every chunk, to be done where the chunk is."""
+        # delayed once, what the work carries is sent once; the names of its tasks are new, since
+        # Dask would otherwise take the values of an earlier pass
         shared, token = dask.delayed((work, self._located), traverse=False), uuid4().hex
         call = dask.delayed(_applied)
         return [
@@ -107,9 +113,9 @@ class DaskChunks(Chunks):
     def each(self, work: Callable[[Chunk], np.ndarray]) -> Any:
         """One number for each row, as a Dask array that is computed when it is asked for."""
         sizes = [(size if np.isnan(size) else int(size),) for size in self._sizes]
-        return dask.array.concatenate(
+        return array.concatenate(
             [
-                dask.array.from_delayed(leaf, size, dtype=np.float64)
+                array.from_delayed(leaf, size, dtype=np.float64)
                 for leaf, size in zip(self._leaves(work), sizes, strict=True)
             ]
         )
@@ -129,7 +135,8 @@ class DaskChunks(Chunks):
                 return RuntimeError(
                     f"{label} of {self.name} cannot be computed: {type(found).__name__}: {found}"
                 )
-        return error  # it does not come again
+        # computed once more, no chunk failed
+        return error
 
 
 def _is_frame(X: Any) -> bool:
@@ -144,7 +151,7 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
                 "sample_weight must be of Dask, as the samples are: the sizes of their chunks are"
                 " not known"
             )
-        weights = dask.array.from_array(
+        weights = array.from_array(
             np.asarray(weights), chunks=(tuple(int(size) for size in sizes),)
         )
     if np.ndim(weights) != 1:
@@ -175,8 +182,8 @@ def _located(choice: Choice, width: int, data: Any, weights: Any, name: str) -> 
     """The chosen columns of a chunk."""
     if np.ndim(data) != 2 or np.shape(data)[1] != width:
         raise ValueError(
-            f"{name}: an array of shape {np.shape(data)} came, but {width} columns were expected, as"
-            " the others have"
+            f"{name}: an array of shape {np.shape(data)} came, but {width} columns were expected,"
+            " as the others have"
         )
     return choice(Chunk(data, weights, name))
 

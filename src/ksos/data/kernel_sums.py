@@ -53,7 +53,7 @@ class KernelSums:
         "single" computes the values of a Gaussian kernel with half as many bits and in half the
         memory; sums are kept in double precision. :attr:`error` bounds what that costs. Such sums
         are for a look at the data: as a target of a fit, whose certificate would not know of the
-        error, they are refused.
+        error, they raise.
 
     >>> import numpy as np
     >>> from ksos.kernels import Gaussian
@@ -185,6 +185,7 @@ class KernelSums:
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain words and arrays from which :meth:`of_state` makes the same value."""
+        # a file names the kernel and never holds code, so that it can be opened without trust
         if KERNELS.get(self.kernel.name) is not type(self.kernel):
             raise ValueError(
                 f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)}"
@@ -249,6 +250,7 @@ def _single_sums(
     Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself;
     what underflows adds its own.
     """
+    # equal masses are factored out: sums of kernel values alone can be taken in single precision
     xp, (total, lost) = namespace(Z), before
     same = bool(xp.all(a == a[0]))
     with full_single_precision():

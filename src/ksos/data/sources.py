@@ -171,7 +171,7 @@ def chunks(
         tables of pyarrow, polars, duckdb and pandas; an array or data frame of Dask, whose chunks
         stay where they are; an iterable of arrays or tables, or of pairs (array, weights of its
         rows); or a function without arguments that returns one. A generator can be read once: that
-        is enough for up to 10 000 distinct samples, and where it is not, ``fit`` says so.
+        is enough for up to 10,000 distinct samples, and ``fit`` raises if it is not.
     columns : list, optional
         Names, or numbers from 0, of the columns that are samples; of Parquet files no others are
         read. Default: all but the weights.
@@ -180,7 +180,7 @@ def chunks(
     rows : int
         How many rows of a file or an array make a chunk.
     drop_missing : bool
-        Leave out rows with a missing cell in a column that is used. Default: they are refused, with
+        Drop rows with a missing cell in a column that is used. Default: they raise an error, with
         file, row and column.
     csv : dict, optional
         How CSV files are written, where that is not to be detected: "delimiter", "decimal",
@@ -194,7 +194,7 @@ def chunks(
     if isinstance(source, Chunks):
         return source
     if is_dask(source):
-        return as_source(source, None, choose)[0]  # type: ignore[no-any-return]
+        return as_source(source, None, choose)[0]
     files: list[str] = []
     name = type(source).__name__
     begin: Callable[[], Iterable[Chunk]]
@@ -331,7 +331,7 @@ def is_arrow(file: str) -> bool:
 
 
 def files_of(source: Any) -> list[str]:
-    """The files that paths, folders and patterns name, those of each in the order of their names."""
+    """The files that paths, folders and patterns name, each folder in the order of names."""
     found: list[str] = []
     for given in source if isinstance(source, (list, tuple)) else [source]:
         path = os.path.expanduser(os.fspath(given))
@@ -358,13 +358,15 @@ def files_of(source: Any) -> list[str]:
             if not inside:
                 raise FileNotFoundError(f"no file matches {path}")
         found += inside
+    # all of them, before any is read
     for file in found:
         if not file.lower().endswith(_READABLE):
             raise ValueError(
                 f"{file} is of no kind that can be read in chunks; expected are"
                 f" {', '.join(_READABLE)}"
             )
-        os.stat(file)  # a file that is not there, before any work
+        # raises for a file that does not exist, before any work
+        os.stat(file)
     return found
 
 
@@ -388,6 +390,7 @@ def _csv_chunks(file: str, choice: Choice) -> Iterator[Chunk]:
         found = CsvFile(stream, file, choice.written)
         found.find_header(choice.written.header)
         labels = range(len(found.first)) if found.names is None else found.names
+        # columns that are not wanted may hold anything: they are not parsed
         wanted = choice.wanted
         chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
         for block in found.numbers(chosen, lambda _: "drop the column, or choose others"):
@@ -406,7 +409,7 @@ def _csv_chunks(file: str, choice: Choice) -> Iterator[Chunk]:
 
 
 class Layout(NamedTuple):
-    """How many columns a file has, their names if any, and how many rows: exactly, except for CSV."""
+    """The columns of a file, their names if any, and its rows: exactly, except for CSV."""
 
     width: int
     names: tuple[str, ...] | None
@@ -454,7 +457,7 @@ def mapped(file: str) -> np.ndarray:
 def _slices(stored: np.ndarray, rows: int, file: str) -> Iterator[Chunk]:
     for start in range(0, stored.shape[0], rows):
         stop = min(start + rows, stored.shape[0])
-        # a copy: a mapped page must not stay in memory, and is read once, whoever looks at it twice
+        # a copy: a mapped page must not stay in memory, and is read once, however often it is used
         yield Chunk(
             np.array(stored[start:stop]),
             None,
@@ -502,7 +505,7 @@ def _arrow_pieces(source: Any) -> Iterator[Chunk]:
 
 
 def _batches(batches: Iterable[Any], name: str) -> Iterator[Chunk]:
-    """Record batches as tables, empty ones left out."""
+    """Record batches as tables, without empty ones."""
     row = 0
     for k, batch in enumerate(batches):
         if batch.num_rows:
@@ -533,7 +536,8 @@ def _on_device(chunks: Iterable[Chunk], device: Any) -> Iterator[Chunk]:
     read and on its way before the caller is given chunk k. Single precision travels as it is and is
     widened there. Tensors of the device stay where they are.
     """
-    wanted = to_device(np.zeros(0), device).device  # or an error that says why not
+    # this raises if there is no such device, and names the reason
+    wanted = to_device(np.zeros(0), device).device
     copies = Copies(wanted) if wanted.type == "cuda" else None
     sent: tuple[Chunk, Callable[[], Any]] | None = None
     for chunk in chunks:

@@ -51,6 +51,7 @@ class Moments:
         mass = float(masses.sum())
         if not mass > 0.0:
             return self
+        # around the first sample, so that samples far from zero lose no digits
         first = X[0]
         mean = first + (masses / mass) @ (X - first)
         Y = X - mean
@@ -72,7 +73,7 @@ class Moments:
 
     @property
     def rounded(self) -> Moments:
-        """The same to 40 bits of each feature's spread, of mass one: what order and chunks change
+        """The same to 40 bits of each standard deviation, of mass one: what order and chunks change
         does not show.
         """
         bits = [math.frexp(v)[1] for v in np.sqrt(np.diagonal(self.covariance))]
@@ -103,7 +104,7 @@ class Survey:
     nor on how often a sample is given. A sample of zero mass does not count. Two rows of the same
     64 bits are taken for the same row.
 
-    ``most`` distinct samples are kept with all their masses: the ``points`` of the first ``hashes``.
+    ``most`` distinct samples are kept with all their masses: the ``points`` of the first hashes.
     More hashes than that, in order, are kept to count the samples, with how often each was given
     (``copies``), and with what rounding has taken from the masses (``lost``): their sums do not
     depend on the order. ``count`` includes copies. ``overflown``: there were more hashes than are
@@ -166,6 +167,7 @@ class Survey:
     def _with_block(self, X: np.ndarray, masses: np.ndarray, hashes: np.ndarray) -> Survey:
         counted = masses > 0.0
         seen = replace(self, count=self.count + int(np.count_nonzero(counted)))
+        # what lies beyond the hashes that are kept changes nothing but the count
         if self.overflown:
             counted &= hashes <= self.hashes[-1]
         if not counted.all():
@@ -176,7 +178,8 @@ class Survey:
             hashes, return_index=True, return_inverse=True, return_counts=True
         )
         gathered = _gathered(which, masses)
-        points = X[first[: self.most]] + 0.0  # one sign of zero
+        # one sign of zero
+        points = X[first[: self.most]] + 0.0
         return seen.merge(Survey(self.most, known, copies, *gathered, points))
 
     def merge(self, other: Survey) -> Survey:
@@ -223,6 +226,7 @@ class Survey:
         if not self.overflown:
             return known
         estimate = (known - 1) / ((float(self.hashes[-1]) + 1.0) / 2.0**64)
+        # no copy among the lowest hashes: there are hardly any among the others
         single = int(self.copies.sum()) == known and abs(
             estimate - self.count
         ) <= _DEVIATIONS * self.count / np.sqrt(known)
@@ -256,7 +260,7 @@ class Survey:
             arrays[name] for name in ("all mass", "all mean", "all scatter") if name in arrays
         ]
         moments = Moments(float(all_of[0]), *all_of[1:]) if all_of else None
-        kept = {name: arrays[name] for name in _ARRAYS}
+        kept: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
         return cls(**{name: words[name] for name in _WORDS}, **kept, moments=moments)
 
 
@@ -280,7 +284,8 @@ def row_hashes(X: Array) -> Array:
         return _hashes(bits(X + 0.0), tuple(map(_signed, _ODD)))
     out, odd = np.empty(X.shape[0], dtype=np.uint64), tuple(map(np.uint64, _ODD))
     for rows in row_blocks(X.shape[0], X.shape[1]):
-        out[rows] = _hashes(bits(X[rows] + 0.0), odd)  # + 0.0: one sign of zero
+        # + 0.0: one sign of zero
+        out[rows] = _hashes(bits(X[rows] + 0.0), odd)
     return out
 
 
