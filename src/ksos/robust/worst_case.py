@@ -377,7 +377,7 @@ def attack(
         raise KeyboardInterrupt("interrupted before a density in the ball was found")
     if exact.doubt:
         fix = "a larger bandwidth of the densities, or fewer support points, keep the digits"
-        warnings.warn(f"{exact.doubt}; {fix}", RuntimeWarning, stacklevel=6)
+        warnings.warn(f"{exact.doubt}; {fix}", RuntimeWarning, stacklevel=5)
     status, note, kind, error = saddle.status, answer.note, "none", family.integration_error(theta)
     value = dual = bound = gap = constant = g = place = None
     if answer.feasible:
