@@ -1,4 +1,4 @@
-"""``ksos fit``: every option reaches the estimator, and every ending has its code and its one line."""
+"""``ksos fit``: every option reaches the estimator, and every ending has its code and one line."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def test_the_lowest_eigenvalue_is_bounded_from_below_and_closely() -> None:
 
 
 def is_positive(G: np.ndarray, t: Fraction) -> bool:
-    """Whether G − tI is positive definite, by elimination with rational numbers: no digit is lost."""
+    """Whether G − tI is positive definite, by elimination with rational numbers."""
     rows = [
         [Fraction(float(x)) - (t if i == j else 0) for j, x in enumerate(row)]
         for i, row in enumerate(G)

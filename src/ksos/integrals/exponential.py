@@ -278,13 +278,18 @@ class ExponentialLebesgue(Integrals):
             )
         return LineIntegral(factors, *self.measure.boundary(feature))
 
-    @on_host
     def log_product(self, *factors: Factor) -> np.ndarray:
-        *others, last = (X for _, X in factors)
+        kernels, points = zip(*factors, strict=True)
+        return self._log_product(kernels, *points)
+
+    # its points are arguments of their own, which may be tensors
+    @on_host
+    def _log_product(self, kernels: Sequence[Kernel], *points: np.ndarray) -> np.ndarray:
+        *others, last = points
         sizes = [X.shape[0] for X in others]
         # u_ijr = u_jir: one half is computed
         pairs = np.triu_indices(sizes[0]) if len(others) == 2 else tuple(map(np.arange, sizes))
-        lines = [self._line(k, *(kernel for kernel, _ in factors)) for k in range(self.n_features)]
+        lines = [self._line(k, *kernels) for k in range(self.n_features)]
         out = np.empty((*sizes, last.shape[0]))
         for rows in row_blocks(len(pairs[0]) if pairs else 1, last.shape[0], _BLOCK_ELEMENTS):
             index = tuple(i[rows] for i in pairs)

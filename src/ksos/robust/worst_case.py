@@ -393,7 +393,7 @@ def attack(
         if status == "solved" and 2.0 * unknown > unit * problem.target(goal, exact.point.risk):
             status = "solved_inaccurate"
             note = "; ".join(filter(None, [note, known_to(unknown, 0.0)]))
-        functions, near, size = problem.space.coordinates.functions(y)
+        functions, near, size = problem.space.functions(y)
         g = functions if problem.space.labels is not None else functions[0]
         refined = (problem.space, objective) if problem.fixed else (None, math.inf)
         # any function of the RKHS proves a bound: here, those on the landmarks

@@ -1,5 +1,5 @@
-"""The map A from a parameter C of the spectraplex to the coordinates of the embedding of its density,
-A(C) = S·U(TCTᵀ), and its adjoint.
+"""The map A from a parameter C of the spectraplex to the coordinates of the embedding of its
+density, A(C) = S·U(TCTᵀ), and its adjoint.
 
 U(B)_r = Σ_ij B_ij ∫ k(x, x̃_i) k(x, x̃_j) k_σ(x, z_r) dρ(x) is the embedding at the landmarks.
 :func:`embedding_map` chooses the form of A: factors over pairs of points, from which U is applied
@@ -37,7 +37,6 @@ __all__ = [
     "SMALL_TENSOR",
     "CompressedMap",
     "EmbeddingMap",
-    "LabelledMap",
     "PairwiseMap",
     "Tangent",
     "blocks_of",
@@ -46,29 +45,33 @@ __all__ = [
     "node_rule",
 ]
 
+# entries of a stored tensor that always fits: 134 MB
 SMALL_TENSOR = 1 << 24
-"""Entries of a stored tensor that always fits: 134 MB."""
 
-_BLOCK_ELEMENTS = 2_000_000  # 16 MB: what a processor's cache holds
-_DEVICE_ELEMENTS = 125_000_000  # 1 GB: a GPU wants few large products instead
-_CHEAP = 1e8  # operations at the nodes of a rule, a few milliseconds, that any space may take
-_DEAR = 2e10  # operations, about a second, where closed forms would lose digits
-_WEAK = 1e4  # squared entries of T from which on rounding in the integrals shows in a certificate
-_UNITS_OF_ROUNDING = 4.0  # to which an integral is known: a few operations each
-_FEW_DIRECTIONS = 32  # a tensor on so few directions is applied in no time
+# numbers at once: 16 MB, what a processor's cache holds
+_BLOCK_ELEMENTS = 2_000_000
+# the same on a GPU, for which few large products are quicker: 1 GB
+_DEVICE_ELEMENTS = 125_000_000
+# operations at the nodes of a rule, a few milliseconds, that any space may take
+_CHEAP = 1e8
+# operations, about a second, where closed forms would lose digits
+_DEAR = 2e10
+# squared entries of T from which on rounding in the integrals, 1e-16 of them, exceeds 1e-12
+_WEAK = 1e4
+# of rounding, to which an integral is known: a few operations each
+_UNITS_OF_ROUNDING = 4.0
+# directions on which applying a stored tensor costs less than one product with the pairs
+_FEW_DIRECTIONS = 32
 
 
 class Tangent(NamedTuple):
     """The derivative of F ↦ A(FFᵀ) at a factor F with k columns: E ↦ 2·S·Σ_ij M_ji(TE)_ij, and its
-    adjoint.
+    adjoint, with ``M`` (k, m, ℓ), ``T`` (m, r) and ``S`` (q, ℓ), which are None for the identity.
     """
 
     M: Array
-    """(k, m, ℓ)."""
     T: Array | None = None
-    """(m, r), or None for the identity, as for S."""
     S: Array | None = None
-    """(q, ℓ)."""
 
     def along(self, E: Array) -> Array:
         """The derivative in the direction E, shape (q,)."""
@@ -83,26 +86,28 @@ class Tangent(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """What rounding leaves in the integrals: A*(y) is off by a matrix TᵀNT, estimated in two ways."""
+    """What rounding leaves in the integrals: A*(y) is off by a matrix TᵀNT, estimated in two ways.
+
+    ``norms @ y`` has about the Frobenius norm of TᵀNT. ``plain @ y`` has about the Frobenius norm η
+    of N, so that −ηTᵀT ⪯ TᵀNT ⪯ ηTᵀT with the Gram matrix TᵀT, ``gram``.
+    """
 
     norms: Array
-    """(ℓ, q): ``norms @ y`` has about the Frobenius norm of TᵀNT."""
     plain: Array
-    """(ℓ, q): ``plain @ y`` has about the Frobenius norm η of N, so that −ηTᵀT ⪯ TᵀNT ⪯ ηTᵀT."""
     gram: Array
-    """TᵀT, shape (r, r)."""
 
 
 class EmbeddingMap(ABC):
-    """The linear map A from symmetric r × r matrices to R^q."""
+    """The linear map A from symmetric r × r matrices to R^q.
 
+    A and A*, once each, take so many floating-point ``operations``. It ``rounds_well`` if what
+    rounding leaves in A(C) is negligible at every C, as that of a stored tensor is. What rounding
+    leaves in the integrals is its ``noise``, None if negligible.
+    """
+
+    operations: float
+    rounds_well = True
     noise: Noise | None = None
-    """None if it is negligible."""
-
-    @property
-    @abstractmethod
-    def operations(self) -> float:
-        """Floating-point operations of A and A*, once each."""
 
     @abstractmethod
     def apply(self, C: Array) -> Array:
@@ -136,13 +141,6 @@ class EmbeddingMap(ABC):
         """The matrices VᵀA_kV, shape (q, k, k): A on the matrices VXVᵀ, for few columns of V."""
         return namespace(V).matmul(V.T, self.jacobian(V))
 
-    @property
-    def rounds_well(self) -> bool:
-        """Whether what rounding leaves in A(C) is negligible at every C, as that of a stored tensor
-        is.
-        """
-        return True
-
     @abstractmethod
     def compressed(self) -> CompressedMap:
         """The same map as a stored tensor of shape (q, r, r); a MemoryError if it does not fit."""
@@ -151,9 +149,7 @@ class EmbeddingMap(ABC):
         """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals,
         estimated.
         """
-        return (
-            0.0 if self.noise is None else norm(self.noise.norms @ y[: self.noise.norms.shape[1]])
-        )
+        return 0.0
 
     def rounding_matrix(self, y: Array) -> Array | None:
         """E such that A*(y) is off by at most ±E in the order of matrices, estimated; None if it is
@@ -162,9 +158,7 @@ class EmbeddingMap(ABC):
         In weak directions E is large, but so is a penalty. Together with the penalty, E gives a
         sharper bound than a norm.
         """
-        if self.noise is None:
-            return None
-        return norm(self.noise.plain @ y[: self.noise.plain.shape[1]]) * self.noise.gram
+        return None
 
 
 class ComponentFactors(NamedTuple):
@@ -180,8 +174,9 @@ class PairwiseMap(EmbeddingMap):
     and U*(v) = Σ_c c·G∘(H diag(v) Hᵀ).
 
     There is one term per component of a mixture of normal distributions, and one for every other
-    measure. ``constant`` has the integrals of k_σ(·, z_r), (ℓ,), and of k_i k_σ(·, z_r), (m, ℓ), if
-    the constant function is in the basis: then 2·B₀ᵀE + B₀₀e is added to U.
+    measure. If the constant function is in the basis, the first rows of the factors are zero, and
+    2·B₀ᵀE is added to U with the ``border`` E (1 + m, ℓ): half of ∫k_σ(·, z_r)dρ, and below it
+    ∫k_i k_σ(·, z_r)dρ. A and A* take O(m²(r + ℓ)) operations.
     """
 
     def __init__(
@@ -189,74 +184,66 @@ class PairwiseMap(EmbeddingMap):
         pairs: Sequence[PairFactors | ComponentFactors],
         T: Array,
         S: Array,
-        constant: tuple[Array, Array] | None = None,
+        border: Array | None = None,
     ) -> None:
-        self.pairs, self.T, self.S, self.constant = pairs, T, S, constant
+        self.pairs, self.T, self.S, self.border = pairs, T, S, border
+        m, r = T.shape
+        # with about as many landmarks as directions
+        self.operations = 4.0 * m * r * (2.0 * m + r)
+        # the square of T is what rounding is multiplied with
+        self.rounds_well = _largest_square(T) <= _WEAK
 
     @classmethod
     def of_components(cls, parts: Sequence[ComponentPairs], T: Array, S: Array) -> PairwiseMap:
         """The map over a mixture of normal distributions, on the device of T."""
-        pairs = [ComponentFactors(part.c, like(part.G, T), like(part.H, T)) for part in parts]
-        if T.shape[0] == parts[0].G.shape[0]:
-            return cls(pairs, T, S)
-        masses = sum(like(part.masses, T) for part in parts)
-        return cls(pairs, T, S, (masses, sum(like(part.cross, T) for part in parts)))
-
-    @property
-    def operations(self) -> float:
-        m, r = self.T.shape
-        return 4.0 * m * r * (2.0 * m + r)  # with about as many landmarks as directions
-
-    @property
-    def rounds_well(self) -> bool:
-        """As long as T is not large: its square is what rounding is multiplied with."""
-        return _largest_square(self.T) <= _WEAK
+        (m, _), ell, pairs, border = T.shape, S.shape[1], [], None
+        first = m - parts[0].G.shape[0]
+        for part in parts:
+            G, H = zeros((m, m), T), zeros((m, ell), T)
+            G[first:, first:], H[first:, :] = like(part.G, T), like(part.H, T)
+            pairs.append(ComponentFactors(part.c, G, H))
+        if first:
+            border = zeros((m, ell), T)
+            border[0, :] = 0.5 * sum(like(part.masses, T) for part in parts)
+            border[1:, :] = sum(like(part.cross, T) for part in parts)
+        return cls(pairs, T, S, border)
 
     def _embed(self, B: Array) -> Array:
         """S·U(B)."""
-        xp, inner = namespace(B), B if self.constant is None else B[1:, 1:]
-        U = sum(p.c * xp.vecdot(p.H, (inner * p.G) @ p.H, axis=-2) for p in self.pairs)
-        if self.constant is not None:
-            masses, cross = self.constant
-            U = U + 2.0 * (B[0, 1:] @ cross) + B[0, 0] * masses
-        return self.S @ U
+        vecdot = namespace(B).vecdot
+        U = sum(p.c * vecdot(p.H, (B * p.G) @ p.H, axis=-2) for p in self.pairs)
+        return self.S @ (U if self.border is None else U + 2.0 * (B[0, :] @ self.border))
 
     def _pull(self, y: Array) -> Array:
         """U*(Sᵀy)."""
-        xp, v = namespace(y), y @ self.S
+        v = y @ self.S
         M = sum(p.G * ((p.H * (p.c * v)) @ p.H.T) for p in self.pairs)
-        if self.constant is None:
-            return M
-        masses, cross = self.constant
-        row = (cross @ v)[None, :]
-        first = xp.concat([xp.reshape(masses @ v, (1, 1)), row], axis=1)
-        return xp.concat([first, xp.concat([row.T, M], axis=1)], axis=0)
+        if self.border is not None:
+            M[0, :] += self.border @ v
+            M[:, 0] += self.border @ v
+        return M
 
     def apply(self, C: Array) -> Array:
-        """Two products with T, one with H: O(m²(r + ℓ))."""
         return self._embed(self.T @ C @ self.T.T)
 
     def apply_factor(self, F: Array) -> Array:
-        """O(m²(k + ℓ)) for k columns."""
         X = self.T @ F
         return self._embed(X @ X.T)
 
     def adjoint(self, y: Array) -> Array:
-        """The same cost as :meth:`apply`."""
-        return _symmetric(self.T.T @ self._pull(y) @ self.T)
+        pulled = self.T.T @ self._pull(y) @ self.T
+        return 0.5 * (pulled + pulled.T)
 
     def adjoint_times(self, y: Array, F: Array) -> Array:
         return self.T.T @ (self._pull(y) @ (self.T @ F))
 
     def _slice(self, x: Array) -> Array:
         """M with U(xyᵀ) = Mᵀy for every y, shape (m, ℓ)."""
-        own = x if self.constant is None else x[1:]
-        M = sum(p.H * (p.G @ (p.H * (p.c * own)[:, None])) for p in self.pairs)
-        if self.constant is None:
-            return M
-        masses, cross = self.constant
-        first = masses * x[0] + own @ cross
-        return namespace(M).concat([first[None, :], M + cross * x[0]], axis=0)
+        M = sum(p.H * (p.G @ (p.H * (p.c * x)[:, None])) for p in self.pairs)
+        if self.border is not None:
+            M = M + self.border * x[0]
+            M[0, :] += x @ self.border
+        return M
 
     def jacobian(self, F: Array) -> Array:
         """Per column three products of the size of G·H, whatever q is: O(m²ℓ)."""
@@ -266,7 +253,7 @@ class PairwiseMap(EmbeddingMap):
         return out
 
     def tangent(self, F: Array) -> Tangent:
-        """In the coordinates of the points, where a column takes one large product, and not three."""
+        """In the coordinates of the points: a column takes one large product, and not three."""
         m, ell, k, TF = self.T.shape[0], self.S.shape[1], F.shape[1], self.T @ F
         require_memory(
             FLOAT_BYTES * (k + 2) * m * ell,
@@ -280,10 +267,10 @@ class PairwiseMap(EmbeddingMap):
         return Tangent(M, self.T, self.S)
 
     def _with(self, T: Array) -> PairwiseMap:
-        return PairwiseMap(self.pairs, T, self.S, self.constant)
+        return PairwiseMap(self.pairs, T, self.S, self.border)
 
     def restrict(self, columns: slice) -> EmbeddingMap:
-        """On few directions as a tensor: one large product for each, and none when it is applied."""
+        """On few directions as a tensor: one large product for each, none when it is applied."""
         some = self._with(self.T[:, columns])
         few = some.T.shape[1]
         return CompressedMap(some.spanned(eye(few, some.T))) if few <= _FEW_DIRECTIONS else some
@@ -293,25 +280,25 @@ class PairwiseMap(EmbeddingMap):
         return _symmetric(self._with(self.T @ V).jacobian(eye(V.shape[1], V)))
 
     def compressed(self) -> CompressedMap:
-        _require_tensor(
-            self.T,
-            self.S.shape[0],
-            "use solver='fista', or fewer support points or landmarks (n_support)",
-        )
-        one = len(self.pairs) == 1 and self.constant is None
-        return CompressedMap(
-            _pairwise_tensor(self.pairs[0], self.T, self.S) if one else _components_tensor(self)
-        )
+        fix = "use solver='fista', or fewer support points or landmarks (n_support)"
+        _require_tensor(self.T, self.S.shape[0], fix)
+        if len(self.pairs) > 1 or self.border is not None:
+            return CompressedMap(_components_tensor(self))
+        return CompressedMap(_pairwise_tensor(self.pairs[0], self.T, self.S))
 
 
 class CompressedMap(EmbeddingMap):
     """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the
     ranks, not m.
+
+    With labels, this ``block`` acts on every diagonal block of C, one per label, and the entries of
+    C off the blocks do not matter.
     """
 
-    def __init__(self, tensor: Array, noise: Noise | None = None) -> None:
-        self.tensor, self.noise = tensor, noise
-        self._rows = namespace(tensor).reshape(tensor, (tensor.shape[0], -1))
+    def __init__(self, block: Array, noise: Noise | None = None, n_labels: int = 1) -> None:
+        self.block, self.noise, self.n_labels = block, noise, n_labels
+        self._rows = namespace(block).reshape(block, (block.shape[0], -1))
+        self.operations = 4.0 * n_labels * math.prod(block.shape)
 
     @classmethod
     def streamed(
@@ -345,93 +332,73 @@ class CompressedMap(EmbeddingMap):
         norms, before = (unit * xp.sqrt(sums)[:, None] * S.T for sums in (squares, plain))
         return cls(_symmetric(xp.reshape(out, (q, r, r))), Noise(norms, before, T.T @ T))
 
-    @property
-    def operations(self) -> float:
-        return 4.0 * math.prod(self.tensor.shape)
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
+        """(the coordinates, the directions) of each label."""
+        q, r, _ = self.block.shape
+        return zip(blocks_of(q, self.n_labels), blocks_of(r, self.n_labels), strict=True)
+
+    @cached_property
+    def tensor(self) -> Array:
+        """All of it, with the zeros between the blocks: for solvers that ignore blocks."""
+        if self.n_labels == 1:
+            return self.block
+        q, r = (self.n_labels * size for size in self.block.shape[:2])
+        _require_tensor(zeros((1, r), self.block), q)
+        out = zeros((q, r, r), self.block)
+        for coordinates, directions in self._blocks():
+            out[coordinates, directions, directions] = self.block
+        return out
 
     def apply(self, C: Array) -> Array:
-        """One matrix-vector product with q × r² entries."""
-        return self._rows @ flat(C)
+        return namespace(C).concat([self._rows @ flat(C[own, own]) for _, own in self._blocks()])
 
     def adjoint(self, y: Array) -> Array:
-        """The same."""
-        return namespace(y).reshape(y @ self._rows, self.tensor.shape[1:])
+        xp, shape = namespace(y), self.block.shape[1:]
+        return self._block_diagonal(lambda own: xp.reshape(own @ self._rows, shape), y)
+
+    def _block_diagonal(self, block: Callable[[Array], Array], y: Array) -> Array:
+        if self.n_labels == 1:
+            return block(y)
+        r = self.n_labels * self.block.shape[1]
+        out = zeros((r, r), y)
+        for coordinates, directions in self._blocks():
+            out[directions, directions] = block(y[coordinates])
+        return out
 
     def jacobian(self, F: Array) -> Array:
-        """One product with all the A_k at once."""
-        xp, (q, r, _) = namespace(F), self.tensor.shape
-        return xp.reshape(xp.reshape(self.tensor, (q * r, r)) @ F, (q, *F.shape))
+        xp, (q, r, _) = namespace(F), self.block.shape
+        slices, out = xp.reshape(self.block, (q * r, r)), zeros((q * self.n_labels, *F.shape), F)
+        for coordinates, own in self._blocks():
+            out[coordinates, own, :] = xp.reshape(slices @ F[own, :], (q, r, F.shape[1]))
+        return out
 
     def restrict(self, columns: slice) -> EmbeddingMap:
-        return CompressedMap(
-            namespace(self.tensor).asarray(self.tensor[:, columns, columns], copy=True)
-        )
+        part = self.tensor[:, columns, columns]
+        return CompressedMap(namespace(part).asarray(part, copy=True))
 
     def compressed(self) -> CompressedMap:
         return self
 
     def with_rows(self, rows: Array) -> CompressedMap:
         """The same with more coordinates, given as matrices (n, r, r)."""
-        return CompressedMap(namespace(self.tensor).concat([self.tensor, rows]), self.noise)
+        return CompressedMap(namespace(rows).concat([self.block, rows]), self.noise)
 
-
-class LabelledMap(CompressedMap):
-    """One map on every diagonal block of C, one block per label; the entries of C off the blocks do
-    not matter.
-    """
-
-    def __init__(self, block: CompressedMap, n_labels: int) -> None:
-        self.block, self.n_labels, self.noise = block, n_labels, block.noise
-
-    @property
-    def operations(self) -> float:
-        return self.n_labels * self.block.operations
-
-    def _blocks(self) -> Iterator[tuple[slice, slice]]:
-        """(the coordinates, the directions) of each label."""
-        return zip(
-            *(blocks_of(size, self.n_labels) for size in self.block.tensor.shape[:2]), strict=True
-        )
-
-    @cached_property
-    def tensor(self) -> Array:
-        """All of it, with the zeros between the blocks: for solvers that ignore blocks."""
-        base, L = self.block.tensor, self.n_labels
-        q, r, _ = base.shape
-        _require_tensor(zeros((1, L * r), base), L * q)
-        out = zeros((L * q, L * r, L * r), base)
-        for coordinates, directions in self._blocks():
-            out[coordinates, directions, directions] = base
-        return out
-
-    def apply(self, C: Array) -> Array:
-        return namespace(C).concat(
-            [self.block.apply(C[directions, directions]) for _, directions in self._blocks()]
-        )
-
-    def _block_diagonal(self, block: Callable[[Array], Array], y: Array) -> Array:
-        r = self.n_labels * self.block.tensor.shape[1]
-        out = zeros((r, r), y)
-        for coordinates, directions in self._blocks():
-            out[directions, directions] = block(y[coordinates])
-        return out
-
-    def adjoint(self, y: Array) -> Array:
-        return self._block_diagonal(self.block.adjoint, y)
+    def with_labels(self, n_labels: int) -> CompressedMap:
+        """The same on every diagonal block of C."""
+        return CompressedMap(self.block, self.noise, n_labels)
 
     def rounding(self, y: Array) -> float:
-        return math.hypot(
-            *(self.block.rounding(y[coordinates]) for coordinates, _ in self._blocks())
-        )
+        if (noise := self.noise) is None:
+            return 0.0
+        # coordinates along directions, after those on the landmarks, have none
+        q = noise.norms.shape[1]
+        return math.hypot(*(norm(noise.norms @ y[own][:q]) for own, _ in self._blocks()))
 
     def rounding_matrix(self, y: Array) -> Array | None:
-        return None if self.noise is None else self._block_diagonal(self.block.rounding_matrix, y)
-
-    def jacobian(self, F: Array) -> Array:
-        out = zeros((self.n_labels * self.block.tensor.shape[0], *F.shape), F)
-        for coordinates, directions in self._blocks():
-            out[coordinates, directions] = self.block.jacobian(F[directions])
-        return out
+        if (noise := self.noise) is None:
+            return None
+        q = noise.plain.shape[1]
+        return self._block_diagonal(lambda own: norm(noise.plain @ own[:q]) * noise.gram, y)
 
 
 def blocks_of(size: int, labels: int) -> list[slice]:
@@ -477,7 +444,7 @@ def embedding_map(
         return CompressedMap.streamed(basis, X, Z, embedding_kernel, T, S, log_unit)
     pays = tensor <= m * (m + ell) or (tensor < ell * m * m and tensor <= SMALL_TENSOR)
     if pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
-        return CompressedMap(_thin_tensor(thin, T, S))
+        return CompressedMap(_pairwise_tensor(thin, T, S))
     _require_pairs(T, m, ell)
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
     return CompressedMap(_pairwise_tensor(pairs, T, S)) if pays else PairwiseMap([pairs], T, S)
@@ -545,44 +512,35 @@ def _require_tensor(
     )
 
 
-def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
+def _pairwise_tensor(
+    pairs: PairFactors | ComponentFactors | ThinPairs, T: Array, S: Array
+) -> Array:
     """A_k = Σ_r c S_kr (H_r∘T)ᵀ G (H_r∘T), formed in blocks of landmarks r.
 
     With G = QQᵀ (few columns: G is smoother than W) each slice is MᵀM with M = Qᵀ(H_r∘T): large
     entries of T enter once before they cancel, not squared, and a block of slices starts with one
-    large product.
+    large product. With thin pairs H_r = Σ_s R_rs h_s, the M_r are sums of the Qᵀ(h_s∘T), so that m
+    and ℓ never meet.
     """
-    xp, (m, r), ell = namespace(T), T.shape, pairs.H.shape[1]
-    Q = _thin_root(pairs.G)
+    xp, (m, r), right = namespace(T), T.shape, None
+    Q = pairs.Q if isinstance(pairs, ThinPairs) else _thin_root(pairs.G)
+    H = pairs.left if isinstance(pairs, ThinPairs) else pairs.H
+    ell, g = S.shape[1], Q.shape[1]
     out = zeros((S.shape[0], r * r), T)
-    for columns in _blocks(ell, r * max(m, r), T):
-        n = columns.stop - columns.start
-        scaled = xp.reshape(pairs.H[:, columns][:, :, None] * T[:, None, :], (m, n * r))
-        M = xp.permute_dims(xp.reshape(Q.T @ scaled, (Q.shape[1], n, r)), (1, 0, 2))
-        out += S[:, columns] @ xp.reshape(
-            pairs.c * xp.matmul(xp.matrix_transpose(M), M), (n, r * r)
-        )
+
+    def halves(columns: slice) -> Array:
+        scaled = xp.reshape(H[:, columns][:, :, None] * T[:, None, :], (m, -1))
+        return xp.permute_dims(xp.reshape(Q.T @ scaled, (g, -1, r)), (1, 0, 2))
+
+    if isinstance(pairs, ThinPairs):
+        _require_tensor(T, S.shape[0])
+        parts = [halves(columns).reshape(-1, g * r) for columns in _blocks(H.shape[1], r * m, T)]
+        N, right = np.concatenate(parts), pairs.right
+    for rows in _blocks(ell, r * max(m if right is None else g, r), T):
+        M = halves(rows) if right is None else (right[rows] @ N).reshape(-1, g, r)
+        squares = pairs.c * xp.matmul(xp.matrix_transpose(M), M)
+        out += S[:, rows] @ xp.reshape(squares, (-1, r * r))
     return _symmetric(xp.reshape(out, (-1, r, r)))
-
-
-def _thin_tensor(pairs: ThinPairs, T: np.ndarray, S: np.ndarray) -> np.ndarray:
-    """The same from thin roots: M_r = Σ_s H_rs N_s with N_s = Qᵀ(h_s∘T), so that m and ℓ never
-    meet.
-    """
-    (m, r), (ell, h), g = T.shape, pairs.right.shape, pairs.Q.shape[1]
-    _require_tensor(T, S.shape[0])
-    N = np.empty((h, g * r))
-    for columns in _blocks(h, r * m, T):
-        n = columns.stop - columns.start
-        scaled = (pairs.left[:, columns, None] * T[:, None, :]).reshape(m, n * r)
-        N[columns] = (pairs.Q.T @ scaled).reshape(g, n, r).transpose(1, 0, 2).reshape(n, g * r)
-    out = np.zeros((S.shape[0], r * r))
-    for rows in _blocks(ell, r * max(g, r), T):
-        M = (pairs.right[rows] @ N).reshape(-1, g, r)
-        out += S[:, rows] @ (pairs.c * np.matmul(M.transpose(0, 2, 1), M)).reshape(
-            M.shape[0], r * r
-        )
-    return np.asarray(_symmetric(out.reshape(-1, r, r)))
 
 
 def _thin_root(G: Array) -> Array:
@@ -628,26 +586,22 @@ def _components_tensor(A: PairwiseMap) -> Array:
     The root L_r lets large entries of T, and of what centers the kernels, enter once before they
     cancel, not squared.
     """
-    T, S, (rows, r) = to_numpy(A.T), to_numpy(A.S), A.T.shape
-    inner = slice(0 if A.constant is None else 1, None)
+    T, S, r = to_numpy(A.T), to_numpy(A.S), A.T.shape[1]
     parts = [(to_numpy(p.G), np.sqrt(p.c) * to_numpy(p.H)) for p in A.pairs]
-    gram, term, out = (
-        np.zeros((rows, rows)),
-        np.empty_like(parts[0][0]),
-        np.zeros((S.shape[0], r * r)),
-    )
+    gram, term = (np.empty_like(parts[0][0]) for _ in range(2))
+    border = None if A.border is None else to_numpy(A.border)
+    out = np.zeros((S.shape[0], r * r))
     for block in row_blocks(S.shape[1], r * r, _BLOCK_ELEMENTS):
         seen = np.empty((block.stop - block.start, r, r))
         for k, at in enumerate(range(block.start, block.stop)):
-            gram[inner, inner] = 0.0
+            gram[:] = 0.0
             for G, H in parts:
                 np.multiply(G, H[:, at], out=term)
                 term *= H[:, at, None]
-                gram[inner, inner] += term
-            if A.constant is not None:
-                masses, cross = (to_numpy(each) for each in A.constant)
-                gram[0, 0] = masses[at]
-                gram[0, 1:] = gram[1:, 0] = cross[:, at]
+                gram += term
+            if border is not None:
+                gram[0] += border[:, at]
+                gram[:, 0] += border[:, at]
             M = _pivoted_root(gram) @ T
             np.matmul(M.T, M, out=seen[k])
         out += S[:, block] @ seen.reshape(-1, r * r)
