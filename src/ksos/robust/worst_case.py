@@ -27,8 +27,7 @@ from ksos.robust.exact_ball import Answer, in_the_exact_ball
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.risk import FixedRisk, Risk
 from ksos.robust.upper_bound import upper_bound
-from ksos.solvers import STATUSES
-from ksos.solvers.constrained import known_to
+from ksos.solvers import STATUSES, known_to
 from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
 
 __all__ = ["AGREEMENT", "ROBUST_STATUSES", "Certified", "Family", "FixedLoss", "WorstCase"]
