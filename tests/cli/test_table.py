@@ -307,7 +307,7 @@ def test_an_open_quote_is_found_before_the_file_ends() -> None:
             buffer[:] = (b"5,6\n" * len(buffer))[: len(buffer)]
             return len(buffer)
 
-    with pytest.raises(ValueError, match="row 2, column 2: the cell is too long.*quote closed"):
+    with pytest.raises(ValueError, match=r"row 2, column 2: .* quote closed"):
         read_table(io.BufferedReader(Endless()), source="data.csv")
 
 
