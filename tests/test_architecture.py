@@ -77,6 +77,7 @@ SETTLED: list[str | tuple[str, ...]] = [
     "patches of private names in the tests",
     "places that share 12 lines or more",
     ("kernels", "measures", "integrals", "quadrature", "observables"),
+    ("functionals",),
 ]
 
 
