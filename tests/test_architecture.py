@@ -79,6 +79,7 @@ SETTLED: list[str | tuple[str, ...]] = [
     ("kernels", "measures", "integrals", "quadrature", "observables"),
     ("choose",),
     ("estimators",),
+    ("functionals",),
 ]
 
 

@@ -617,8 +617,8 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
         what = f"densities with {counts[0]} and {counts[1]} support points"
         _require_operations(float(counts[0]) ** 2 * float(counts[1]) ** 2, what, max_operations)
         return density_inner(a, b, kernel)
-    groups = [(p if isinstance(p, Reference) else Squares(p)).groups() for p in (a, b)]  # type: ignore[arg-type]
-    left, right = groups
+    forms: tuple[Any, Any] = a, b
+    left, right = ((p if isinstance(p, Reference) else Squares(p)).groups() for p in forms)
     if left is None or right is None or not isinstance(kernel, Gaussian):
         raise IntegralNotAvailableError(
             "the exact MMD between these densities has no formula; pass landmarks= for the"
