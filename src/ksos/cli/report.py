@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos import KernelSoSDensityCV, Solution, SoSDensity, SoSMixture
+from ksos import KernelSoSDensityCV, Solution, SoSMixture
 from ksos.cli.console import described
 from ksos.data import Stream, Table, find_columns
 from ksos.estimators.search import MOST_SAMPLES
@@ -21,7 +21,7 @@ _UNITS = {
 _DISTANCES = {"squared_mmd": " (squared MMD)", "mmd": " (MMD)"}
 
 
-def composition(density: SoSDensity | SoSMixture) -> dict[str, Any]:
+def composition(density: Any) -> dict[str, Any]:
     """The sizes, the kernel and the measure of a density.
 
     ``n_components`` counts the Gaussians of the reference, and is 0 if there is none; ``n_support``
