@@ -449,9 +449,18 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             steps.begin("conformal intervals")
             self._conformal = None
             if not run.over:
-                regressors = locations, of_x, of_prediction
-                known = location, X, targets, masses, splits, floor
-                self._conformal, gain = fit_conformal(*regressors, *known, rng)
+                self._conformal, gain = fit_conformal(
+                    locations,
+                    of_x,
+                    of_prediction,
+                    location,
+                    X,
+                    targets,
+                    masses,
+                    splits,
+                    floor,
+                    rng,
+                )
                 scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
             steps.begin("density of the scaled residuals")
             estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
