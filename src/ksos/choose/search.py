@@ -99,8 +99,9 @@ class Search:
         except KeyboardInterrupt:
             if self.stack is not None and not self.stack.fits:
                 raise
-            self.interrupted = True
-            run.tell("stopping, to keep the best so far")
+            run.interrupt(_AFTER_CTRL_C)
+            # the problem that was chosen is still solved, with a status of its own
+            self.interrupted, run.interrupted = True, False
         if self.problem is None:
             self._settle()
         return complete
@@ -248,8 +249,7 @@ class Search:
             functional = SquaredMMD(data)
         if 0.0 < strength < np.inf:
             functional = functional + relative * Trace(relative=True)
-        limit = _AFTER_CTRL_C if self.interrupted else None
-        return minimize(functional, space, tol=tol, time_limit=limit), relative
+        return minimize(functional, space, tol=tol), relative
 
     def results(self) -> dict[str, np.ndarray]:
         """One row per pair, in the order of the grids."""
