@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.density.moments import node_masses
 from ksos.density.sampling.inversion import axis_panels, draw_by_inversion, scan_flops, tree_flops
 from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
-from ksos.density.standard import feature_scales
+from ksos.density.square import feature_scales
+from ksos.density.sampling.trains import squares_of
 from ksos.ground.memory import available_memory, require_memory
 from ksos.ground.validation import as_choice
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = [
+    "squares_of",
+    "envelope",
     "METHODS",
     "draw",
     "faster_envelope",
@@ -41,7 +43,7 @@ _MOST_TRAINS, _EXCESS = 40, 2.0
 
 
 def draw(
-    density: SoSDensity, size: int, rng: np.random.Generator, method: str = "auto"
+    density: Square, size: int, rng: np.random.Generator, method: str = "auto"
 ) -> np.ndarray:
     """``size`` independent samples of ``density``, shape (size, d); ``method`` is one of
     :data:`METHODS`.
@@ -72,7 +74,7 @@ def draw(
     if (
         atoms := density.measure.atoms
     ) is not None:  # the distribution function of the nodes' numbers is inverted
-        return atoms.points[rng.choice(atoms.points.shape[0], size=size, p=node_masses(density))]
+        return atoms.points[rng.choice(atoms.points.shape[0], size=size, p=density.node_masses())]
     if method == "squares":
         if (squares := density.squares) is None:
             raise ValueError(
@@ -96,7 +98,7 @@ def draw(
     )
 
 
-def faster_envelope(density: SoSDensity, size: int, others: float = math.inf) -> Envelope | None:
+def faster_envelope(density: Square, size: int, others: float = math.inf) -> Envelope | None:
     """The envelope, if ``size`` samples are predicted to come faster by rejection from it than by
     inversion, or than ``others`` do.
     """
@@ -112,7 +114,7 @@ def faster_envelope(density: SoSDensity, size: int, others: float = math.inf) ->
     )
 
 
-def inversion_seconds(density: SoSDensity, size: int) -> float:
+def inversion_seconds(density: Square, size: int) -> float:
     """Predicted seconds of ``size`` samples by inversion, to a factor of about two.
 
     They are spent on the factors of the conditional laws, then for each later feature on a scan or
@@ -133,7 +135,7 @@ def inversion_seconds(density: SoSDensity, size: int) -> float:
     return total
 
 
-def squares_seconds(density: SoSDensity, size: int) -> float:
+def squares_seconds(density: Square, size: int) -> float:
     """Predicted seconds of ``size`` samples square by square, to a factor of about two: a train per
     square, then the rows.
     """
@@ -158,7 +160,7 @@ def squares_seconds(density: SoSDensity, size: int) -> float:
     return setup + min(mixed, size, _MOST_TRAINS) * train + size * _EXCESS * row
 
 
-def rejection_setup_seconds(density: SoSDensity) -> float:
+def rejection_setup_seconds(density: Square) -> float:
     """Predicted seconds of making the envelope; its acceptance is known only after that."""
     m, d = density.support_points.shape
     return m * m * (2.0 * _KERNEL_VALUE + d * _COORDINATE + 2.0 * density.rank * _FLOP)

@@ -19,12 +19,12 @@ show the difference.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import qr
 
-from ksos.density.moments import central_point_first
 from ksos.density.standard import standardize
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.progress import tell_rows
@@ -34,7 +34,7 @@ from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import PanelDistribution, Panels, cut, positions
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = [
     "LOST_MASS",
@@ -63,7 +63,7 @@ _BLOCK_ROWS = 4  # rows are reduced when there are this many times as many as co
 
 
 def draw_by_inversion(
-    density: SoSDensity, size: int, rng: np.random.Generator, *, tree: bool | None = None
+    density: Square, size: int, rng: np.random.Generator, *, tree: bool | None = None
 ) -> np.ndarray:
     """``size`` independent samples of ``density``, shape (size, d); ``tree`` says whether to build
     a tree, if not by predicted cost.
@@ -72,7 +72,7 @@ def draw_by_inversion(
     # conditional laws
     if density.kernel.full:
         standard = standardize(density, shorten=False)
-        return standard.points(draw_by_inversion(standard.density, size, rng, tree=tree))
+        return standard.points(draw_by_inversion(standard.square, size, rng, tree=tree))
     out = rng.random(
         (size, density.n_features)
     )  # all at once: the result does not depend on the chunks
@@ -81,7 +81,7 @@ def draw_by_inversion(
     return out
 
 
-def _invert(density: SoSDensity, out: np.ndarray, tree: bool | None) -> None:
+def _invert(density: Square, out: np.ndarray, tree: bool | None) -> None:
     """Replace uniform numbers by samples."""
     size, axes, factors = out.shape[0], *conditional_laws(density)
     m = axes[0].centres.shape[0]
@@ -100,7 +100,7 @@ def _invert(density: SoSDensity, out: np.ndarray, tree: bool | None) -> None:
                 _condition(log_delta, axis, out[rows, k])
 
 
-def without_silent_points(density: SoSDensity) -> tuple[SoSDensity, np.ndarray]:
+def without_silent_points(density: Square) -> tuple[Square, np.ndarray]:
     """The density without the points that carry no mass, with a central one in front, and its
     factor for kernels of norm one, (m, rank).
     """
@@ -109,21 +109,18 @@ def without_silent_points(density: SoSDensity) -> tuple[SoSDensity, np.ndarray]:
             0.5 * (density.integrals.log_diagonal(density.support_points) - density.log_unit)
         )
         loud = np.any(density.unit_factor * norms[:, None] != 0.0, axis=1)
-    density = central_point_first(
-        density.from_units(
-            density.kernel,
-            density.support_points[loud],
-            density.unit_factor[loud],
-            density.log_unit,
-            density.measure,
-        )
+    some = replace(
+        density,
+        support_points=density.support_points[loud],
+        unit_factor=density.unit_factor[loud],
     )
+    density = some.central_point_first()
     log_norms = 0.5 * (density.integrals.log_diagonal(density.support_points) - density.log_unit)
     with np.errstate(under="ignore"):
         return density, density.unit_factor * np.exp(log_norms)[:, None]
 
 
-def conditional_laws(density: SoSDensity) -> tuple[list[Axis], list[np.ndarray]]:
+def conditional_laws(density: Square) -> tuple[list[Axis], list[np.ndarray]]:
     """Per feature its axis and L_k with L_kᵀL_k = B ∘ W_{k+1} ∘ … ∘ W_d: the marginal law of the
     features 1 … k.
     """
@@ -182,7 +179,7 @@ def _later_feature(
 # panels or by descent in a tree ---
 
 
-def axis_panels(density: SoSDensity, k: int) -> tuple[Panels, float]:
+def axis_panels(density: Square, k: int) -> tuple[Panels, float]:
     """Panels that hold all the mass of feature k and end at kinks, in units of the width around the
     first support point; the width.
     """
@@ -203,7 +200,7 @@ class Axis:
     Each k̂(·, x̃_i) has norm one in L²(dt), whatever the kernel's width, the measure and the point.
     """
 
-    def __init__(self, density: SoSDensity, k: int) -> None:
+    def __init__(self, density: Square, k: int) -> None:
         x = density.support_points[:, [k]]
         self.origin = float(
             x[0, 0]

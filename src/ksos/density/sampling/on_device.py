@@ -18,7 +18,7 @@ from ksos.ground.memory import row_blocks
 from ksos.quadrature import positions
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = ["draw_on_device"]
 
@@ -26,20 +26,20 @@ _CHUNK_ELEMENTS, _PRODUCT_ELEMENTS = 1 << 28, 1 << 27  # 2 GB and 1 GB
 
 
 @np.errstate(under="ignore")
-def draw_on_device(density: SoSDensity, size: int, rng: np.random.Generator) -> Array:
+def draw_on_device(density: Square, size: int, rng: np.random.Generator) -> Array:
     """``size`` independent samples, shape (size, d), where the arrays of ``density`` lie; the laws
     themselves are made on the host.
     """
-    host, reference = density.on_host(), density.support_points
+    host, reference = density.moved(to_numpy), density.support_points
     if host.kernel.full:  # as on the host: conditional laws go to conditional laws
         standard = standardize(host, shorten=False)
         return like(
-            standard.points(to_numpy(_inverted(standard.density, size, rng, reference))), reference
+            standard.points(to_numpy(_inverted(standard.square, size, rng, reference))), reference
         )
     return _inverted(host, size, rng, reference)
 
 
-def _inverted(host: SoSDensity, size: int, rng: np.random.Generator, reference: Array) -> Array:
+def _inverted(host: Square, size: int, rng: np.random.Generator, reference: Array) -> Array:
     xp = namespace(reference)
     features = [
         _Feature(axis, L, reference) for axis, L in zip(*conditional_laws(host), strict=True)

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ksos.density.moments import central_point_first
 from ksos.ground.memory import FLOAT_BYTES, row_blocks
 from ksos.ground.progress import tell_rows
 from ksos.integrals import closed_form
 from ksos.kernels import Laplace, Matern
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = [
     "Envelope",
@@ -64,8 +63,8 @@ class Envelope(ABC):
     acceptance: float
     """The probability 1/∫g that a proposal is accepted."""
 
-    def __init__(self, density: SoSDensity) -> None:
-        self.density = density = central_point_first(density)
+    def __init__(self, density: Square) -> None:
+        self.density = density = density.central_point_first()
         X = density.support_points
         self.integrals = closed_form(density.kernel, density.measure.without_boundary, X.shape[1])
         # positions are relative to the first point: exact for data far from zero
@@ -159,7 +158,7 @@ class PointEnvelope(Envelope):
         return (values * values) @ self.totals
 
 
-def envelope(density: SoSDensity) -> Envelope | None:
+def envelope(density: Square) -> Envelope | None:
     """The envelope of ``density``; None if there is none, as on a discrete measure."""
     integrals, normals = (
         density.integrals,

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ksos.density._assemble import split_columns
+from ksos.density.factor import split_columns
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, without_silent_points
 from ksos.density.standard import standardize
 from ksos.ground.memory import row_blocks
@@ -40,7 +40,7 @@ from ksos.integrals.erf import normal_between
 from ksos.quadrature import Panels, from_nodes, position_on_panel, positions
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = ["Squares", "squares_of"]
 
@@ -98,7 +98,7 @@ class Train(NamedTuple):
         return v[:, 0]
 
 
-def squares_of(density: SoSDensity) -> Squares | None:
+def squares_of(density: Square) -> Squares | None:
     """The sampler of a density; None if its kernel is not smooth, or its weights of both signs are
     so large that values are rounding.
     """
@@ -114,10 +114,10 @@ class Squares:
     the bumps b.
     """
 
-    def __init__(self, density: SoSDensity) -> None:
+    def __init__(self, density: Square) -> None:
         self.standard = standardize(density, shorten=False) if density.kernel.full else None
         self.density, factor = without_silent_points(
-            density if self.standard is None else self.standard.density
+            density if self.standard is None else self.standard.square
         )
         d, m = density.n_features, factor.shape[0]
         self.axes = [Axis(self.density, k) for k in range(d)]
