@@ -238,7 +238,7 @@ def workers(
 
 def _timed(source: Any) -> Any:
     """The source, which counts the processor seconds of the passes over it."""
-    from ksos.data.sources import Chunks
+    from ksos.data import Chunks
 
     class Timed(Chunks):
         seconds = 0.0

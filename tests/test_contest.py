@@ -23,8 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 
-from ksos.functionals import SquaredMMD, Trace
-from ksos.functionals.objective import Objective
+from ksos.functionals import Objective, SquaredMMD, Trace
 from ksos.kernels import Gaussian
 from ksos.solvers import SOLVERS, certify
 from ksos.space import SoSSpace

@@ -19,7 +19,7 @@ from tables import points
 
 import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV
-from ksos.data.sources import chunks
+from ksos.data import chunks
 from ksos.kernels import Gaussian
 from ksos.space import sums_at
 

@@ -23,10 +23,10 @@ from sklearn.datasets import load_iris, make_moons
 
 from ksos import mmd
 from ksos.density import SoSDensity
-from ksos.space.embedding import MeanEmbedding
 from ksos.explorer import answers
 from ksos.explorer.session import Fitted, Samples, Session
 from ksos.explorer.settings import Settings
+from ksos.space.embedding import MeanEmbedding
 
 __all__ = ["SETS", "Grid", "build"]
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from ksos import functionals, kernels, measures, observables
 from ksos._version import __version__ as __version__
-from ksos.data.kernel_sums import KernelSums
-from ksos.data.sources import chunks
+from ksos.data import KernelSums, chunks
 from ksos.density import Compression, Estimate, SoSDensity, SoSMixture, mixture
 from ksos.estimators import KernelSoSDensity
 from ksos.exceptions import (

@@ -21,8 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ksos.data import TableOptions, read_table
-from ksos.data.csv_files import LONGEST_LINE
+from ksos.data import LONGEST_LINE, TableOptions, read_table
 
 # --- what is read ---
 

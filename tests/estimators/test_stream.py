@@ -115,8 +115,8 @@ def test_neither_chunks_nor_order_nor_engine_change_the_density(
     }[weights]
     whole = KernelSoSDensity(**options).fit(rows, sample_weight=a)
     for kind, cuts in (
-        (ksos.data.sources.Chunks, 0),
-        (ksos.data.sources.Chunks, 40),
+        (ksos.data.Chunks, 0),
+        (ksos.data.Chunks, 40),
         (Elsewhere, 7),
     ):
         order = np.split(rng.permutation(len(rows)), np.sort(rng.integers(0, len(rows), cuts)))
@@ -124,7 +124,7 @@ def test_neither_chunks_nor_order_nor_engine_change_the_density(
         assert_same(KernelSoSDensity(**options).fit(kind(source.__iter__, "parts")), whole)
 
 
-class Elsewhere(ksos.data.sources.Chunks):
+class Elsewhere(ksos.data.Chunks):
     """An engine that gathers every chunk in another place, where only pickles arrive, and merges in
     a tree.
     """
@@ -144,7 +144,7 @@ def test_another_engine_gives_the_same_fit(options: dict[str, object]) -> None:
     parts = [X[:100], X[100:7000], np.empty((0, 2)), X[7000:]]
     found = [
         KernelSoSDensity(**options).fit(kind(chunks(parts).__iter__, "parts"))
-        for kind in (Elsewhere, ksos.data.sources.Chunks)
+        for kind in (Elsewhere, ksos.data.Chunks)
     ]
     assert_same(*found)
     with pytest.raises(ValueError, match=r"chunk 2: Input X contains NaN"):
@@ -321,8 +321,8 @@ def test_a_source_that_changes_between_passes_is_refused(tmp_path: Path) -> None
         KernelSoSDensity(**PARTED).fit(chunks(lambda: [rng.normal(size=(12_000, 2))]))
     np.save(tmp_path / "x.npy", X)
 
-    class Changing(ksos.data.sources.Chunks):
-        def __iter__(self) -> Iterator[ksos.data.sources.Chunk]:
+    class Changing(ksos.data.Chunks):
+        def __iter__(self) -> Iterator[ksos.data.Chunk]:
             yield from super().__iter__()
             time.sleep(0.01)
             np.save(tmp_path / "x.npy", X + 1.0)
@@ -443,7 +443,7 @@ def test_scores_of_chunks_are_those_of_the_array(
     stored = fitted.score_samples(chunks(parts), out=tmp_path / "scores.npy")
     assert isinstance(stored, np.memmap)
     np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), whole, atol=1e-13)
-    for kind in (ksos.data.sources.Chunks, Elsewhere):
+    for kind in (ksos.data.Chunks, Elsewhere):
         found = fitted.score(kind(chunks(parts).__iter__, "parts"))
         assert found == pytest.approx(fitted.score(X[:900], sample_weight=a), abs=1e-12)
 
@@ -526,7 +526,7 @@ def test_a_likelihood_of_more_samples_than_are_kept_is_that_of_all() -> None:
     found = [
         KernelSoSDensity(**options).fit(kind(chunks(source, rows=size).__iter__, "rows"))
         for kind, source, size in (
-            (ksos.data.sources.Chunks, rows, 9000),
+            (ksos.data.Chunks, rows, 9000),
             (Elsewhere, rows[::-1].copy(), 7000),
         )
     ]

@@ -17,12 +17,12 @@ from ksos.functionals import (
     MMD,
     CustomFunctional,
     Expectation,
+    Objective,
     SquaredL2,
     SquaredMMD,
     check_gradient,
     within,
 )
-from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 from ksos.observables import BoxIndicator, KernelFunction, coordinate

@@ -14,8 +14,7 @@ from strategies import clouds
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
-from ksos.functionals import NegativeLogLikelihood, Trace, check_gradient
-from ksos.functionals.objective import Objective
+from ksos.functionals import NegativeLogLikelihood, Objective, Trace, check_gradient
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
 from ksos.solvers import factor, project

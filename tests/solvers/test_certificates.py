@@ -12,8 +12,7 @@ from oracles import brute_objective, quadrature_rule
 from scipy.linalg import eigh
 
 import ksos
-from ksos.functionals import MMD, Expectation, SquaredL2, SquaredMMD, Trace, within
-from ksos.functionals.objective import Objective
+from ksos.functionals import MMD, Expectation, Objective, SquaredL2, SquaredMMD, Trace, within
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure
 from ksos.observables import NumericFunction, as_observable, coordinate

@@ -21,12 +21,12 @@ from ksos.functionals import (
     Expectation,
     Frobenius,
     Functional,
+    Objective,
     SquaredL2,
     SquaredMMD,
     Trace,
     within,
 )
-from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Normal
 from ksos.observables import BoxIndicator, coordinate

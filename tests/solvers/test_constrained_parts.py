@@ -19,12 +19,12 @@ from ksos.functionals import (
     Expectation,
     Frobenius,
     Functional,
+    Objective,
     SquaredL2,
     SquaredMMD,
     Trace,
     within,
 )
-from ksos.functionals.objective import Objective
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator, coordinate
 from ksos.solvers import (

@@ -7,8 +7,7 @@ import pytest
 from tables import FUNCTIONAL_CASES, points
 
 import ksos
-from ksos.functionals import SquaredMMD, Trace
-from ksos.functionals.objective import Objective
+from ksos.functionals import Objective, SquaredMMD, Trace
 from ksos.kernels import Gaussian
 from ksos.solvers import FrankWolfe, centre
 

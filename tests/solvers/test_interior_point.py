@@ -16,8 +16,7 @@ from sklearn.datasets import make_moons
 from tables import FUNCTIONAL_CASES, points
 
 import ksos
-from ksos.functionals import MMD, Frobenius, SquaredMMD, Trace
-from ksos.functionals.objective import Objective
+from ksos.functionals import MMD, Frobenius, Objective, SquaredMMD, Trace
 from ksos.ground import resources
 from ksos.kernels import Gaussian
 from ksos.solvers import (
@@ -156,7 +155,7 @@ def test_the_minimum_on_a_face_is_refused_where_it_is_not_positive() -> None:
 def test_functionals_know_their_quadratic_form(name: str) -> None:
     space = ksos.SoSSpace(Gaussian(1.0), points(8, 2))
     objective = Objective.of(FUNCTIONAL_CASES[name], space)
-    form = objective.term.as_quadratic()
+    form = objective.term.embedding_quadratic
     if (
         "frobenius" in name
         or "likelihood" in name
@@ -252,7 +251,7 @@ def test_the_dual_value_meets_the_primal_one() -> None:
         Objective.of(SquaredMMD(X) + 1e-3 * Trace(), space, stored=True),
         InteriorPoint(),
     )
-    D = objective.term.as_quadratic().D
+    D = objective.term.embedding_quadratic.D
     state = stepper.init(objective, objective.point(centre(space.rank)))
     for _ in range(12):
         state = stepper.step(objective, state)
@@ -282,7 +281,7 @@ def test_residuals_of_a_pair_that_is_off_are_worked_off() -> None:
     iterate = state.iterate
     assert np.trace(iterate.pair.C) == pytest.approx(1.0, abs=1e-7)
     M = (
-        objective.term.as_quadratic().D
+        objective.term.embedding_quadratic.D
         + space.embed_adjoint(iterate.y)
         - iterate.t * np.eye(space.rank)
     )

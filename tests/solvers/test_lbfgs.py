@@ -11,9 +11,7 @@ import pytest
 from tables import points
 
 import ksos
-from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
-from ksos.functionals.base import BoundTerm
-from ksos.functionals.objective import Objective
+from ksos.functionals import BoundTerm, NegativeLogLikelihood, Objective, SquaredMMD, Trace
 from ksos.kernels import Gaussian
 from ksos.solvers import LBFGS, Secants, descend, lowest
 
@@ -110,8 +108,8 @@ class Counted(BoundTerm):
     def factor_gradient(self, a: Any, F: np.ndarray) -> Any:
         return self.term.factor_gradient(a, F)
 
-    def linear_part(self) -> Any:
-        return self.term.linear_part()
+    def linear_parts(self) -> Any:
+        return self.term.linear_parts()
 
 
 def test_no_matrix_is_formed_between_certificates() -> None:

@@ -256,8 +256,8 @@ class InterruptingTerm(BoundTerm):
         inner = self.term.restrict(columns)
         return None if inner is None else InterruptingTerm(self.owner, inner)
 
-    def as_quadratic(self) -> Any:
-        return self.term.as_quadratic()
+    def conic_form(self) -> Any:
+        return self.term.conic_form()
 
 
 @every_problem

@@ -16,8 +16,7 @@ from oracles import brute_objective, conic_optimum
 from tables import FUNCTIONAL_CASES, REACH, SOLVER_CASES, SOLVER_FUNCTIONAL_CASES, TAKES, points
 
 import ksos
-from ksos.functionals import MMD, Frobenius, Functional, SquaredMMD, Trace
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals import MMD, Frobenius, Functional, Objective, Point, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Normal
 from ksos.solvers import (

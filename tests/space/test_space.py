@@ -10,8 +10,7 @@ from oracles import brute_objective, quadrature_rule
 from tables import PAIR_CASES, WHITENING_CASES, PairCase, points
 
 import ksos
-from ksos.functionals import SquaredMMD, Trace
-from ksos.functionals.objective import Objective
+from ksos.functionals import Objective, SquaredMMD, Trace
 from ksos.ground import resources
 from ksos.integrals.triple import PairFactors
 from ksos.kernels import Gaussian, Laplace

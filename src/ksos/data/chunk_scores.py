@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from ksos.data.gathered import Checks
+from ksos.data.passes import Checks
 from ksos.data.sources import Chunk
 from ksos.density import SoSDensity, SoSMixture
 from ksos.ground.arrays import to_numpy

@@ -47,7 +47,7 @@ LONGEST_LINE = 1 << 20
 without line ends must not fill the memory.
 """
 
-_BLOCK_BYTES = 1 << 20  # cost: pandas takes 1 ms per call, and a megabyte of cells takes 10 ms
+_BLOCK_CHARACTERS = 1 << 20  # cost: pandas takes 1 ms a call, and a megabyte of cells takes 10 ms
 _LOOKED_AT = 1000  # first lines that decide which columns hold text; more rarely changes the answer
 _DETECTED_FROM = 100  # first lines that decide on delimiter and decimals: five splits of each
 _LONGEST_EXCERPT = 40  # characters of a cell in an error, which must fit on one line of a screen
@@ -84,10 +84,19 @@ _FOREIGN = {
     b"\x89KSOS": "is a model of ksos, not a table; ksos score, sample, query and inspect read it",
     b"PK\x03\x04": "is an archive (a spreadsheet or NPZ); export its table as CSV or NPY",
 }
-_FORBIDDEN = {
-    "\0": "a NUL byte; is this file CSV text?",
-    "\r": "a bare carriage return; end lines with LF or CRLF",
+_FORBIDDEN = re.compile("[\0\r\udc80-\udcff]")
+_NO_TEXT = {
+    "\0": "the line contains a NUL byte; is this file CSV text?",
+    "\r": "the line contains a bare carriage return; end lines with LF or CRLF",
 }
+_ENCODE = (
+    "save the file as UTF-8, or pass --encoding latin-1 if it is that, in Python"
+    " csv={'encoding': 'latin-1'}"
+)
+_TOO_LONG = (
+    f"the line is longer than {LONGEST_LINE:,} bytes; is this CSV, one record per line? NPY holds"
+    " wider tables"
+)
 
 
 def cell_error(
@@ -222,24 +231,22 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
     return not any("." in cell and is_number(cell) for cell in cells)
 
 
-def _text_blocks(
-    stream: BinaryIO, source: str, encoding: str | None, delimiter: str | None
-) -> Iterator[str]:
-    """Whole lines, a block at a time, without empty ones at the end of the file."""
+def _expanded(stream: BinaryIO, source: str) -> Any:
+    """The stream, decompressed if it begins as a compressed file does."""
     if not isinstance(stream, io.BufferedReader):
         stream = io.BufferedReader(cast(io.RawIOBase, stream))
     begin = stream.peek(8)
     expand = next((open_ for magic, open_ in _COMPRESSED.items() if begin.startswith(magic)), None)
-    expanded = stream if expand is None else expand(stream)
+    return stream if expand is None else expand(stream)
 
-    def read() -> bytes:
-        try:
-            return cast(bytes, expanded.read(_BLOCK_BYTES))
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-            if expand is None:
-                raise
-            message = f"{source} is compressed, but cannot be decompressed: {error}"
-            raise ValueError(message) from None
+
+def _blocks(
+    stream: BinaryIO, source: str, encoding: str | None, delimiter: str | None
+) -> Iterator[str]:
+    """Whole records, about a megabyte at a time, without empty lines at the end of the file."""
+    expanded = _expanded(stream, source)
+    number, empty = 1, ""
+    text: io.TextIOWrapper | None = None
 
     def fault(before: str, what: str) -> ValueError:
         """An error behind the text ``before``, which begins in row ``number``."""
@@ -247,56 +254,50 @@ def _text_blocks(
         column = len(_split(line + "x", delimiter or ","))
         return cell_error(source, number + before.count("\n"), column, what)
 
-    chunk, number, rest = read(), 1, ""
-    for beginning, what in _FOREIGN.items():
-        if chunk.startswith(beginning):
-            raise cell_error(source, 1, 1, f"the file {what}")
-    marked = (name for mark, name in _BYTE_ORDER_MARKS.items() if chunk.startswith(mark))
-    encoding = next(marked, encoding or "utf-8")
-    decoder = codecs.getincrementaldecoder(encoding)()
-    while True:
-        try:
-            text = rest + decoder.decode(chunk, final=not chunk)
-        except UnicodeDecodeError as error:
-            before = rest + error.object[: error.start].decode(encoding, "replace")
-            raise fault(
-                before,
-                f"byte 0x{error.object[error.start]:02x} is not {encoding.upper()} text; save the"
-                " file as UTF-8, or pass --encoding latin-1 if it is that, in Python"
-                " csv={'encoding': 'latin-1'}",
-            ) from None
-        # empty lines wait with the line that is not whole yet: at the end of the file they go
-        filled = len(text.rstrip("\r\n "))
-        end = filled
-        if filled and chunk:
-            end = text.find("\n", filled) + 1 or text.rfind("\n", 0, filled) + 1
-        lines, rest = text[:end].replace("\r\n", "\n"), text[end:]
-        for forbidden, what in _FORBIDDEN.items():
-            if forbidden in lines:
-                raise fault(lines.partition(forbidden)[0], f"the line contains {what}")
-        if len(rest) > LONGEST_LINE:
-            what = (
-                f"the line is longer than {LONGEST_LINE:,} bytes; is this CSV, one record per"
-                " line? NPY holds wider tables"
-            )
-            raise fault(lines + rest[:LONGEST_LINE], what)
-        if lines:
-            yield lines if lines.endswith("\n") else lines + "\n"
-        if not chunk:
-            return
-        number += lines.count("\n")
-        chunk = read()
-
-
-def _whole_records(blocks: Iterator[str]) -> Iterator[str]:
-    """The blocks, cut where no quoted cell goes on: there, quotes are even in number."""
-    for block in blocks:
-        while block.count('"') % 2 and len(block) < 4 * LONGEST_LINE:
-            more = next(blocks, None)
-            if more is None:
-                break
-            block += more
-        yield block
+    try:
+        begin = expanded.peek(8)
+        for beginning, what in _FOREIGN.items():
+            if begin.startswith(beginning):
+                raise cell_error(source, 1, 1, f"the file {what}")
+        marked = (name for mark, name in _BYTE_ORDER_MARKS.items() if begin.startswith(mark))
+        encoding = next(marked, encoding or "utf-8")
+        # bytes that are no text become surrogates, and are found with their place in the line
+        text = io.TextIOWrapper(expanded, encoding, "surrogateescape", newline="\n")
+        while begun := text.read(_BLOCK_CHARACTERS):
+            block, quotes, more = empty + begun, begun.count('"'), begun
+            # on to the end of the record: there, quotes are even in number
+            while more and (block[-1] != "\n" or quotes % 2) and len(block) < 4 * LONGEST_LINE:
+                more = text.readline(LONGEST_LINE + 1)
+                block, quotes = block + more, quotes + more.count('"')
+                if len(more) > LONGEST_LINE:
+                    break
+            block = block.replace("\r\n", "\n")
+            # most text is ASCII, and known to be: then the search, which takes longer, is not made
+            suspect = "\0" in block or "\r" in block or not block.isascii()
+            if suspect and (found := _FORBIDDEN.search(block)):
+                wrong = f"byte 0x{ord(found[0]) - 0xDC00:02x} is not {encoding.upper()} text"
+                what = _NO_TEXT.get(found[0], f"{wrong}; {_ENCODE}")
+                raise fault(block[: found.start()], what)
+            last = block.rfind("\n", 0, -1) + 1
+            # empty lines wait for a line that is none: at the end of the file they are dropped
+            filled = block.rstrip("\n ")
+            empty = block[len(filled) :].partition("\n")[2] if filled else block
+            if max(len(block) - last, len(empty)) > LONGEST_LINE:
+                raise fault(block[: last + LONGEST_LINE], _TOO_LONG)
+            if filled:
+                yield filled + "\n"
+                number += filled.count("\n") + 1
+    except UnicodeDecodeError:  # of an encoding in which no surrogate can stand for a byte
+        what = f"the file is not {str(encoding).upper()} text; {_ENCODE}"
+        raise cell_error(source, number, 1, what) from None
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if expanded is stream:
+            raise
+        message = f"{source} is compressed, but cannot be decompressed: {error}"
+        raise ValueError(message) from None
+    finally:
+        if text is not None and not expanded.closed:
+            text.detach()  # or the stream, which may be the standard input, would be closed
 
 
 def _comment_lines(lines: Sequence[str], delimiter: str) -> int:
@@ -345,7 +346,7 @@ class CsvFile:
         self, stream: BinaryIO, source: str, written: Written, say: Say = lambda _: None
     ) -> None:
         self.source, self._say = source, say
-        blocks = _whole_records(_text_blocks(stream, source, written.encoding, written.delimiter))
+        blocks = _blocks(stream, source, written.encoding, written.delimiter)
         begin = next(blocks, "")
         if not begin:
             raise cell_error(source, 1, 1, "the file is empty; rows of numbers were expected")

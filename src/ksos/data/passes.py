@@ -1,38 +1,258 @@
-"""Passes over samples that come in chunks: the first looks at them, the second adds up kernel sums;
-each can stop and go on from a file.
+"""Passes over samples that come in chunks: the first looks at them, the second adds up kernel sums.
+
+What a pass gathers is a value that grows by chunks, merges with that of other chunks, and travels
+between processes. A pass can stop, and go on from a file.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from ksos.data.gathered import Checks, Gathered, Rows, Tally, require_own_weights
 from ksos.data.kernel_sums import KernelSums
-from ksos.data.moments import Moments
 from ksos.data.samples import require_inside
-from ksos.data.sources import Chunks, as_source
-from ksos.data.subsample import Part, Survey
-from ksos.ground.arrays import is_other_array, to_numpy
-from ksos.ground.progress import tell
+from ksos.data.sources import Chunk, Chunks, as_source
+from ksos.data.survey import Part, Survey, row_hashes
+from ksos.ground.arrays import (
+    Array,
+    bits,
+    is_other_array,
+    is_tensor,
+    like,
+    namespace,
+    to_numpy,
+)
+from ksos.ground.run import Run
 from ksos.ground.state import read_state, write_state
-from ksos.ground.validation import as_masses, require_numbers
+from ksos.ground.validation import as_masses, as_points, as_vector, require_numbers
 from ksos.measures import Lebesgue, Measure
 
-__all__ = ["Passes", "fit_few", "forget", "remember"]
+__all__ = ["Checks", "Gathered", "Passes", "Rows", "Tally", "fit_few", "forget", "naming"]
+__all__ += ["remember", "require_own_weights"]
 
-_SHARE = 0.05  # of the time, at most, is spent on checkpoints
+_BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
+_HEAVIEST = 1e200  # 10¹⁰⁸ of such weights can be added up before the sum overflows
+_SHARE = 0.05  # of the time, at most, is spent on checkpoints: nobody notices so little
 _KIND = "a fit in progress"
 _FIRST, _SECOND = "first", "second"
 
-Sums = TypeVar("Sums")
+M = TypeVar("M")
+
+
+class Rows(NamedTuple):
+    """Samples that passed every check, their masses, and of how many chunks they are. Tensors stay
+    where they lie.
+    """
+
+    points: Array
+    masses: Array
+    chunks: int = 1
+
+
+@contextmanager
+def naming(chunk: Chunk) -> Iterator[None]:
+    """Puts the name of a chunk, if it has one, before the message of an error in it."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if not chunk.name:
+            raise
+        raise type(error)(f"{chunk.name}: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Checks:
+    """What every chunk must be: inside ``measure``, and with the features of the first one, in any
+    order of their names.
+
+    ``who`` is the name of the estimator, for errors. ``device`` is a tensor without rows that lies
+    where the chunks lie, None on the host. Rows with a hash in ``left_out`` do not count.
+    """
+
+    who: str
+    measure: Measure = field(default_factory=Lebesgue)
+    n_features: int | None = None
+    names: tuple[str, ...] | None = None
+    device: Any = None
+    left_out: np.ndarray | None = None
+
+    def rows(self, chunk: Chunk) -> tuple[Rows, Checks]:
+        """The samples of a chunk, and the checks that the next chunk must pass; errors begin with
+        the name of the chunk.
+        """
+        with naming(chunk):
+            X, tensor = chunk.data, is_tensor(chunk.data)
+            if not tensor:
+                X = np.asarray(to_numpy(X) if is_other_array(X) else require_numbers(X))
+            if X.ndim == 2 and not X.shape[0]:
+                return Rows(np.empty((0, self.n_features or 0)), np.empty(0)), self
+            if chunk.names is not None and self.names is not None and chunk.names != self.names:
+                if sorted(chunk.names) != sorted(self.names):
+                    raise ValueError(
+                        f"the columns are {', '.join(chunk.names)}, but those of the first chunk"
+                        f" are {', '.join(self.names)}"
+                    )
+                X = X[:, [chunk.names.index(name) for name in self.names]]
+            told: dict[str, Any] = {"estimator": self.who, "input_name": "X"}
+            X = as_points(X) if tensor else check_array(X, dtype=np.float64, order="C", **told)
+            known = self
+            if self.n_features is None:
+                known = replace(self, n_features=int(X.shape[1]), names=chunk.names)
+            elif X.shape[1] != self.n_features:
+                raise ValueError(
+                    f"X has {X.shape[1]} features, but {self.who} is expecting {self.n_features}"
+                    " features as input"
+                )
+            if tensor and known.device is None:
+                known = replace(known, device=X[:0, :])
+            masses = like(self._masses(chunk.weights, X), X)
+            # on a device, one look is enough for chunks without a fault
+            if not tensor or not bool(namespace(X).all(self.measure.contains(X))):
+                require_inside(self.measure, to_numpy(X), to_numpy(masses), known.names)
+            return Rows(X, masses), known
+
+    def _masses(self, weights: Any, X: Array) -> np.ndarray:
+        if weights is None:
+            masses = np.ones(X.shape[0])
+        else:
+            masses = as_vector(weights, "weights", length=X.shape[0])
+            if np.any(masses < 0.0):
+                raise ValueError(
+                    f"weights must not be negative; entry {int(np.argmin(masses))} is"
+                    f" {masses.min():g}"
+                )
+            if masses.max() > _HEAVIEST:
+                raise ValueError(
+                    f"weights must not exceed {_HEAVIEST:g}, so that they can be added up; got"
+                    f" {masses.max():g}; scale them"
+                )
+        if self.left_out is not None:
+            masses[np.isin(row_hashes(to_numpy(X)), self.left_out)] = 0.0
+        return masses
+
+    def merge(self, other: Checks) -> Checks:
+        """The checks of two sets of chunks, which must have the same columns."""
+        if self.n_features is None or other.n_features is None:
+            return other if self.n_features is None else self
+        if (self.n_features, self.names) != (other.n_features, other.names):
+            shown = [
+                f"{c.n_features} columns"
+                if c.names is None
+                else f"the columns {', '.join(c.names)}"
+                for c in (self, other)
+            ]
+            raise ValueError(
+                f"some chunks have {shown[0]}, others {shown[1]}; all must have the same ones"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How far a pass is: chunks, rows, their mass, and the sum of all their bits, which shows
+    whether a second pass gives the same rows.
+    """
+
+    chunks: int = 0
+    rows: int = 0
+    checksum: int = 0
+    mass: float = 0.0
+
+    @classmethod
+    def of(cls, rows: Rows) -> Tally:
+        """That of some rows."""
+        xp, masses = namespace(rows.masses), rows.masses
+        checksum = sum(int(xp.sum(bits(numbers))) for numbers in (rows.points, masses)) % 2**64
+        return cls(rows.chunks, int(masses.shape[0]), checksum, float(xp.sum(masses)))
+
+    def merge(self, other: Tally) -> Tally:
+        """That of both sets of rows."""
+        checksum, mass = (self.checksum + other.checksum) % 2**64, self.mass + other.mass
+        return Tally(self.chunks + other.chunks, self.rows + other.rows, checksum, mass)
+
+    def same_rows(self, other: Tally) -> bool:
+        """Whether as many rows were seen, and the same ones, in whatever chunks."""
+        return (self.rows, self.checksum) == (other.rows, other.checksum)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """What is known of the chunks so far: a survey if ``most`` says of how many samples, with
+    moments if wanted, and kernel sums if it begins with those of none.
+
+    Rows of small chunks wait until they are worth the work; :attr:`settled` has none that wait.
+    """
+
+    checks: Checks
+    tally: Tally = Tally()
+    most: int | None = None
+    survey: Survey | None = None
+    sums: KernelSums | None = None
+    wants_moments: bool = False
+    waiting: tuple[Rows, ...] = ()
+
+    def update(self, chunk: Chunk) -> Gathered:
+        """This and one more chunk; a bad chunk raises, and this value stays good."""
+        rows, checks = self.checks.rows(chunk)
+        if rows.points.shape[0] < _BATCH_ROWS:
+            # a copy: the owner of the chunk may fill it anew
+            rows = rows._replace(points=namespace(rows.points).asarray(rows.points, copy=True))
+        out = replace(self, checks=checks, waiting=(*self.waiting, rows))
+        waiting = sum(part.points.shape[0] for part in out.waiting)
+        return out.settled if waiting >= _BATCH_ROWS else out
+
+    @property
+    def settled(self) -> Gathered:
+        """The same value with nothing that waits."""
+        return replace(self, waiting=()).add(_together(self.waiting)) if self.waiting else self
+
+    def add(self, rows: Rows) -> Gathered:
+        """This and rows that passed the checks."""
+        points, masses, chunks = rows
+        if not points.shape[0]:
+            return replace(self, tally=self.tally.merge(Tally(chunks)))
+        survey, sums = self.survey, self.sums
+        if self.most is not None:
+            survey = survey or Survey.empty(self.most, points.shape[1], moments=self.wants_moments)
+            survey = survey.update(points, masses)
+        if sums is not None:
+            sums = sums.beside(points).update(points, masses)
+        return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums)
+
+    def merge(self, other: Gathered) -> Gathered:
+        """What is known of both sets of chunks."""
+        a, b = self.settled, other.settled
+        return replace(
+            a,
+            checks=a.checks.merge(b.checks),
+            tally=a.tally.merge(b.tally),
+            survey=_merged(a.survey, b.survey),
+            sums=_merged(a.sums, b.sums),
+        )
+
+
+def _merged(a: M | None, b: M | None) -> M | None:
+    return b if a is None else a if b is None else a.merge(b)  # type: ignore[attr-defined]
+
+
+def _together(parts: tuple[Rows, ...]) -> Rows:
+    """One set of rows; chunks without any may be of another width."""
+    some = [part for part in parts if part.points.shape[0]] or list(parts[:1])
+    points, masses = (
+        namespace(columns[0]).concat([like(array, columns[0]) for array in columns])
+        for columns in ([part.points for part in some], [part.masses for part in some])
+    )
+    return Rows(points, masses, sum(part.chunks for part in parts))
 
 
 @dataclass
@@ -41,7 +261,8 @@ class Passes:
     to go on from.
 
     What a pass gathers is a :class:`Gathered`, and the source gathers it: a pass asks nothing else
-    of the source.
+    of the source. ``left_out`` has the hashes of rows of a source that do not count; ``known`` what
+    was gathered, by the names of the passes; ``looked``: the first one is complete.
     """
 
     estimator: Any
@@ -49,22 +270,24 @@ class Passes:
     sample_weight: Any
     checkpoint: str | os.PathLike[str] | None = None
     left_out: np.ndarray | None = None
-    """The hashes of rows of a source that do not count."""
     known: dict[str, Gathered] = field(default_factory=dict)
-    """By the names of the passes."""
     looked: bool = False
     fingerprint: list[list[Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.who = type(self.estimator).__name__
         if not isinstance(self.source, Chunks):
-            self.sample = checked_array(self.estimator, self.source, self.sample_weight)
+            X = self.source
+            data = to_numpy(X) if is_other_array(X) else require_numbers(X)
+            # this also tells the estimator its features
+            points = validate_data(self.estimator, data, dtype=np.float64, order="C")
+            self.sample = Rows(points, as_masses(self.sample_weight, points.shape[0]))
             return
         forget(self.estimator)
         require_own_weights(self.sample_weight)
         self.fingerprint = self.source.fingerprint()
         if self.checkpoint is not None and os.path.isfile(self.checkpoint):
-            self._resume()
+            self._resume(self.checkpoint)
 
     def look(
         self,
@@ -77,37 +300,20 @@ class Passes:
         """The first pass: what the samples are, all inside ``measure``; and their kernel sums, if
         ``nothing`` knows at which landmarks.
         """
+        first = self.known.get(_FIRST)
         if not isinstance(self.source, Chunks):
-            require_inside(
-                measure,
-                self.sample.points,
-                self.sample.masses,
-                vars(self.estimator).get("feature_names_in_"),
-            )
-            first, self.looked = (
-                Gathered(Checks(self.who), most=most, wants_moments=moments).add(self.sample),
-                True,
-            )
-        elif _FIRST in self.known and (
-            self.known[_FIRST].most,
-            self.known[_FIRST].wants_moments,
-        ) == (most, moments):
-            first = self.known[_FIRST]
-        else:
-            checks = Checks(
-                self.who,
-                n_features=None if nothing is None else nothing.n_features,
-                left_out=self.left_out,
-            )
-            first, self.known, self.looked = (
-                Gathered(checks, most=most, sums=nothing, wants_moments=moments),
-                {},
-                False,
-            )
+            names = vars(self.estimator).get("feature_names_in_")
+            require_inside(measure, self.sample.points, self.sample.masses, names)
+            begun = Gathered(Checks(self.who), most=most, wants_moments=moments)
+            first, self.looked = begun.add(self.sample), True
+        elif first is None or (first.most, first.wants_moments) != (most, moments):
+            d = None if nothing is None else nothing.n_features
+            checks = Checks(self.who, n_features=d, left_out=self.left_out)
+            first = Gathered(checks, most=most, sums=nothing, wants_moments=moments)
+            self.known, self.looked = {}, False
         if not self.looked:
-            first = self._gather(
-                replace(first, checks=replace(first.checks, measure=measure)), _FIRST
-            )
+            checks = replace(first.checks, measure=measure)
+            first = self._gather(replace(first, checks=checks), _FIRST)
             remember(self.estimator, first.checks)
         if first.survey is None:
             raise ValueError(
@@ -138,9 +344,8 @@ class Passes:
         first, second = self.known[_FIRST], self.known.get(_SECOND)
         if first.sums is not None and first.sums.same_question(nothing):
             return first.sums
-        if (
-            second is None or second.sums is None or not second.sums.same_question(nothing)
-        ):  # another question than the checkpoint's
+        # a checkpoint may hold the answer to another question
+        if second is None or second.sums is None or not second.sums.same_question(nothing):
             second = Gathered(self.known_checks, sums=nothing)
         self._require_same_files()
         if not second.tally.same_rows(first.tally):
@@ -158,18 +363,6 @@ class Passes:
         return replace(self.known[_FIRST].checks, measure=Lebesgue())
 
     @property
-    def part(self) -> Part:
-        """The samples that decide on the setting, with the moments of all if the first pass was
-        asked for them and these are not all.
-        """
-        known = self.known[_FIRST].moments
-        return (
-            self.survey.part
-            if known is None or self.survey.complete
-            else self.survey.part._replace(moments=known.rounded)
-        )
-
-    @property
     def survey(self) -> Survey:
         """What the first pass has found."""
         found = self.known[_FIRST].survey
@@ -177,16 +370,23 @@ class Passes:
         return found
 
     @property
+    def part(self) -> Part:
+        """The samples that decide on the setting, with the moments of all if the first pass was
+        asked for them and these are not all.
+        """
+        return self.survey.part
+
+    @property
     def mass(self) -> float:
         """The sum of all masses."""
         return self.known[_FIRST].tally.mass
 
-    def again(self, nothing: Sums) -> Sums:
+    def again(self, nothing: M) -> M:
         """One more pass over all samples, for sums that depend on the density."""
         self._require_same_files()
-        found: Sums = self.source.gather(nothing)
+        found: Any = self.source.gather(nothing)
         self._require_same_rows(found.tally, "later")
-        return found
+        return found  # type: ignore[no-any-return]
 
     def _require_same_rows(self, tally: Tally, which: str) -> None:
         first = self.known[_FIRST].tally
@@ -199,14 +399,18 @@ class Passes:
 
     def _gather(self, begun: Gathered, which: str) -> Gathered:
         """All of a pass, of which ``begun`` is a part; what it has so far is in the checkpoint."""
-        due, total = _Due(), None if which == _FIRST else self.known[_FIRST].tally.rows
+        total, due = None if which == _FIRST else self.known[_FIRST].tally.rows, -math.inf
 
         def after(known: Gathered) -> None:
-            rows = known.tally.rows
-            tell(f"{which} pass over the data, {rows} rows", None if total is None else rows, total)
+            nonlocal due
+            rows, now = known.tally.rows, time.monotonic()
+            doing = f"{which} pass over the data, {rows} rows"
+            Run.current().tell(doing, None if total is None else rows, total)
             if self.checkpoint is not None and not known.waiting:
                 self.known[which] = known
-                due(self._save)
+                if now >= due:
+                    self._save()
+                    due = time.monotonic() + (time.monotonic() - now) / _SHARE
 
         return self.source.gather(begun, done=begun.tally.chunks, after=after).settled
 
@@ -221,83 +425,58 @@ class Passes:
     def _save(self) -> None:
         if self.checkpoint is None or (survey := self.known[_FIRST].survey) is None:
             return
-        names = self.known[_FIRST].checks.names
         held: dict[str, Any] = {
             "looked": self.looked,
             "files": self.fingerprint,
-            "names": None if names is None else list(names),
+            "names": self.known[_FIRST].checks.names,
         }
-        held["survey"], arrays = survey.state()
-        stored = {f"survey.{name}": array for name, array in arrays.items()}
-        if (moments := self.known[_FIRST].moments) is not None:
-            stored |= {
-                "moments.mass": np.array(moments.mass),
-                "moments.mean": moments.mean,
-                "moments.scatter": moments.scatter,
-            }
+        states = {"survey": survey.state()}
         for which, known in self.known.items():
             held[which] = vars(known.tally)
             if known.sums is not None:
-                held[f"{which} sums"], arrays = known.sums.state()
-                stored |= {f"{which} sums.{name}": array for name, array in arrays.items()}
+                states[f"{which} sums"] = known.sums.state()
+        held |= {name: words for name, (words, _) in states.items()}
+        stored = {
+            f"{name}.{k}": a for name, (_, arrays) in states.items() for k, a in arrays.items()
+        }
         write_state(self.checkpoint, _KIND, held, stored)
 
-    def _resume(self) -> None:
-        assert self.checkpoint is not None
-        words, stored = read_state(self.checkpoint, _KIND)
+    def _resume(self, checkpoint: str | os.PathLike[str]) -> None:
+        words, stored = read_state(checkpoint, _KIND)
         if words["files"] != self.fingerprint:
             raise ValueError(
-                f"the checkpoint {os.fspath(self.checkpoint)} is of other files, or they have"
-                " changed; remove it to begin again"
+                f"the checkpoint {os.fspath(checkpoint)} is of other files, or they have changed;"
+                " remove it to begin again"
             )
 
-        def part(name: str) -> dict[str, np.ndarray]:
-            return {
-                key.split(".", 1)[1]: array
-                for key, array in stored.items()
-                if key.startswith(f"{name}.")
-            }
+        def part(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+            parts = {key: key.partition(".")[2] for key in stored if key.startswith(f"{name}.")}
+            return words[name], {k: stored[key] for key, k in parts.items()}
 
-        survey, names = Survey.of_state(words["survey"], part("survey")), words["names"]
-        checks = Checks(
-            self.who,
-            n_features=survey.points.shape[1],
-            names=None if names is None else tuple(names),
+        survey, names = Survey.of_state(*part("survey")), words["names"]
+        d = survey.points.shape[1]
+        checks = Checks(self.who, n_features=d, names=None if names is None else tuple(names))
+        for which in {_FIRST, _SECOND} & set(words):
+            name = f"{which} sums"
+            sums = KernelSums.of_state(*part(name)) if name in words else None
+            self.known[which] = Gathered(checks, Tally(**words[which]), sums=sums)
+        self.known[_FIRST] = replace(
+            self.known[_FIRST],
+            most=survey.most,
+            survey=survey,
+            wants_moments=survey.moments is not None,
         )
-        for which in (_FIRST, _SECOND):
-            if which in words:
-                sums = (
-                    KernelSums.of_state(words[name], part(name))
-                    if (name := f"{which} sums") in words
-                    else None
-                )
-                kept = part("moments")
-                moments = (
-                    Moments(float(kept["mass"]), kept["mean"], kept["scatter"]) if kept else None
-                )
-                own: dict[str, Any] = {
-                    "most": survey.most,
-                    "survey": survey,
-                    "wants_moments": bool(kept),
-                    "moments": moments,
-                }
-                of_first = own if which == _FIRST else {}
-                self.known[which] = Gathered(checks, Tally(**words[which]), sums=sums, **of_first)
         self.looked = bool(words["looked"])
         remember(self.estimator, checks)
 
 
-class _Due:
-    """Calls what it is given, so rarely that this takes at most a twentieth of the time."""
-
-    def __init__(self) -> None:
-        self._next = -np.inf
-
-    def __call__(self, work: Callable[[], None]) -> None:
-        if (began := time.monotonic()) >= self._next:
-            work()
-            now = time.monotonic()
-            self._next = now + (now - began) / _SHARE
+def require_own_weights(sample_weight: Any) -> None:
+    """Raise on weights that are given beside a source."""
+    if sample_weight is not None:
+        raise ValueError(
+            "weights of a source come with its chunks, as pairs (array, weights), or from a column:"
+            " chunks(…, weights=…)"
+        )
 
 
 def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
@@ -305,32 +484,20 @@ def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
     lowest hashes, weighted by their masses.
     """
     estimator._check_parameters()
-    if estimator.contamination is not None or not (
-        estimator.cv is None or isinstance(estimator.cv, Integral)
-    ):
+    numbered = estimator.cv is None or isinstance(estimator.cv, Integral)
+    if estimator.contamination is not None or not numbered:
         raise ValueError(
             "a source has no rows that contamination could hold out, or cv could number; give cv as"
             " a number, or fit an array"
         )
-    source, weights = as_source(X, sample_weight)
-    part = (
-        Passes(estimator, source, weights)
-        .look(most, Lebesgue() if estimator.measure is None else estimator.measure)
-        .part
-    )
+    measure = Lebesgue() if estimator.measure is None else estimator.measure
+    part = Passes(estimator, *as_source(X, sample_weight)).look(most, measure).part
     names = vars(estimator).get("feature_names_in_")
     estimator._fit(part.points, part.weights)
     if names is not None:
         estimator.feature_names_in_ = names
         estimator._name_features()
     return estimator
-
-
-def checked_array(estimator: Any, X: Any, sample_weight: Any) -> Rows:
-    """The samples of an array as ``fit`` takes them, which also tells ``estimator`` its features."""
-    data = to_numpy(X) if is_other_array(X) else require_numbers(X)
-    points = validate_data(estimator, data, dtype=np.float64, order="C")
-    return Rows(points, as_masses(sample_weight, points.shape[0]))
 
 
 def forget(estimator: Any, names: Iterable[str] = ("n_features_in_", "feature_names_in_")) -> None:

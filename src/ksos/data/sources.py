@@ -8,7 +8,8 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
@@ -16,9 +17,9 @@ import numpy as np
 
 from ksos.data.csv_files import CsvFile, Written, cell_error
 from ksos.data.dask_chunks import Blocks, is_dask
-from ksos.data.device_chunks import on_device
+from ksos.ground.arrays import Copies, Copy, is_tensor, to_device
 from ksos.ground.names import column_names, is_table, matrix_of
-from ksos.ground.validation import as_count
+from ksos.ground.validation import as_count, require_numbers
 
 __all__ = [
     "Chunk",
@@ -34,8 +35,8 @@ __all__ = [
     "layout",
 ]
 
-CHUNK_ROWS = 1 << 16
-"""Rows of a file that are in memory at a time."""
+# half a megabyte for each column: reading a chunk takes far longer than the call that asks for it
+_CHUNK_ROWS = 1 << 16
 
 _CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".csv.bz2", ".csv.xz")
 _PARQUET, _ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
@@ -45,17 +46,17 @@ _READABLE = (".npy", *_CSV, *_PARQUET, *_ARROW)
 class Chunk(NamedTuple):
     """Some of the samples: an array or a table, the weights of its rows or None, and how errors
     name it.
+
+    ``names`` are those of the columns of an array that has them. ``dropped`` rows had missing
+    cells, and the rows ``kept``, counted from 0, had none; None if all were kept.
     """
 
     data: Any
     weights: Any
     name: str
     names: tuple[str, ...] | None = None
-    """Those of the columns of an array that has them."""
     dropped: int = 0
-    """How many rows were left out since cells are missing."""
     kept: Any = None
-    """Then, which rows were not, counted from 0."""
 
 
 @runtime_checkable
@@ -78,6 +79,7 @@ class Gatherer(Protocol):
 
 
 G = TypeVar("G", bound=Gatherer)
+T = TypeVar("T")
 
 
 class Chunks:
@@ -85,11 +87,12 @@ class Chunks:
     :func:`chunks`.
 
     A pass over the samples is one call of :meth:`gather`. A source whose chunks are elsewhere
-    overrides it: it updates the value where a chunk is, and merges the values.
+    overrides it: it updates the value where a chunk is, and merges the values. ``names`` are those
+    of the columns, where they are known before a chunk is read. Without ``again``, the source can
+    be read only once.
     """
 
     names: tuple[str, ...] | None = None
-    """Those of the columns, where they are known before a chunk is read."""
 
     def __init__(
         self,
@@ -100,9 +103,7 @@ class Chunks:
         again: bool = True,
     ) -> None:
         self._begin, self.name, self.files = begin, name, tuple(files)
-        self.again = again
-        """Whether the source can be read more than once."""
-        self._begun = False
+        self.again, self._begun = again, False
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise TypeError(
@@ -137,9 +138,8 @@ class Chunks:
 
         The next chunk is read and copied while the device works on this one.
         """
-        return Chunks(
-            lambda: on_device(iter(self), device), self.name, self.files, again=self.again
-        )
+        begin = partial(_on_device, self, device)
+        return Chunks(begin, self.name, self.files, again=self.again)
 
     def each(self, work: Callable[[Chunk], Any]) -> Any:
         """``work`` of every chunk, one after the other when they are asked for; elsewhere, what
@@ -160,7 +160,7 @@ def chunks(
     *,
     columns: Sequence[Any] | None = None,
     weights: Any = None,
-    rows: int = CHUNK_ROWS,
+    rows: int = _CHUNK_ROWS,
     drop_missing: bool = False,
     csv: Mapping[str, Any] | None = None,
 ) -> Chunks:
@@ -195,48 +195,37 @@ def chunks(
     [2, 2, 1]
     """
     rows = as_count(rows, "rows")
-    choose = _Choice(columns, weights, drop_missing, csv)
+    choose = _Choice.of(columns, weights, drop_missing, csv)
     if isinstance(source, Chunks):
         return source
     if is_dask(source):
         return DaskChunks(Blocks.of(source, None, choose.wanted), choose)
-    if isinstance(source, (str, os.PathLike)) or (
-        _is_list(source) and source and all(isinstance(p, (str, os.PathLike)) for p in source)
-    ):
+    files: list[str] = []
+    name = type(source).__name__
+    begin: Callable[[], Iterable[Chunk]]
+    if _are_paths(source):
         files = files_of(source)
         name = files[0] if len(files) == 1 else f"{len(files)} files from {files[0]} to {files[-1]}"
-        return Chunks(
-            lambda: (choose(chunk) for file in files for chunk in _pieces(file, rows, choose)),
-            name,
-            files,
+        begin = partial(_pieces, files, rows, choose)
+    elif isinstance(source, np.ndarray):
+        name, begin = f"an array of shape {source.shape}", partial(_slices, source, rows, "")
+    elif isinstance(source, _ArrowStream):
+        begin = partial(_arrow_pieces, source)
+    elif callable(source) or isinstance(source, Iterable):
+        name = "what the function returns" if callable(source) else name
+        begin = partial(_numbered, source)
+    else:
+        raise TypeError(
+            "a source of samples is a path, an array, a table, an iterable of arrays or a function"
+            f" that returns one; got {source!r}"
         )
-    if isinstance(source, np.ndarray):
-        return Chunks(
-            lambda: (choose(chunk) for chunk in _slices(source, rows, "")),
-            f"an array of shape {source.shape}",
-        )
-    if isinstance(source, _ArrowStream):
-        again = not isinstance(source, Iterator)
-        return Chunks(
-            lambda: (choose(chunk) for chunk in _arrow_pieces(source, "")),
-            type(source).__name__,
-            again=again,
-        )
-    if callable(source):
-        return Chunks(
-            lambda: (choose(chunk) for chunk in _numbered(source())), "what the function returns"
-        )
-    if isinstance(source, Iterable):
-        again = not isinstance(source, Iterator)
-        return Chunks(
-            lambda: (choose(chunk) for chunk in _numbered(source)),
-            type(source).__name__,
-            again=again,
-        )
-    raise TypeError(
-        "a source of samples is a path, an array, a table, an iterable of arrays or a function"
-        f" that returns one; got {source!r}"
-    )
+    again = not isinstance(source, Iterator)
+    return Chunks(lambda: map(choose, begin()), name, files, again=again)
+
+
+def _are_paths(source: Any) -> bool:
+    listed = source if isinstance(source, (list, tuple)) and source else [source]
+    return all(isinstance(path, (str, os.PathLike)) for path in listed)
 
 
 def is_source(X: Any) -> bool:
@@ -247,7 +236,7 @@ def is_source(X: Any) -> bool:
 def as_source(X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
     """An object of Dask with its weights as a source; everything else as it came."""
     if is_dask(X):
-        return DaskChunks(Blocks.of(X, sample_weight), _Choice(None, None)), None
+        return DaskChunks(Blocks.of(X, sample_weight), _Choice()), None
     if is_dask(sample_weight):
         raise TypeError(
             f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the"
@@ -266,24 +255,18 @@ class DaskChunks(Chunks):
 
     def __init__(self, blocks: Blocks, choose: _Choice) -> None:
         super().__init__(self._here, blocks.label)
-        self.blocks, self.choose = blocks, choose
+        self.blocks, self._located = blocks, partial(_located, choose, blocks.width)
         if blocks.names is not None:
-            self.names = tuple(
-                choose.columns or (name for name in blocks.names if name != choose.weights)
-            )
-
-    @property
-    def _located(self) -> _Located:
-        return _Located(self.choose, self.blocks.width)
+            named = (name for name in blocks.names if name != choose.weights)
+            self.names = tuple(choose.columns or named)
 
     def _here(self) -> Iterator[Chunk]:
         """One chunk after the other, brought to this process."""
         for k, (data, weights) in enumerate(
             zip(self.blocks.data, self.blocks.weights, strict=True)
         ):
-            yield self._located(
-                data.compute(), None if weights is None else weights.compute(), self.blocks.name(k)
-            )
+            a = None if weights is None else weights.compute()
+            yield self._located(data.compute(), a, self.blocks.name(k))
 
     def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
         if done:
@@ -291,78 +274,68 @@ class DaskChunks(Chunks):
                 f"the checkpoint is of another source than {self!r}, whose passes are not stopped"
                 " half-way; remove it"
             )
-        value: G = self.blocks.gather(_Gathering(begun, self._located))
+        value: G = self.blocks.gather(partial(_updated, begun, self._located))
         if after is not None:
             after(value)
         return value
 
     def each(self, work: Callable[[Chunk], np.ndarray]) -> Any:
         """One number for each row, as a Dask array that is computed when it is asked for."""
-        return self.blocks.lazily(_PerRow(work, self._located))
+        return self.blocks.lazily(partial(_applied, work, self._located))
+
+
+# What workers do with a chunk: functions of a module, which can be sent to them.
+
+
+def _located(choose: _Choice, width: int, data: Any, weights: Any, name: str) -> Chunk:
+    """The chosen columns of a chunk."""
+    if np.ndim(data) != 2 or np.shape(data)[1] != width:
+        raise ValueError(
+            f"{name}: an array of shape {np.shape(data)} came, but {width} columns were expected, as"
+            " the others have"
+        )
+    return choose(Chunk(data, weights, name))
+
+
+def _updated(begun: G, located: Callable[..., Chunk], *chunk: Any) -> G:
+    """The value of no chunk, updated with one. To merge is to let no row wait."""
+    return begun.update(located(*chunk)).merge(begun)
+
+
+def _applied(work: Callable[[Chunk], T], located: Callable[..., Chunk], *chunk: Any) -> T:
+    return work(located(*chunk))
 
 
 @dataclass(frozen=True)
-class _Located:
-    """A chunk as a worker finds it, with the columns that were chosen."""
-
-    choose: _Choice
-    width: int
-
-    def __call__(self, data: Any, weights: Any, name: str) -> Chunk:
-        if np.ndim(data) != 2 or np.shape(data)[1] != self.width:
-            raise ValueError(
-                f"{name}: an array of shape {np.shape(data)} came, but {self.width} columns were"
-                " expected, as the others have"
-            )
-        return self.choose(Chunk(data, weights, name))
-
-
-@dataclass(frozen=True)
-class _Gathering:
-    """What a worker does with a chunk: the value that begins as that of no chunk, with the chunk."""
-
-    begun: Any
-    located: _Located
-
-    def __call__(self, data: Any, weights: Any, name: str) -> Any:
-        return self.begun.update(self.located(data, weights, name)).merge(
-            self.begun
-        )  # to merge is to let no row wait
-
-
-@dataclass(frozen=True)
-class _PerRow:
-    """The numbers of the rows of a chunk."""
-
-    function: Callable[[Chunk], np.ndarray]
-    located: _Located
-
-    def __call__(self, data: Any, weights: Any, name: str) -> np.ndarray:
-        return self.function(self.located(data, weights, name))
-
-
 class _Choice:
-    """Which columns of a chunk are samples, which is the weights, whether rows with gaps are left
-    out, and how CSV is read.
+    """Which columns of a chunk are samples, which is the weights, whether rows with gaps are
+    dropped, and how CSV is written.
     """
 
-    def __init__(
-        self,
+    columns: list[Any] | None = None
+    weights: Any = None
+    drop_missing: bool = False
+    written: Written = field(default_factory=Written)
+
+    @classmethod
+    def of(
+        cls,
         columns: Sequence[Any] | None,
         weights: Any,
-        drop_missing: bool = False,
-        csv: Mapping[str, Any] | None = None,
-    ) -> None:
+        drop_missing: bool,
+        csv: Mapping[str, Any] | None,
+    ) -> _Choice:
+        """What a user chose."""
         if isinstance(columns, (str, bytes)):
             raise TypeError(
                 f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]"
             )
-        self.columns, self.weights = None if columns is None else list(columns), weights
         if unknown := [name for name in csv or {} if name not in Written._fields]:
             raise ValueError(
                 f"csv has {unknown[0]!r}, but it takes {', '.join(map(repr, Written._fields))}"
             )
-        self.drop_missing, self.written = drop_missing, Written(**(csv or {}))
+        listed = None if columns is None else list(columns)
+        return cls(listed, weights, drop_missing, Written(**(csv or {})))
 
     @property
     def wanted(self) -> list[Any] | None:
@@ -373,23 +346,14 @@ class _Choice:
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """The chunk with the chosen columns, those of a table as numbers."""
-        data, names = chunk.data, column_names(chunk.data) if chunk.names is None else chunk.names
-        if (
-            names is None
-            and self.columns is None
-            and self.weights is None
-            and not self.drop_missing
-        ):
+        data = chunk.data
+        names = column_names(data) if chunk.names is None else chunk.names
+        if names is None and self == _Choice(written=self.written):
             return chunk
         labels: list[Any] = list(range(data.shape[1])) if names is None else list(names)
-        features = (
-            [label for label in labels if label != self.weights]
-            if self.columns is None
-            else self.columns
-        )
+        features = self.columns or [label for label in labels if label != self.weights]
         masses = [] if self.weights is None else [self.weights]
-        missing = [label for label in [*features, *masses] if label not in labels]
-        if missing:
+        if missing := [label for label in [*features, *masses] if label not in labels]:
             raise ValueError(
                 f"{chunk.name} has no column {missing[0]!r}; its columns are"
                 f" {', '.join(map(repr, labels))}"
@@ -399,17 +363,15 @@ class _Choice:
                 f"{chunk.name} came with weights, and weights={self.weights!r} names a column that"
                 " holds them; give one of them"
             )
+        chosen = [*features, *masses]
         if is_table(data) and names is not None:
-            X, a = (
-                matrix_of(data, chunk.name, part, gaps=self.drop_missing)
-                for part in (features, masses)
-            )
+            X = matrix_of(data, chunk.name, chosen, gaps=self.drop_missing)
         else:
-            data = np.asarray(data)
-            X, a = (data[:, [labels.index(label) for label in part]] for part in (features, masses))
+            X = np.asarray(data)[:, [labels.index(label) for label in chosen]]
+        d = len(features)
         found = chunk._replace(
-            data=X,
-            weights=a[:, 0] if masses else chunk.weights,
+            data=X[:, :d],
+            weights=X[:, d] if masses else chunk.weights,
             names=None if names is None else tuple(features),
         )
         return _without_gaps(found) if self.drop_missing else found
@@ -435,14 +397,10 @@ def is_arrow(file: str) -> bool:
     return file.lower().endswith((*_PARQUET, *_ARROW))
 
 
-def _is_list(source: Any) -> bool:
-    return isinstance(source, (list, tuple))
-
-
 def files_of(source: Any) -> list[str]:
     """The files that paths, folders and patterns name, those of each in the order of their names."""
     found: list[str] = []
-    for given in source if _is_list(source) else [source]:
+    for given in source if isinstance(source, (list, tuple)) else [source]:
         path = os.path.expanduser(os.fspath(given))
         if not path:
             raise ValueError(
@@ -477,15 +435,18 @@ def files_of(source: Any) -> list[str]:
     return found
 
 
-def _pieces(file: str, rows: int, choice: _Choice) -> Iterator[Chunk]:
-    """The chunks of one file; an error names it."""
-    lower = file.lower()
-    if lower.endswith(".npy"):
-        yield from _slices(_mapped(file), rows, file)
-    elif lower.endswith(_CSV):
-        yield from _csv_chunks(file, choice)
-    else:
-        yield from _arrow_file(file, rows, choice.wanted, parquet=lower.endswith(_PARQUET))
+def _pieces(files: Sequence[str], rows: int, choice: _Choice) -> Iterator[Chunk]:
+    """The chunks of some files; an error names the file."""
+    for file in files:
+        lower, wanted = file.lower(), choice.wanted
+        if lower.endswith(".npy"):
+            yield from _slices(_mapped(file), rows, file)
+        elif lower.endswith(_CSV):
+            yield from _csv_chunks(file, choice)
+        else:
+            with _arrow_file(file) as (names, _, batches):
+                known = None if wanted is None else [name for name in wanted if name in names]
+                yield from _batches(batches(rows, known), file)
 
 
 def _csv_chunks(file: str, choice: _Choice) -> Iterator[Chunk]:
@@ -512,41 +473,28 @@ def _csv_chunks(file: str, choice: _Choice) -> Iterator[Chunk]:
 
 
 class Layout(NamedTuple):
-    """What a file tells of itself: how many columns, their names if any, about how many rows."""
+    """How many columns a file has, their names if any, and how many rows: exactly, except for CSV."""
 
     width: int
     names: tuple[str, ...] | None
     rows: int
-    """Exactly, except for CSV."""
 
 
 def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
     """The layout of one of the files that :func:`chunks` reads, without reading it; ``csv`` as
     there.
     """
-    lower = file.lower()
-    if lower.endswith(_CSV):
+    if file.lower().endswith(_CSV):
         with open(file, "rb") as stream:
             found = CsvFile(stream, file, Written(**(csv or {})))
             found.find_header((csv or {}).get("header"))
             rows = round(os.path.getsize(file) / found.bytes_per_row)
             return Layout(len(found.first), found.names, rows)
-    if lower.endswith(".npy"):
+    if file.lower().endswith(".npy"):
         stored = _mapped(file)
         return Layout(stored.shape[1], None, stored.shape[0])
-    with _naming_arrow_errors(file) as arrow:
-        if lower.endswith(_PARQUET):
-            from pyarrow.parquet import ParquetFile
-
-            with ParquetFile(file) as found:
-                return Layout(
-                    len(found.schema_arrow.names),
-                    tuple(found.schema_arrow.names),
-                    found.metadata.num_rows,
-                )
-        with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as found:
-            rows = sum(found.get_batch(k).num_rows for k in range(found.num_record_batches))
-            return Layout(len(found.schema.names), tuple(found.schema.names), rows)
+    with _arrow_file(file) as (names, rows, _):
+        return Layout(len(names), tuple(names), rows)
 
 
 def _mapped(file: str) -> np.ndarray:
@@ -582,44 +530,34 @@ def _arrow(what: str) -> Any:
         raise ImportError(f'{what} needs pyarrow: pip install "kernel-sos[arrow]"') from None
 
 
-def _arrow_file(
-    file: str, rows: int, columns: list[Any] | None, *, parquet: bool
-) -> Iterator[Chunk]:
-    with _naming_arrow_errors(file) as arrow:
-        if parquet:
-            from pyarrow.parquet import ParquetFile
-
-            with ParquetFile(file) as stored:
-                known = stored.schema_arrow.names
-                yield from _batches(
-                    stored.iter_batches(
-                        rows,
-                        columns=None if columns is None else [c for c in columns if c in known],
-                    ),
-                    file,
-                )
-        else:
-            with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as stored:
-                yield from _batches(
-                    (stored.get_batch(k) for k in range(stored.num_record_batches)), file
-                )
-
-
 @contextmanager
-def _naming_arrow_errors(file: str) -> Iterator[Any]:
-    """pyarrow, whose errors name the file."""
+def _arrow_file(file: str) -> Iterator[tuple[list[str], int, Callable[..., Iterable[Any]]]]:
+    """The names of the columns of a Parquet or Arrow file, its number of rows, and what reads
+    batches of it; errors name the file.
+    """
     arrow = _arrow(f"reading {file}")
     try:
-        yield arrow
+        if file.lower().endswith(_PARQUET):
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(file) as found:
+                names, n = found.schema_arrow.names, found.metadata.num_rows
+                yield names, n, lambda rows, columns: found.iter_batches(rows, columns=columns)
+        else:
+            with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as found:
+                # of a mapped file, nothing is read before it is looked at
+                batches = [found.get_batch(k) for k in range(found.num_record_batches)]
+                n = sum(batch.num_rows for batch in batches)
+                yield found.schema.names, n, lambda rows, columns: batches
     except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
         raise ValueError(f"{file} is truncated or damaged: {error}; write it again") from None
     except OSError as error:  # pyarrow's words for a damaged page
         raise OSError(f"{file} cannot be read: {error}") from None
 
 
-def _arrow_pieces(source: Any, name: str) -> Iterator[Chunk]:
+def _arrow_pieces(source: Any) -> Iterator[Chunk]:
     arrow = _arrow(f"a source of type {type(source).__name__}")
-    yield from _batches(arrow.RecordBatchReader.from_stream(source), name)
+    yield from _batches(arrow.RecordBatchReader.from_stream(source), "")
 
 
 def _batches(batches: Iterable[Any], name: str) -> Iterator[Chunk]:
@@ -638,10 +576,35 @@ def _batches(batches: Iterable[Any], name: str) -> Iterator[Chunk]:
 
 def _numbered(items: Any) -> Iterator[Chunk]:
     """Arrays, tables or pairs of them and weights, by number."""
-    for k, item in enumerate(items):
+    for k, item in enumerate(items() if callable(items) else items):
         if isinstance(item, Chunk):
             yield item
         elif isinstance(item, tuple) and len(item) == 2:
             yield Chunk(item[0], item[1], f"chunk {k}")
         else:
             yield Chunk(item, None, f"chunk {k}")
+
+
+def _on_device(chunks: Iterable[Chunk], device: Any) -> Iterator[Chunk]:
+    """The same chunks with their data as float64 tensors on ``device``.
+
+    To a GPU they go through two pinned buffers, in turn, on a stream of their own: chunk k + 1 is
+    read and on its way before the caller is given chunk k. Single precision travels as it is and is
+    widened there. Tensors of the device stay where they are.
+    """
+    wanted = to_device(np.zeros(0), device).device  # or an error that says why not
+    copies = Copies(wanted) if wanted.type == "cuda" else None
+    sent: tuple[Chunk, Copy] | None = None
+    for chunk in chunks:
+        begun = None
+        if copies is not None and not is_tensor(chunk.data):
+            begun = copies.begin(np.asarray(require_numbers(chunk.data)))
+        if sent is not None:
+            yield sent[0]._replace(data=sent[1].tensor())
+        sent = None if begun is None else (chunk._replace(data=None), begun)
+        if is_tensor(chunk.data):
+            yield chunk._replace(data=chunk.data.to(wanted))
+        elif begun is None:
+            yield chunk._replace(data=to_device(require_numbers(chunk.data), wanted))
+    if sent is not None:
+        yield sent[0]._replace(data=sent[1].tensor())

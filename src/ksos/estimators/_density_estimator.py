@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos.data.chunk_scores import LogDensity, MeanScore, written
-from ksos.data.gathered import Checks, require_own_weights
+from ksos.data.passes import Checks, require_own_weights
 from ksos.data.samples import as_generator, mean_score
 from ksos.data.sources import Chunks, DaskChunks, as_source
 from ksos.density import SoSDensity

@@ -14,8 +14,8 @@ import numpy as np
 
 from ksos.choose.stack import Stack
 from ksos.choose.units import Units
-from ksos.data.moments import Moments
 from ksos.data.samples import random_folds
+from ksos.data.survey import Moments
 from ksos.ground.deadline import Deadline
 from ksos.measures import GaussianMixture, Measure, Normal
 

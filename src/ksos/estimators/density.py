@@ -12,12 +12,11 @@ from typing import Any, Self, cast
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos.data.gathered import Checks, require_own_weights
 from ksos.data.kernel_sums import KernelSums
-from ksos.data.passes import Passes, forget, remember
+from ksos.data.passes import Checks, Passes, forget, remember, require_own_weights
 from ksos.data.samples import as_generator
 from ksos.data.sources import Chunk, Chunks, as_source
-from ksos.data.subsample import Part, row_hashes
+from ksos.data.survey import Part, row_hashes
 from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
 from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference

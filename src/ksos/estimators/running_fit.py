@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ksos.data.gathered import Checks, Gathered, Rows
 from ksos.data.kernel_sums import KernelSums
-from ksos.data.subsample import Part
+from ksos.data.passes import Checks, Gathered, Rows
+from ksos.data.survey import Part
 from ksos.ground.arrays import like
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.space import SoSSpace

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ksos.ground.arrays import Array, inner, namespace, zeros
@@ -20,7 +21,9 @@ from ksos.ground.validation import as_finite, as_nonnegative
 from ksos.space.space import SoSSpace
 
 __all__ = [
+    "LARGEST_EXPONENT",
     "Bound",
+    "BoundLinear",
     "BoundTerm",
     "Constraint",
     "EmbeddingQuadratic",
@@ -28,23 +31,33 @@ __all__ = [
     "Pair",
     "PointwiseTerm",
     "ScaledSum",
+    "density_values",
+    "from_values",
+    "paired",
+    "plus",
+    "value_rows",
+    "weighted_sum",
 ]
-__all__ += ["density_values", "from_values", "paired", "plus", "value_rows", "weighted_sum"]
 
+# about the cube root of the largest float: products with values and gradients stay finite
 _LARGEST_FACTOR = 1e100
+# exp(600) = 4e260: below the largest float, 2e308, by what it is multiplied with
+LARGEST_EXPONENT = 600.0
+
+#: Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix).
+#: None stands for zero.
 Pair = tuple[Array | None, Array | None]
-"""Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix);
-None stands for zero.
-"""
 
 
 @dataclass(frozen=True)
 class EmbeddingQuadratic:
-    """s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN) up to a constant: the form of f that has a small conic
-    dual. Sums and multiples keep it.
+    """The form of a functional that has a small conic dual: s‖a‖² − 2⟨b, a⟩ + ⟨D, C⟩ + tr(CNCN).
+
+    A constant may be missing. Sums and multiples keep the form.
 
     >>> import numpy as np
-    >>> total = EmbeddingQuadratic(1.0, np.ones(2)) + 3.0 * EmbeddingQuadratic(0.5, np.ones(2), np.eye(1))
+    >>> distance = EmbeddingQuadratic(1.0, np.ones(2))
+    >>> total = distance + 3.0 * EmbeddingQuadratic(0.5, np.ones(2), np.eye(1))
     >>> total.scale, total.b.tolist(), total.D.tolist()
     (2.5, [4.0, 4.0], [[3.0]])
     """
@@ -54,22 +67,20 @@ class EmbeddingQuadratic:
     b: Array | None = None
     D: Array | None = None  # symmetric, r × r
     N: Array | None = None  # symmetric, r × r; on one space always a multiple of the same matrix
+    # False: the form of another function, which has the same minima on every convex set
+    exact: bool = True
 
     def __add__(self, other: EmbeddingQuadratic) -> EmbeddingQuadratic:
         N = other.N if self.N is None else self.N
         if self.N is not None and other.N is not None:  # tr(CMCM) + tr(CNCN) with N a multiple of M
             N = (1.0 + (inner(self.N, other.N) / inner(self.N, self.N)) ** 2) ** 0.5 * self.N
-        return EmbeddingQuadratic(
-            self.scale + other.scale, plus(self.b, 1.0, other.b), plus(self.D, 1.0, other.D), N
-        )
+        b, D = plus(self.b, 1.0, other.b), plus(self.D, 1.0, other.D)
+        return EmbeddingQuadratic(self.scale + other.scale, b, D, N)
 
     def __rmul__(self, factor: float) -> EmbeddingQuadratic:
-        b, D, N = (
-            plus(None, factor, self.b),
-            plus(None, factor, self.D),
-            plus(None, factor**0.5, self.N),
-        )
-        return EmbeddingQuadratic(factor * self.scale, b, D, N)
+        b, D = plus(None, factor, self.b), plus(None, factor, self.D)
+        N = plus(None, factor**0.5, self.N)
+        return EmbeddingQuadratic(factor * self.scale, b, D, N, self.exact)
 
 
 class BoundTerm(ABC):
@@ -84,28 +95,24 @@ class BoundTerm(ABC):
     (True, False, True)
     """
 
+    #: Whether the term looks at a = A(C).
     uses_embedding = False
-    """Whether the term looks at a = A(C)."""
+    #: Whether the second derivative is the same everywhere.
     quadratic = False
-    """Whether the second derivative is the same everywhere."""
+    #: Whether :meth:`hessian` has an answer.
     twice_differentiable = False
-    """Whether :meth:`hessian` has an answer."""
+    #: Whether it is linear in C, up to a constant.
     linear = False
-    """Whether it is linear in C, up to a constant."""
+    #: Whether the term is convex, so that gradients certify minima.
     convex = True
-    """Whether the term is convex, so that gradients certify minima; a term that is not says so
-    here.
-    """
+    #: Whether :meth:`factor_gradient` forms no r × r matrix.
     matrix_free = False
-    """Whether :meth:`factor_gradient` forms no r × r matrix."""
+    #: c such that F − c‖a‖² is still convex: it turns a gap into a bound on distances between
+    #: embeddings.
     embedding_convexity = 0.0
-    """c such that F − c‖a‖² is still convex: what turns a gap into a bound on distances between
-    embeddings.
-    """
+    #: How far the term may be off on the spectraplex because of a quadrature rule, estimated.
+    #: 0 for closed forms.
     integration_error = 0.0
-    """How far the term may be off on the spectraplex because of a quadrature rule, estimated; 0 for
-    closed forms.
-    """
 
     @property
     def operations(self) -> float:
@@ -143,14 +150,9 @@ class BoundTerm(ABC):
         in_embedding, in_parameter = self.gradient(a, C)
         return self.value(a, C), in_embedding, None if in_parameter is None else in_parameter @ F
 
-    def linear_part(self) -> Array | None:
-        """D, where the term is ⟨D, C⟩ plus something else; None stands for zero."""
-        return None
-
-    def linear_spectrum(self) -> tuple[Array, Array] | None:
-        """The eigenvalues and eigenvectors of D."""
-        D = self.linear_part()
-        return None if D is None else namespace(D).linalg.eigh(D)
+    def linear_parts(self) -> list[tuple[float, BoundLinear]]:
+        """The linear terms in it that say something of its curvature, each with its factor."""
+        return []
 
     def restrict(self, columns: slice) -> BoundTerm | None:
         """The term on the matrices C that live on some of the directions of the space; None where
@@ -158,21 +160,61 @@ class BoundTerm(ABC):
         """
         return None
 
-    def as_quadratic(self) -> EmbeddingQuadratic | None:
-        """The term as a squared distance of embeddings plus a linear function of C; None where it
-        is not of this form.
+    def conic_form(self) -> EmbeddingQuadratic | None:
+        """The term, or a function with the same minima, in the form of a conic program; None if
+        it has no such form.
         """
         return None
 
-    def conic_form(self) -> EmbeddingQuadratic | None:
-        """The same with a quadratic form tr(CNCN) besides; None where it is not of this form."""
-        return self.as_quadratic()
+    @property
+    def embedding_quadratic(self) -> EmbeddingQuadratic | None:
+        """The term as a squared distance of embeddings plus a linear function of C, or None."""
+        form = self.conic_form()
+        return form if form is not None and form.exact and form.N is None else None
 
-    def with_same_minima(self) -> EmbeddingQuadratic | None:
-        """A function of that form which has its minima where the term has them, on any convex set;
-        None where there is none.
-        """
-        return self.conic_form()
+
+class BoundLinear(BoundTerm):
+    """⟨D, C⟩.
+
+    ``curved=False``: D is a sum over samples, which says nothing of the curvature of f, so that no
+    solver preconditions with it.
+    """
+
+    quadratic = twice_differentiable = linear = matrix_free = True
+
+    def __init__(self, D: Array, integration_error: float = 0.0, *, curved: bool = True) -> None:
+        self.D, self.integration_error, self.curved = D, integration_error, curved
+
+    # remembered: along a path of regularizations only the factor of the penalty changes
+    @cached_property
+    def spectrum(self) -> tuple[Array, Array]:
+        """The eigenvalues and eigenvectors of D."""
+        values, vectors = namespace(self.D).linalg.eigh(self.D)
+        return values, vectors
+
+    def restrict(self, columns: slice) -> BoundTerm | None:
+        return BoundLinear(self.D[columns, columns])
+
+    def value(self, a: Array | None, C: Array) -> float:
+        return inner(self.D, C)
+
+    def gradient(self, a: Array | None, C: Array) -> Pair:
+        return None, self.D
+
+    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
+        return None, None
+
+    def conic_form(self) -> EmbeddingQuadratic | None:
+        return EmbeddingQuadratic(D=self.D)
+
+    def factor_gradient(
+        self, a: Array | None, F: Array
+    ) -> tuple[float, Array | None, Array | None]:
+        product = self.D @ F
+        return inner(F, product), None, product
+
+    def linear_parts(self) -> list[tuple[float, BoundLinear]]:
+        return [(1.0, self)] if self.curved else []
 
 
 class PointwiseTerm(BoundTerm):
@@ -215,7 +257,7 @@ class PointwiseTerm(BoundTerm):
         xp, (r, k), V = namespace(F), F.shape, self.psi @ F
         out = zeros((r * k, r * k), F)
         roots = 2.0 * xp.sqrt(self.slopes(xp.sum(V * V, axis=1))[1])
-        for part in row_blocks(self.psi.shape[0], r * k, 1 << 22):
+        for part in row_blocks(self.psi.shape[0], r * k, 1 << 22):  # 32 MB at a time
             J = value_rows(roots[part][:, None] * self.psi[part, :], V[part, :])
             out += J.T @ J
         return xp.reshape(out, (r, k, r, k))
@@ -253,10 +295,8 @@ class Functional(ABC):
     1 * SquaredMMD(2 samples) + 0.001 * Trace()
     """
 
+    #: The gap that is small in the units of the functional, for a default ``tol``. 0: unknown.
     natural_tol: float = 0.0
-    """The gap that is small in the units of the functional, for a default ``tol``; 0 where they say
-    nothing.
-    """
 
     @abstractmethod
     def bind(self, space: SoSSpace) -> BoundTerm:
@@ -379,25 +419,14 @@ class ScaledSum(Functional):
 
 class _BoundSum(BoundTerm):
     def __init__(self, terms: Sequence[tuple[float, BoundTerm]], constant: float = 0.0) -> None:
-        self.parts, self.constant = (
-            [(scale, term) for scale, term in terms if scale > 0.0],
-            constant,
-        )
+        self.parts = [(scale, term) for scale, term in terms if scale > 0.0]
+        self.constant = constant
         own = [term for _, term in self.parts]
-        self.uses_embedding, self.convex = (
-            any(term.uses_embedding for term in own),
-            all(term.convex for term in own),
-        )
-        self.quadratic, self.linear = (
-            all(term.quadratic for term in own),
-            all(term.linear for term in own),
-        )
-        self.twice_differentiable = all(term.twice_differentiable for term in own)
-        self.matrix_free = all(term.matrix_free for term in own)
-        self.embedding_convexity = sum(
-            scale * term.embedding_convexity for scale, term in self.parts
-        )
-        self.integration_error = sum(scale * term.integration_error for scale, term in self.parts)
+        self.uses_embedding = any(term.uses_embedding for term in own)
+        for flag in ("convex", "quadratic", "linear", "twice_differentiable", "matrix_free"):
+            setattr(self, flag, all(getattr(term, flag) for term in own))
+        for number in ("embedding_convexity", "integration_error"):
+            setattr(self, number, sum(scale * getattr(term, number) for scale, term in self.parts))
 
     @property
     def operations(self) -> float:
@@ -420,52 +449,31 @@ class _BoundSum(BoundTerm):
         return _BoundSum(known, self.constant) if len(known) == len(parts) else None
 
     def factor_hessian(self, F: Array) -> Array | None:
-        return weighted_sum((scale, (term.factor_hessian(F), None)) for scale, term in self.parts)[
-            0
-        ]
+        forms = ((scale, (term.factor_hessian(F), None)) for scale, term in self.parts)
+        return weighted_sum(forms)[0]
 
     def factor_gradient(
         self, a: Array | None, F: Array
     ) -> tuple[float, Array | None, Array | None]:
-        value, in_embedding, product = 0.0, None, None
-        for scale, term in self.parts:
-            own, slope, image = term.factor_gradient(a, F)
-            value, in_embedding, product = (
-                value + scale * own,
-                plus(in_embedding, scale, slope),
-                plus(product, scale, image),
-            )
-        return value, in_embedding, product
+        found = [(scale, *term.factor_gradient(a, F)) for scale, term in self.parts]
+        pairs = ((scale, (slope, image)) for scale, _, slope, image in found)
+        return sum(scale * value for scale, value, _, _ in found), *weighted_sum(pairs)
 
-    def linear_part(self) -> Array | None:
-        return weighted_sum((scale, (term.linear_part(), None)) for scale, term in self.parts)[0]
-
-    def linear_spectrum(self) -> tuple[Array, Array] | None:
-        linear = [(scale, term) for scale, term in self.parts if term.linear_part() is not None]
-        if len(linear) != 1:
-            return super().linear_spectrum()
-        found = linear[0][
-            1
-        ].linear_spectrum()  # a single part remembers its own, whatever its scale
-        return None if found is None else (linear[0][0] * found[0], found[1])
-
-    def as_quadratic(self) -> EmbeddingQuadratic | None:
-        return (
-            self.conic_form()
-            if all(term.as_quadratic() is not None for _, term in self.parts)
-            else None
-        )
+    def linear_parts(self) -> list[tuple[float, BoundLinear]]:
+        return [
+            (scale * factor, part)
+            for scale, term in self.parts
+            for factor, part in term.linear_parts()
+        ]
 
     def conic_form(self) -> EmbeddingQuadratic | None:
-        total = EmbeddingQuadratic()
-        for scale, term in self.parts:
-            if (form := term.conic_form()) is None:
-                return None
-            total = total + scale * form
-        return total
-
-    def with_same_minima(self) -> EmbeddingQuadratic | None:
-        return self.parts[0][1].with_same_minima() if len(self.parts) == 1 else self.conic_form()
+        forms = [(scale, term.conic_form()) for scale, term in self.parts]
+        known = [scale * form for scale, form in forms if form is not None]
+        if len(known) == 1 == len(forms):
+            return known[0]
+        # minima of a sum are not those of its parts: only exact forms add up
+        exact = len(known) == len(forms) and all(form.exact for form in known)
+        return sum(known, EmbeddingQuadratic()) if exact else None
 
 
 def weighted_sum(pairs: Iterable[tuple[float, Pair]], start: Pair = (None, None)) -> Pair:

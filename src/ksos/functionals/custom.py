@@ -1,25 +1,38 @@
-"""A user's own functional of the embedding and of density values at given points, in NumPy with
-gradients or in torch without.
+"""Your own functional of the embedding and of density values at given points, in NumPy with
+gradients or in torch without, and a check of its derivatives.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ksos.exceptions import ConvexityError, FunctionalError
-from ksos.functionals.base import BoundTerm, Functional, Pair, density_values, value_rows
-from ksos.ground.arrays import Array, derivatives, like, namespace, to_numpy, zeros
-from ksos.ground.validation import as_points
+from ksos.functionals.base import (
+    LARGEST_EXPONENT,
+    BoundTerm,
+    Functional,
+    Pair,
+    density_values,
+    from_values,
+    value_rows,
+)
+from ksos.functionals.objective import Objective, Point
+from ksos.ground.arrays import Array, derivatives, inner, like, namespace, norm, to_numpy
+from ksos.ground.validation import as_count, as_points
 from ksos.space.space import SoSSpace
 
-__all__ = ["CustomFunctional"]
+__all__ = ["CustomFunctional", "GradientCheck", "check_gradient"]
 
-_REMEMBERED, _PROBES = 24, 6
-_ROUNDING = 1e-9
+_REMEMBERED = 24  # points that a new one is compared with: as many more calls of dot, and no more
+_PROBES = 6  # random densities at the start: a plain mistake shows at one of few
+_ROUNDING = 1e-9  # of the values compared: far above what a user's sums lose, far below a mistake
+# of central differences: truncation falls with the square of the step, rounding grows with its
+# inverse, and the best of three is near the optimum for functions of any size
+_STEPS = (1e-3, 1e-4, 1e-5)
 
 
 class CustomFunctional(Functional):
@@ -113,12 +126,11 @@ class _BoundCustom(BoundTerm):
         self.split = space.embedding_rank if self.uses_embedding else 0
         if isinstance(functional.embedding, np.ndarray):
             Z = as_points(functional.embedding, "embedding", n_features=space.n_features)
-            self.E, self.split = (
-                space.embedding_kernel(like(Z, space.T), space.landmarks) @ space.projection.S.T,
-                Z.shape[0],
-            )
+            self.split = Z.shape[0]
+            K = space.embedding_kernel(like(Z, space.T), space.landmarks)
+            self.E = K @ space.projection.S.T
         if functional.points is not None:
-            if abs(space.log_unit) > 600.0:
+            if abs(space.log_unit) > LARGEST_EXPONENT:
                 raise ValueError(
                     "density values overflow: the space's natural unit is"
                     f" exp({space.log_unit:.4g}); rescale the features"
@@ -127,9 +139,8 @@ class _BoundCustom(BoundTerm):
         self._seen: list[tuple[np.ndarray, float, np.ndarray]] = []
         self._last: tuple[tuple[np.ndarray, ...], float, list[np.ndarray]] | None = None
         rng = np.random.default_rng(0)
-        for _ in range(
-            _PROBES if self.convex else 0
-        ):  # points of the spectraplex: a plain mistake shows before any work is done
+        # random densities: a plain mistake shows before any work is done
+        for _ in range(_PROBES if self.convex else 0):
             g = rng.standard_normal((space.rank, 1 + int(rng.integers(3))))
             C = like(g @ g.T / np.sum(g * g), space.T)
             self._evaluate(space.map.apply(C) if self.uses_embedding else None, C)
@@ -141,16 +152,10 @@ class _BoundCustom(BoundTerm):
 
     def _pulled_back(self, g: Array) -> Pair:
         """The adjoint of that."""
-        embedding = (
-            None
-            if not self.split
-            else g[: self.split]
-            if self.E is None
-            else g[: self.split] @ self.E
-        )
-        return embedding, (
-            None if self.psi is None else (self.psi * g[self.split :, None]).T @ self.psi
-        )
+        first = g[: self.split]
+        embedding = first if self.E is None else first @ self.E
+        values = None if self.psi is None else from_values(self.psi, g[self.split :])
+        return embedding if self.split else None, values
 
     def _evaluate(self, a: Array | None, C: Array) -> tuple[float, list[np.ndarray]]:
         inputs = tuple(to_numpy(x) for x in self._inputs(a, C))
@@ -231,10 +236,6 @@ class _BoundCustom(BoundTerm):
         if self.psi is None:
             return None
         (r, k), xp, C = F.shape, namespace(F), F @ F.T
-        if not bool(
-            xp.any(F != 0.0)
-        ):  # no density: a function of yours need not know what to do there
-            return zeros((r, k, r, k), F)
         a = self._space.map.apply(C) if self.uses_embedding else None
         H, split = self._second(a, C), self.split
         R = 2.0 * value_rows(self.psi, self.psi @ F)
@@ -267,10 +268,8 @@ def _call(
                     f"the value that {functional!r} returns must be one number; got an array of"
                     f" shape {np.shape(answer[0])}"
                 )
-            value, gradients = (
-                float(np.reshape(answer[0], ())),
-                [np.asarray(g, dtype=np.float64) for g in answer[1:]],
-            )
+            value = float(np.reshape(answer[0], ()))
+            gradients = [np.asarray(g, dtype=np.float64) for g in answer[1:]]
     except FunctionalError:
         raise
     except Exception as error:
@@ -289,3 +288,71 @@ def _call(
                 f" {g.shape}"
             )
     return value, gradients
+
+
+class GradientCheck(NamedTuple):
+    """The largest relative differences between derivatives and finite differences: 1e-5 is fine,
+    1e-2 is a mistake.
+
+    >>> GradientCheck(gradient=3e-9, hessian=None).gradient < 1e-5
+    True
+    """
+
+    gradient: float
+    #: None if the functional offers no second derivatives.
+    hessian: float | None
+
+
+def check_gradient(
+    functional: Functional, space: SoSSpace, *, n_points: int = 4, seed: int = 0
+) -> GradientCheck:
+    """Compare the derivatives of a functional with central differences of its value and of its
+    gradient, at random densities of a space.
+
+    >>> from ksos.functionals import SquaredMMD
+    >>> from ksos.kernels import Gaussian
+    >>> X = np.linspace(-1.0, 1.0, 5)[:, None]
+    >>> check = check_gradient(SquaredMMD(X), SoSSpace(Gaussian(1.0), X))
+    >>> check.gradient < 1e-6, check.hessian < 1e-6
+    (True, True)
+    """
+    objective, rng = Objective.of(functional, space), np.random.default_rng(seed)
+    first: list[float] = []
+    second: list[float] = []
+    for _ in range(as_count(n_points, "n_points")):
+        C, other = (
+            objective.point(like(_random_point(rng, space.rank), space.T)) for _ in range(2)
+        )
+        D, G = objective.point(other.C - C.C), objective.gradient(C)
+        slope = inner(G, D.C)
+        size = max(abs(slope), 1e-3 * norm(G) * norm(D.C), 1e-300)
+        changes = _differences(objective, objective.value, C, D)
+        first.append(min(abs(change - slope) / size for change in changes))
+        product = objective.term.hessian(C.a, C.C, D.a, D.C)
+        if objective.term.twice_differentiable and product is not None:
+            # relative to the larger of the two
+            H, least = objective.pull_back(product), max(1e-8 * norm(G), 1e-300)
+            changes = _differences(objective, objective.gradient, C, D)
+            second.append(
+                min(norm(H - change) / max(norm(H), norm(change), least) for change in changes)
+            )
+    return GradientCheck(max(first), max(second, default=None))
+
+
+def _differences(
+    objective: Objective, function: Callable[[Point], Any], C: Point, D: Point
+) -> list[Any]:
+    """(function(C + hD) − function(C − hD))/2h for every h."""
+    ends = [
+        (h, function(objective.point(C.C + h * D.C)), function(objective.point(C.C - h * D.C)))
+        for h in _STEPS
+    ]
+    return [(there - back) / (2.0 * h) for h, there, back in ends]
+
+
+def _random_point(rng: np.random.Generator, r: int) -> np.ndarray:
+    """Half the centre, half a random point of low rank: away from the boundary, so that a step in
+    any direction stays inside.
+    """
+    g = rng.standard_normal((r, 2))
+    return np.asarray(0.5 * np.eye(r) / r + 0.5 * (g @ g.T) / np.sum(g * g))

@@ -1,32 +1,51 @@
-"""The squared L² distance to a density, and its like for samples: least squares in the density
-itself.
+"""The squared L² distance to a density, and least squares for samples: as an array, or as sums
+over chunks that are gone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ksos.density import SoSDensity
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals.base import Bound, BoundTerm, Pair, PointwiseTerm, density_values, from_values
-from ksos.functionals.basis_sums import BasisSums
-from ksos.functionals.penalties import ScaledFunctional, UncurvedLinear
+from ksos.functionals.base import (
+    Bound,
+    BoundLinear,
+    BoundTerm,
+    Pair,
+    PointwiseTerm,
+    density_values,
+    from_values,
+)
+from ksos.functionals.linear import ScaledFunctional
 from ksos.ground.arrays import Array, inner, like, to_numpy
-from ksos.ground.validation import as_points
+from ksos.ground.memory import row_blocks
+from ksos.ground.state import read_state, write_state
+from ksos.ground.validation import as_points, as_vector
 from ksos.integrals import closed_form
 from ksos.integrals.exact_rule import exact_rule
-from ksos.integrals.regions import Rule, Source, panel_rules, smooth_rules
+from ksos.integrals.regions import Rule, panel_rules, smooth_rules
+from ksos.kernels import KERNELS, Kernel
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.space import SoSSpace
 
-__all__ = ["SquaredL2", "l2_rule"]
+__all__ = ["Basis", "BasisSums", "SquaredL2"]
 
-_AGREEMENT, _NEGLIGIBLE = 1e-11, 1e-17
-_MOST_NODES, _MOST_EXACT_NODES, _MOST_FEATURES = 1 << 16, 1 << 18, 3
+# relative, of two rules in a row: their errors are then some rounding units of a sum over so many
+# nodes
+_AGREEMENT = 1e-11
+_NEGLIGIBLE = 1e-17  # share of a node in ∫‖ψ‖⁴: 2^16 such nodes stay below the agreement
+_MOST_NODES = 1 << 16  # of a refined rule, all of which every step visits: 50 MB at rank 100
+_MOST_EXACT_NODES = 1 << 18  # before those without weight go, of rules that need no refinement
+_MOST_FEATURES = 3  # 2^16 nodes are 40 per axis there, and 16 in four features, which is too few
+_BLOCK_ELEMENTS = 1 << 20  # of the basis at once: 8 MB, about what a processor's cache holds
+_KIND = "second-order sums"  # in the header of files
 
 
 class SquaredL2(ScaledFunctional):
@@ -74,7 +93,7 @@ class SquaredL2(ScaledFunctional):
                 f" measure is {space.measure!r}"
             )
         unit = self.unit(space)
-        nodes, log_weights, error = l2_rule(
+        nodes, log_weights, error = _l2_rule(
             space, target if isinstance(target, SoSDensity) else None
         )
         psi, roots = space.basis(nodes), like(np.exp(0.5 * (log_weights - space.log_unit)), space.T)
@@ -82,14 +101,18 @@ class SquaredL2(ScaledFunctional):
             with np.errstate(divide="ignore"):
                 wanted = like(np.exp(to_numpy(target.logpdf(nodes)) + space.log_unit), space.T)
             return (unit * Bound(_BoundL2(psi, roots, roots * wanted, error))).bind(space)
-        D = -2.0 * (
-            like(target.on(space), space.T)
-            if isinstance(target, BasisSums)
-            else _second_order(target, space)
-        )
-        return (
-            unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + Bound(UncurvedLinear(D)))
-        ).bind(space)
+        if isinstance(target, BasisSums):
+            second_order = like(target.on(space), space.T)
+        else:
+            sums = (
+                MeanEmbedding(target, kernel=space.kernel)
+                if isinstance(target, np.ndarray)
+                else target
+            )
+            points, masses = to_numpy(sums.points), like(sums.weights, space.T)
+            second_order = from_values(space.basis(points), masses)
+        samples = Bound(BoundLinear(-2.0 * second_order, curved=False))
+        return (unit * (Bound(_BoundL2(psi, roots, 0.0 * roots, error)) + samples)).bind(space)
 
     def __repr__(self) -> str:
         shown = (
@@ -100,19 +123,7 @@ class SquaredL2(ScaledFunctional):
         return f"SquaredL2({shown}{', relative=True' if self.relative else ''})"
 
 
-def _second_order(target: np.ndarray | MeanEmbedding, space: SoSSpace) -> Array:
-    """Σ_i a_i ψ_iψ_iᵀ."""
-    points = target if isinstance(target, np.ndarray) else to_numpy(target.points)
-    masses = (
-        np.full(points.shape[0], 1.0 / points.shape[0])
-        if isinstance(target, np.ndarray)
-        else to_numpy(target.weights)
-    )
-    at = space.basis(points)
-    return from_values(at, like(masses, space.T))
-
-
-def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.ndarray, float]:
+def _l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.ndarray, float]:
     """Nodes, log weights, and how far ∫p²dρ may be off with them, estimated, in units of
     exp(−log_unit).
 
@@ -137,8 +148,13 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
         if d <= _MOST_FEATURES
         else ()
     )
-    if not smooth and (exact := _between_kinks(sources)) is not None:
-        rules, previous = [exact], math.inf
+    if not smooth:
+        # exact for ∫p²dρ, and with a target for ∫p·p_target dρ too, if so many nodes suffice
+        (integrals, X), (other, Y) = sources[0], sources[-1]
+        pairs = 2 * [(other.kernel, Y)]
+        exact = exact_rule(integrals, X, pairs, _MOST_EXACT_NODES, error=1e-3 * _AGREEMENT)
+        if exact is not None:
+            rules, previous = [(X[0] + exact[0], exact[1])], math.inf
     for nodes, log_weights in rules:
         squares = np.sum(
             to_numpy(space.basis(nodes)) ** 2, axis=1
@@ -164,17 +180,6 @@ def l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.
     return *found, error
 
 
-def _between_kinks(sources: Sequence[Source]) -> Rule | None:
-    """A rule that is exact for ∫p²dρ, and with a target for ∫p·p_target dρ too; None if there is
-    none of so many nodes.
-    """
-    (integrals, X), (other, Y) = sources[0], sources[-1]
-    rule = exact_rule(
-        integrals, X, 2 * [(other.kernel, Y)], _MOST_EXACT_NODES, error=1e-3 * _AGREEMENT
-    )
-    return None if rule is None else (X[0] + rule[0], rule[1])
-
-
 class _BoundL2(PointwiseTerm):
     """‖root·p − wanted‖² over the nodes, root_n² being their weights."""
 
@@ -191,4 +196,158 @@ class _BoundL2(PointwiseTerm):
         return 2.0 * self.roots * (self.roots * p - self.wanted), 2.0 * self.roots**2
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
+        # without the values at C, which would double the cost of a step
         return None, from_values(self.psi, 2.0 * self.roots**2 * density_values(self.psi, dC))
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """ψ of a space and nothing else of it, so that it travels: ψ(x) = Tᵀk(x), the constant function
+    before the kernels if there is one.
+    """
+
+    kernel: Kernel
+    support_points: np.ndarray
+    T: np.ndarray
+    constant: bool
+
+    @classmethod
+    def of(cls, space: SoSSpace) -> Basis:
+        return cls(space.kernel, to_numpy(space.support_points), to_numpy(space.T), space.constant)
+
+    def blocks(self, X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Slices of the rows of ``X``, each with ψ there, shape (·, r)."""
+        at = self.kernel.against(self.support_points)
+        for rows in row_blocks(X.shape[0], self.T.shape[0], _BLOCK_ELEMENTS):
+            psi = at(X[rows]) @ (self.T[1:] if self.constant else self.T)
+            yield rows, (psi + self.T[0] if self.constant else psi)
+
+    def same(self, other: Basis) -> bool:
+        """Whether this is ψ of the same space."""
+        arrays = ((self.support_points, other.support_points), (self.T, other.T))
+        return (
+            self.kernel == other.kernel
+            and self.constant == other.constant
+            and all(np.array_equal(a, b) for a, b in arrays)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BasisSums:
+    r"""Σ_i a_i ψ(x_i)ψ(x_i)ᵀ over the basis ψ of a space, and the mass Σ_i a_i: a value that grows
+    by chunks and merges, in any order.
+
+    It is a target of :class:`~ksos.functionals.SquaredL2` on that space, where it stands for the
+    samples, of mass one: Σ_i a_i p_C(x_i) is ⟨Σ_i a_i ψ_iψ_iᵀ, C⟩. Begin with
+    ``BasisSums.of(space)``.
+
+    >>> import ksos
+    >>> X = [[-0.5], [0.0], [0.5]]
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), X)
+    >>> nothing = ksos.functionals.BasisSums.of(space)
+    >>> sums = nothing.update(X[:2]).merge(nothing.update(X[2:]))
+    >>> objective = ksos.functionals.SquaredL2(sums) + 1e-3 * ksos.functionals.Trace()
+    >>> sums.count, ksos.minimize(objective, space).status
+    (3, 'solved')
+    """
+
+    basis: Basis
+    matrix: np.ndarray
+    mass: float = 0.0
+    count: int = 0
+
+    @classmethod
+    def of(cls, space: SoSSpace) -> BasisSums:
+        """No samples, on a space without labels."""
+        if space.labels is not None:
+            raise ValueError(
+                "second-order sums are over the basis of a space without labels; use"
+                " space.with_labels(None)"
+            )
+        return cls(Basis.of(space), np.zeros((space.rank, space.rank)))
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return int(self.basis.support_points.shape[1])
+
+    @np.errstate(under="ignore")
+    def update(self, points: Any, weights: Any = None) -> BasisSums:
+        """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
+        X = to_numpy(as_points(points, "points", n_features=self.n_features))
+        a = (
+            np.ones(X.shape[0])
+            if weights is None
+            else as_vector(weights, "weights", length=X.shape[0])
+        )
+        matrix = self.matrix + sum(
+            (from_values(psi, a[rows]) for rows, psi in self.basis.blocks(X)),
+            np.zeros_like(self.matrix),
+        )
+        return replace(
+            self, matrix=matrix, mass=self.mass + float(a.sum()), count=self.count + X.shape[0]
+        )
+
+    def merge(self, other: BasisSums) -> BasisSums:
+        """The sums over both sets of samples."""
+        if not self.basis.same(other.basis):
+            raise ValueError(
+                "only second-order sums on the same space add up; begin both with"
+                " BasisSums.of(space)"
+            )
+        return replace(
+            self,
+            matrix=self.matrix + other.matrix,
+            mass=self.mass + other.mass,
+            count=self.count + other.count,
+        )
+
+    def on(self, space: SoSSpace) -> np.ndarray:
+        """Σ_i a_i ψ_iψ_iᵀ of mass one, for the space of the sums and for no other."""
+        if space.labels is not None or not self.basis.same(Basis.of(space)):
+            raise ValueError(
+                "second-order sums know the data only on their own space; begin with"
+                " BasisSums.of(space)"
+            )
+        if not self.mass > 0.0:
+            raise ValueError(
+                f"the samples of these sums have mass {self.mass:g}; add samples with"
+                " update(points)"
+            )
+        return self.matrix / self.mass
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the sums to a file, whole or not at all: a killed process leaves the old file or
+        the new one.
+        """
+        kernel = self.basis.kernel
+        if KERNELS.get(kernel.name) is not type(kernel):
+            raise ValueError(
+                f"sums with {kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are"
+                " known to files"
+            )
+        words = {
+            "kernel": kernel.name,
+            "parameters": kernel.parameters(),
+            "constant": self.basis.constant,
+        }
+        arrays = {
+            "support_points": self.basis.support_points,
+            "T": self.basis.T,
+            "matrix": self.matrix,
+        }
+        write_state(path, _KIND, {**words, "mass": self.mass, "count": self.count}, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> BasisSums:
+        """The sums that :meth:`save` wrote, bit for bit."""
+        words, arrays = read_state(path, _KIND)
+        kernel = KERNELS[words["kernel"]](**words["parameters"])
+        basis = Basis(kernel, arrays["support_points"], arrays["T"], bool(words["constant"]))
+        return cls(basis, arrays["matrix"], float(words["mass"]), int(words["count"]))
+
+    def __repr__(self) -> str:
+        return (
+            f"BasisSums({self.count} samples on a basis of {self.matrix.shape[0]} functions,"
+            f" kernel={self.basis.kernel!r})"
+        )

@@ -15,9 +15,10 @@ from ksos.space.space import SoSSpace
 
 __all__ = ["BoundLikelihood", "NegativeLogLikelihood", "likelihood_term"]
 
+# of the least value that a sample can have at an optimum: the logarithm goes on as a parabola below
 _FLOOR = 1e-8
-# ‖ψ(x)‖² of the order of 1 where there are support points: no density of the space reaches a sample
-# this far from all
+# ‖ψ(x)‖² is of the order of 1 near support points: no density of the space reaches a sample so far
+# from all of them
 _UNSEEN = 1e-200
 
 
@@ -61,7 +62,9 @@ class NegativeLogLikelihood(Functional):
     def bind(self, space: SoSSpace) -> BoundTerm:
         psi, inside = space.basis(self.X), space.measure.contains(self.X)
         if not np.all(inside):
-            _refuse(self.X, np.flatnonzero(~to_numpy(inside)), f"outside {space.measure!r}")
+            raise _zero_likelihood(
+                self.X, np.flatnonzero(~to_numpy(inside)), f"outside {space.measure!r}"
+            )
         return likelihood_term(psi, like(self.weights, psi), float(space.log_unit), self.X)
 
     def __repr__(self) -> str:
@@ -76,12 +79,12 @@ def likelihood_term(
     """
     reach = namespace(psi).sum(psi * psi, axis=1)
     if (unseen := np.flatnonzero(to_numpy(reach) <= _UNSEEN)).size:
-        _refuse(X, unseen, "too far from every support point")
+        raise _zero_likelihood(X, unseen, "too far from every support point")
     return BoundLikelihood(psi, a, _FLOOR / mass * a * reach, log_unit)
 
 
-def _refuse(X: np.ndarray, rows: np.ndarray, where: str) -> None:
-    raise ValueError(
+def _zero_likelihood(X: np.ndarray, rows: np.ndarray, where: str) -> ValueError:
+    return ValueError(
         f"{rows.size} of {X.shape[0]} samples have likelihood zero under every density of the"
         f" space: they lie {where}; the first is {X[rows[0]].tolist()}; add support points near"
         " them, enlarge the bandwidth, or leave them out"

@@ -1,4 +1,4 @@
-"""The maximum mean discrepancy to a target, squared and not: the note's density-fitting objectives."""
+"""The maximum mean discrepancy to a target, squared and not: the paper's objectives."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from ksos.space.space import SoSSpace
 
 __all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
 
+_NO_LENGTH = 1e-150  # its square is still a float: at the target itself nothing is divided by zero
 _TARGETS = (MeanEmbedding, KernelSums, SoSDensity, SoSMixture, LabelledEmbedding, LabelledDensity)
 
 
 class SquaredMMD(Functional):
-    """‖P(w_p − w_target)‖² = ‖A(C) − z‖², projected on the landmarks of the space (the note's
+    """‖P(w_p − w_target)‖² = ‖A(C) − z‖², projected on the landmarks of the space (the paper's
     low-rank problem).
 
     ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), an
@@ -46,7 +47,7 @@ class SquaredMMD(Functional):
 
 
 class MMD(SquaredMMD):
-    """‖P(w_p − w_target)‖, not squared, as the note's density-fitting equation writes it.
+    """‖P(w_p − w_target)‖, not squared, as the paper's density-fitting equation writes it.
 
     >>> MMD([[0.0], [1.0]]) <= 0.2  # a ball, as a constraint
     MMD(2 samples) <= 0.2
@@ -107,7 +108,7 @@ class BoundSquaredMMD(_EmbeddingTerm):
         assert da is not None
         return da / self.unit, None
 
-    def as_quadratic(self) -> EmbeddingQuadratic | None:
+    def conic_form(self) -> EmbeddingQuadratic | None:
         return EmbeddingQuadratic(0.5 / self.unit, 0.5 / self.unit * self.z)
 
 
@@ -117,21 +118,18 @@ class _BoundMMD(_EmbeddingTerm):
 
     def gradient(self, a: Array | None, C: Array) -> Pair:
         residual = a - self.z
-        length = norm(residual)
-        return (
-            residual / length if length > 0.0 else residual
-        ), None  # 0 is a subgradient of the norm at 0
+        # 0 is a subgradient of the norm at 0
+        return residual / max(norm(residual), _NO_LENGTH), None
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         assert da is not None
-        length = max(norm(a - self.z), 1e-150)
+        length = max(norm(a - self.z), _NO_LENGTH)
         u = (a - self.z) / length
         along = u @ da
         return (da - (u[:, None] * along[None, :] if da.ndim == 2 else u * along)) / length, None
 
-    def with_same_minima(self) -> EmbeddingQuadratic | None:
-        """The squared distance."""
-        return EmbeddingQuadratic(1.0, self.z)
+    def conic_form(self) -> EmbeddingQuadratic | None:
+        return EmbeddingQuadratic(1.0, self.z, exact=False)  # of the squared distance
 
 
 class BoundBall(BoundSquaredMMD):

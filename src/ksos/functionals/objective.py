@@ -72,20 +72,15 @@ class Objective:
     @cached_property
     def size(self) -> int:
         """r: C is r × r."""
-        return (
-            self.space.rank if self.columns is None else len(range(self.space.rank)[self.columns])
-        )
+        return len(range(self.space.rank)[self.columns or slice(None)])
 
     @property
     def operations(self) -> float:
         """Floating-point operations of a certificate: the embedding and its adjoint, the terms, and
         the lowest eigenvalue.
         """
-        return (
-            (self.map.operations if self.term.uses_embedding else 0.0)
-            + self.term.operations
-            + 2.0 * float(self.size) ** 3
-        )
+        embedding = self.map.operations if self.term.uses_embedding else 0.0
+        return embedding + self.term.operations + 2.0 * float(self.size) ** 3
 
     def with_term(self, term: BoundTerm) -> Objective:
         """Another function on the same space, with the same map."""
@@ -96,13 +91,12 @@ class Objective:
         return replace(self, stored=True, columns=None)
 
     def rounded_well(self) -> Objective:
-        """The same function, with A as a stored tensor if that is small and its rounding less than
-        that of A as the space has it.
+        """The same function, with A as a stored tensor if that is small and rounds less than A as
+        the space has it.
         """
-        small = (
-            self.term.uses_embedding and not self.stored and self.space.tensor_size <= SMALL_TENSOR
-        )
-        return self.on_tensor() if small and not self.space.map.rounds_well else self
+        small = self.space.tensor_size <= SMALL_TENSOR and self.term.uses_embedding
+        better = small and not self.stored and not self.space.map.rounds_well
+        return self.on_tensor() if better else self
 
     def restricted(self, columns: slice) -> Objective | None:
         """f on the matrices C that live on some of the directions of the space: a small problem
@@ -133,20 +127,20 @@ class Objective:
         """How far f may be off on the spectraplex, near this point, because of quadrature and of
         rounding in the integrals, estimated.
         """
-        rounding = 0.0
-        if self.term.uses_embedding and self.map.noise is not None:
-            slope = self.term.gradient(point.a, point.C)[0]
-            rounding = 0.0 if slope is None else self.map.rounding(slope)
-        return rounding + self.term.integration_error
+        slope = self._noisy_slope(point)
+        return self.term.integration_error + (0.0 if slope is None else self.map.rounding(slope))
 
     def rounding_matrix(self, point: Point) -> Array | None:
         """E such that ∇f is off by at most ±E because of rounding in the integrals, estimated; None
         if it is negligible.
         """
-        if not self.term.uses_embedding or self.map.noise is None:
-            return None
-        slope = self.term.gradient(point.a, point.C)[0]
+        slope = self._noisy_slope(point)
         return None if slope is None else self.map.rounding_matrix(slope)
+
+    def _noisy_slope(self, point: Point) -> Array | None:
+        """∂f/∂a if A has been formed by integrals that round."""
+        noisy = self.term.uses_embedding and self.map.noise is not None
+        return self.term.gradient(point.a, point.C)[0] if noisy else None
 
     def factor_gradient(self, F: Array) -> tuple[float, Array]:
         """f(FFᵀ) and ∇f(FFᵀ)·F, without any r × r matrix where the functional and the map can do
@@ -163,17 +157,14 @@ class Objective:
         product = self._constant_hessian(direction)
         return None if product is None else self.pull_back(product)
 
-    def _constant_hessian(self, direction: Point) -> Pair | None:
-        return (
-            self.term.hessian(direction.a, direction.C, direction.a, direction.C)
-            if self.term.quadratic
-            else None
-        )
-
     def curvature(self, direction: Point) -> float | None:
         """⟨d, ∇²f d⟩ without applying A*, for a quadratic f; else None."""
         product = self._constant_hessian(direction)
         return None if product is None else paired(product, direction.a, direction.C)
+
+    def _constant_hessian(self, direction: Point) -> Pair | None:
+        a, C = direction.a, direction.C
+        return self.term.hessian(a, C, a, C) if self.term.quadratic else None
 
     def projected_mmd_bound(self, gap: float) -> float | None:
         """√(gap/c): how far, in projected MMD, a point with this gap can be from the optimum; None
@@ -185,11 +176,6 @@ class Objective:
     def pull_back(self, pair: Pair) -> Array:
         """A derivative in (a, C) as one in C alone: A*(∂a) + ∂C."""
         in_embedding, in_parameter = pair
-        if in_embedding is None:
-            return (
-                zeros((self.size, self.size), self.space.T)
-                if in_parameter is None
-                else in_parameter
-            )
-        pulled = self.map.adjoint(in_embedding)
-        return pulled if in_parameter is None else pulled + in_parameter
+        pulled = None if in_embedding is None else self.map.adjoint(in_embedding)
+        total = plus(pulled, 1.0, in_parameter)
+        return zeros((self.size, self.size), self.space.T) if total is None else total

@@ -19,10 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.functionals import MMD, within
-from ksos.functionals.base import Bound, BoundTerm
-from ksos.functionals.mmd import BoundSquaredMMD
-from ksos.functionals.objective import Objective
+from ksos.functionals import MMD, Bound, BoundSquaredMMD, BoundTerm, Objective, within
 from ksos.ground.arrays import Array, eye, inner, norm
 from ksos.ground.deadline import Deadline
 from ksos.ground.run import Run

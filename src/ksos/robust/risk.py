@@ -16,8 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm, Pair
-from ksos.functionals.penalties import BoundLinear
+from ksos.functionals import BoundLinear, BoundTerm, Pair
 from ksos.ground.arrays import Array, eye, namespace, to_numpy
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form

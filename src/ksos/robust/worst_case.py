@@ -15,8 +15,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos.exceptions import InternalError
-from ksos.functionals import Expectation
-from ksos.functionals.penalties import BoundLinear
+from ksos.functionals import BoundLinear, Expectation
 from ksos.ground.arrays import inner, like, namespace, to_numpy
 from ksos.ground.deadline import Deadline
 from ksos.ground.progress import shown

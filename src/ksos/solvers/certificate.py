@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals import Objective, Point
 from ksos.ground.arrays import (
     Array,
     eye,

@@ -17,9 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos.functionals.base import Constraint
-from ksos.functionals.mmd import MMD, BoundBall, SquaredMMD
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals import MMD, BoundBall, Constraint, Objective, Point, SquaredMMD
 from ksos.ground.arrays import Array, inner, namespace, norm, to_numpy
 from ksos.ground.run import Run
 from ksos.solvers.certificate import certify

@@ -9,19 +9,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ksos.functionals.base import (
+from ksos.functionals import (
     Bound,
+    BoundBall,
+    BoundLinear,
     BoundTerm,
     Constraint,
+    Objective,
     Pair,
+    Point,
     ScaledSum,
     paired,
     plus,
     weighted_sum,
 )
-from ksos.functionals.mmd import BoundBall
-from ksos.functionals.objective import Objective, Point
-from ksos.functionals.penalties import BoundLinear
 from ksos.ground.arrays import Array, flat, inner, like, namespace, norm, to_numpy, zeros
 from ksos.solvers.certificate import lowest_bound
 from ksos.solvers.spectraplex import centre

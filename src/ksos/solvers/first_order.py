@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals import Objective, Point
 from ksos.ground.arrays import inner, like, norm
 from ksos.ground.run import Run
 from ksos.solvers.certificate import lowest_eigenpairs

@@ -22,9 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm
-from ksos.functionals.mmd import BoundBall
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals import BoundBall, BoundTerm, Objective, Point
 from ksos.ground.arrays import (
     Array,
     eye,
@@ -87,7 +85,7 @@ class ConicProgram:
     @classmethod
     def unconstrained(cls, objective: Objective) -> ConicProgram:
         """The problem without constraints; the tensor is formed here if it is not stored already."""
-        quadratic, r, T = objective.term.as_quadratic(), objective.size, objective.space.T
+        quadratic, r, T = objective.term.embedding_quadratic, objective.size, objective.space.T
         assert quadratic is not None
         D = zeros((r, r), T) if quadratic.D is None else quadratic.D
         if quadratic.b is None:
@@ -113,7 +111,7 @@ class ConicProgram:
         solutions (and other multipliers).
         """
         f, space, r, T = problem.base.term, problem.space, problem.space.rank, problem.space.T
-        form, terms = f.with_same_minima(), [constraint.term for constraint in problem.constraints]
+        form, terms = f.conic_form(), [constraint.term for constraint in problem.constraints]
         if form is None or not all(term.linear or isinstance(term, BoundBall) for term in terms):
             return None
         embedded = form.b is not None or any(not term.linear for term in terms)
@@ -152,9 +150,7 @@ class ConicProgram:
             [*linear, *(i for i, _ in balls)],
         )
         units = unit * np.concatenate([1.0 / sizes, np.ones(len(balls))])
-        steepness = (
-            norm(f.gradient(middle.a, middle.C)[0]) / unit if f.conic_form() is None else None
-        )
+        steepness = norm(f.gradient(middle.a, middle.C)[0]) / unit if not form.exact else None
         return cls(
             rows, q, form.scale / unit, b, D, N, offsets, slack, centres, order, units, steepness
         )
@@ -278,7 +274,7 @@ class InteriorPoint(Stepper):
         """The dual is known for this class of functionals only."""
         return (
             None
-            if term.as_quadratic() is not None
+            if term.embedding_quadratic is not None
             else "takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'"
         )
 
@@ -357,7 +353,7 @@ def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Arr
     V has few orthonormal columns: those of a factor and the lowest eigenvectors of ∇f, the bundle
     of [Helmberg2000].
     """
-    quadratic, xp = objective.term.as_quadratic(), namespace(V)
+    quadratic, xp = objective.term.embedding_quadratic, namespace(V)
     if quadratic is None or quadratic.b is None:
         return None
     k, D = V.shape[1], zeros((V.shape[1],) * 2, V) if quadratic.D is None else V.T @ quadratic.D @ V

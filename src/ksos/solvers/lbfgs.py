@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import eigh
 
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals import BoundLinear, Objective, Point
 from ksos.ground.arrays import (
     Array,
     eye,
@@ -330,13 +330,16 @@ def _preconditioner(objective: Objective, C: Array, G: Array) -> tuple[Array, Ar
     """QS and its inverse, the constant c = |⟨∇f − D, C⟩| being the size of what is not linear in f;
     from C and ∇f, or from F and ∇f·F.
     """
-    D, spectrum = objective.term.linear_part(), objective.term.linear_spectrum()
-    if D is None or spectrum is None:
+    parts = objective.term.linear_parts()
+    if not parts:
         identity = eye(objective.size, C)
         return identity, identity
-    (values, Q), xp = spectrum, namespace(D)
+    D = sum(scale * part.D for scale, part in parts)
+    # a single part remembers its own spectrum, whatever its scale
+    scale, part = parts[0] if len(parts) == 1 else (1.0, BoundLinear(D))
+    (values, Q), xp = part.spectrum, namespace(D)
     level = abs(inner(G, C) - inner(D, C) if C.shape == D.shape else inner(G - D @ C, C))
-    weights = xp.clip(values - xp.min(values), 0.0, None) + max(
-        level, 1e-12 * float(xp.max(xp.abs(values))), 1e-300
+    weights = scale * xp.clip(values - xp.min(values), 0.0, None) + max(
+        level, 1e-12 * scale * float(xp.max(xp.abs(values))), 1e-300
     )
     return Q / xp.sqrt(weights), xp.sqrt(weights)[:, None] * Q.T

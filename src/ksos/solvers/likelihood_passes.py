@@ -23,16 +23,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos.data.gathered import Checks, Tally, naming
-from ksos.data.passes import Passes
+from ksos.data.passes import Checks, Passes, Tally, naming
 from ksos.data.sources import Chunk
-from ksos.data.subsample import Part, row_hashes
-from ksos.functionals import Functional, NegativeLogLikelihood
-from ksos.functionals.base import Bound, from_values
-from ksos.functionals.basis_sums import Basis
-from ksos.functionals.likelihood import likelihood_term
-from ksos.functionals.objective import Objective
-from ksos.functionals.penalties import UncurvedLinear
+from ksos.data.survey import Part, row_hashes
+from ksos.functionals import (
+    Basis,
+    Bound,
+    BoundLinear,
+    Functional,
+    NegativeLogLikelihood,
+    Objective,
+    from_values,
+    likelihood_term,
+)
 from ksos.ground.arrays import Array, inner, like, norm, to_numpy
 from ksos.ground.run import Run
 from ksos.solvers import Progress, Solution
@@ -231,7 +234,7 @@ def fit_to_all(
         unit = 2.0 ** (math.frexp(float(np.abs(all_of.gradient).max() / mass))[1] - _BITS)
         # so that the order of the samples does not show
         slope = np.round((all_of.gradient - here.whole_gradient) / mass / unit) * unit
-        correction = UncurvedLinear(like(slope, space.T))
+        correction = BoundLinear(like(slope, space.T), curved=False)
         functional = NegativeLogLikelihood(kept.points, weights) + Bound(correction, "correction")
     assert best is not None
     note = f"objective and gap are those of all samples, of which {len(kept.points)} were kept"

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals import BoundTerm, Objective, Point
 from ksos.ground.arrays import Array, is_numpy, linalg_errors, namespace
 from ksos.ground.run import Run, TimeUp
 from ksos.ground.validation import as_callback, as_count

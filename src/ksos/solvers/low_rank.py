@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals import BoundTerm, Objective, Point
 from ksos.ground.arrays import (
     Array,
     cholesky_solver,

@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.functionals.base import Bound, Functional
-from ksos.functionals.mmd import SquaredMMD
-from ksos.functionals.objective import Objective, Point
-from ksos.functionals.penalties import Trace
+from ksos.functionals import Bound, Functional, Objective, Point, SquaredMMD, Trace
 from ksos.ground.arrays import (
     Array,
     eye,
@@ -25,7 +22,6 @@ from ksos.ground.arrays import (
     namespace,
     norm,
     to_numpy,
-    zeros,
 )
 from ksos.ground.deadline import as_time_limit
 from ksos.ground.run import Convergence, Run, TimeUp, left_in_words
@@ -85,11 +81,10 @@ class Auto(Solver):
     the first does not get there.
 
     Newton on a factor comes first. When its steps become many, columns come and go: there is no low
-    rank, and the interior point does not need one. A Frobenius penalty on an untruncated space
-    spreads the optimum over all directions; FISTA soon tells how well conditioned that is.
+    rank, and the interior point does not need one.
     ``max_iter``: the most steps of the first solver, without another one after it.
     ``newton_steps``: how many steps "low_rank" takes before "interior_point" takes over.
-    ``gradient_steps``: how many "lbfgs" or "fista" take before "low_rank" takes over.
+    ``gradient_steps``: how many "lbfgs" takes before "low_rank" takes over.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -113,7 +108,7 @@ class Auto(Solver):
         )
         if not term.twice_differentiable:
             return [Stage(fista, None, "the functional has no second derivatives")]
-        if term.as_quadratic() is not None and space.tensor_size <= SMALL_TENSOR:
+        if term.embedding_quadratic is not None and space.tensor_size <= SMALL_TENSOR:
             entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
             first = (
                 f"the functional is quadratic and its tensor of {entries} entries fits, so Newton"
@@ -134,22 +129,12 @@ class Auto(Solver):
                 Stage(SOLVERS["lbfgs"], self.gradient_steps, first),
                 Stage(low_rank, None, then),
             ]
-        if (
-            space.rank == space.support_points.shape[0]
-            and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None
-        ):
-            first = (
-                "a Frobenius penalty on an untruncated space spreads the optimum over all"
-                " directions"
-            )
-            then = f"{self.gradient_steps} gradient steps did not close the gap"
-            return [Stage(fista, self.gradient_steps, first), Stage(low_rank, None, then)]
         large = (
             f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored"
             " tensor"
         )
         other = "the functional has second derivatives and is not quadratic in the embedding"
-        return [Stage(low_rank, None, other if term.as_quadratic() is None else large)]
+        return [Stage(low_rank, None, other if term.embedding_quadratic is None else large)]
 
     def inner_solvers(self, objective: Objective) -> Sequence[Stepper]:
         """Newton on a factor if there are second derivatives, and FISTA."""

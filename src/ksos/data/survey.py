@@ -1,0 +1,308 @@
+"""A survey of very many samples: how many there are, their moments, and a bounded part of them.
+
+The part is chosen by what samples are and not by where they stand: those whose hash is lowest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ksos.ground.arrays import Array, bits, is_numpy, namespace, to_numpy
+from ksos.ground.memory import row_blocks
+
+__all__ = ["Moments", "Part", "Survey", "row_hashes"]
+
+# the increment and the two factors of SplitMix64 [Steele2014]
+_ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_SIGN = -(2**63)
+# a block is sorted while it is in the cache, and a call of np.unique costs a fraction of it
+_BLOCK_ROWS = 1 << 17
+# up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) =
+# 0.6 %
+_COUNTED = 1 << 15
+_DEVIATIONS = 5.0  # standard deviations of that estimate: a false alarm in two million surveys
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Σ a_i, the mean x̄, and Σ a_i (x_i − x̄)(x_i − x̄)ᵀ: a value that grows by chunks and merges
+    without cancellation [Chan1983].
+
+    >>> X = np.array([[0.0], [1.0], [5.0]])
+    >>> both = Moments.nothing(1).update(X[:1], np.ones(1)).merge(Moments.nothing(1).update(X[1:], np.ones(2)))
+    >>> both.mean.tolist(), both.covariance.round(12).tolist()
+    ([2.0], [[4.666666666667]])
+    """
+
+    mass: float
+    mean: np.ndarray
+    scatter: np.ndarray
+
+    @classmethod
+    def nothing(cls, n_features: int) -> Moments:
+        """Of no samples."""
+        return cls(0.0, np.zeros(n_features), np.zeros((n_features, n_features)))
+
+    def update(self, X: np.ndarray, masses: np.ndarray) -> Moments:
+        """These and more samples (n, d)."""
+        mass = float(masses.sum())
+        if not mass > 0.0:
+            return self
+        first = X[0]
+        mean = first + (masses / mass) @ (X - first)
+        Y = X - mean
+        return self.merge(Moments(mass, mean, (Y * masses[:, None]).T @ Y))
+
+    def merge(self, other: Moments) -> Moments:
+        """Of both sets of samples."""
+        if not self.mass > 0.0 or not other.mass > 0.0:
+            return self if self.mass > 0.0 else other
+        mass, apart = self.mass + other.mass, other.mean - self.mean
+        between = self.mass * (other.mass / mass) * np.outer(apart, apart)
+        return Moments(
+            mass, self.mean + (other.mass / mass) * apart, self.scatter + other.scatter + between
+        )
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Around the mean, divided by the mass."""
+        return self.scatter / self.mass
+
+    @property
+    def rounded(self) -> Moments:
+        """The same to 40 bits of each feature's spread, of mass one: what order and chunks change
+        does not show.
+        """
+        bits = [math.frexp(v)[1] for v in np.sqrt(np.diagonal(self.covariance))]
+        unit = np.ldexp(1.0, np.array(bits) - 40)
+        products = unit[:, None] * np.ldexp(1.0, bits)
+        return Moments(
+            1.0, np.round(self.mean / unit) * unit, np.round(self.covariance / products) * products
+        )
+
+
+class Part(NamedTuple):
+    """Distinct samples in lexicographic order, their shares of the mass, how many they stand for,
+    and if wanted the moments of all.
+    """
+
+    points: np.ndarray
+    weights: np.ndarray
+    total: int
+    moments: Moments | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What is known of samples after one look at them: how many there are, and those with the
+    lowest hashes.
+
+    A value that grows by chunks and merges: it depends neither on the chunks nor on their order,
+    nor on how often a sample is given. A sample of zero mass does not count. Two rows of the same
+    64 bits are taken for the same row.
+
+    ``most`` distinct samples are kept with all their masses: the ``points`` of the first ``hashes``.
+    More hashes than that, in order, are kept to count the samples, with how often each was given
+    (``copies``), and with what rounding has taken from the masses (``lost``): their sums do not
+    depend on the order. ``count`` includes copies. ``overflown``: there were more hashes than are
+    kept. ``moments`` are those of all samples, if they are wanted.
+    """
+
+    most: int
+    hashes: np.ndarray
+    copies: np.ndarray
+    masses: np.ndarray
+    lost: np.ndarray
+    points: np.ndarray
+    count: int = 0
+    overflown: bool = False
+    moments: Moments | None = None
+
+    @classmethod
+    def empty(cls, most: int, n_features: int, *, moments: bool = False) -> Survey:
+        """Nothing seen."""
+        none, points = np.empty(0), np.empty((0, n_features))
+        kept = none.astype(np.uint64), none.astype(np.int64), none, none, points
+        return cls(most, *kept, moments=Moments.nothing(n_features) if moments else None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all distinct samples are kept."""
+        return not self.overflown and self.hashes.shape[0] <= self.most
+
+    @property
+    def room(self) -> int:
+        """How many hashes are kept."""
+        return max(_COUNTED, self.most)
+
+    def update(self, X: Array, masses: Array) -> Survey:
+        """This and more samples (n, d) of these masses."""
+        out = self
+        if self.moments is not None:
+            moments = self.moments.update(to_numpy(X), to_numpy(masses))
+            out = replace(self, moments=None).update(X, masses)
+            return replace(out, moments=moments)
+        if not is_numpy(X):
+            count, chosen = self.count + int((masses > 0.0).sum()), self._that_count(X, masses)
+            found = self.update(to_numpy(X[chosen]), to_numpy(masses[chosen]))
+            return replace(found, count=count)
+        for start in range(0, X.shape[0], _BLOCK_ROWS):
+            rows = slice(start, start + _BLOCK_ROWS)
+            out = out._with_block(X[rows], masses[rows], row_hashes(X[rows]))
+        return out
+
+    def _that_count(self, X: Array, masses: Array) -> Array:
+        """Which rows of a tensor may be kept. The others need not come to the host: they change
+        nothing but the count.
+        """
+        # without the sign, signed integers are in the order of their bits
+        xp, order, counted = namespace(X), row_hashes(X) ^ _SIGN, masses > 0.0
+        if self.overflown:
+            return counted & (order <= (_signed(int(self.hashes[-1])) ^ _SIGN))
+        lowest = xp.sort(xp.unique_values(order[counted]))
+        # one hash more than there is room for shows that there are more
+        return counted & (order <= lowest[self.room]) if len(lowest) > self.room else counted
+
+    def _with_block(self, X: np.ndarray, masses: np.ndarray, hashes: np.ndarray) -> Survey:
+        counted = masses > 0.0
+        seen = replace(self, count=self.count + int(np.count_nonzero(counted)))
+        if self.overflown:
+            counted &= hashes <= self.hashes[-1]
+        if not counted.all():
+            X, masses, hashes = X[counted], masses[counted], hashes[counted]
+        if not hashes.size:
+            return seen
+        known, first, which, copies = np.unique(
+            hashes, return_index=True, return_inverse=True, return_counts=True
+        )
+        gathered = _gathered(which, masses)
+        points = X[first[: self.most]] + 0.0  # one sign of zero
+        return seen.merge(Survey(self.most, known, copies, *gathered, points))
+
+    def merge(self, other: Survey) -> Survey:
+        """What is known of both sets of samples."""
+        if other.most != self.most or other.points.shape[1] != self.points.shape[1]:
+            raise ValueError(
+                "two surveys merge if they keep as many samples of as many features; got"
+                f" {self.most} of {self.points.shape[1]} features and {other.most} of"
+                f" {other.points.shape[1]}"
+            )
+        both = np.concatenate([self.hashes, other.hashes])
+        hashes, first, which = np.unique(both, return_index=True, return_inverse=True)
+        room, n = self.room, hashes.shape[0]
+        copies = np.bincount(which, weights=np.concatenate([self.copies, other.copies]))
+        masses, lost = _gathered(which, np.concatenate([self.masses, other.masses]))
+        lost += np.bincount(which, weights=np.concatenate([self.lost, other.lost]))
+        # a hash among the lowest of both is among the lowest of its own: its point is known
+        first = first[: self.most]
+        points, mine = np.empty((len(first), self.points.shape[1])), first < len(self.hashes)
+        points[mine] = self.points[first[mine]]
+        points[~mine] = other.points[first[~mine] - len(self.hashes)]
+        return Survey(
+            self.most,
+            hashes[:room],
+            copies.astype(np.int64)[:room],
+            masses[:room],
+            lost[:room],
+            points,
+            self.count + other.count,
+            self.overflown or other.overflown or n > room,
+            None
+            if self.moments is None or other.moments is None
+            else self.moments.merge(other.moments),
+        )
+
+    @property
+    def total(self) -> int:
+        """How many distinct samples there are: counted, and of very many estimated from how dense
+        the lowest hashes lie [BarYossef2002].
+
+        Where none of those was given twice and the estimate agrees, all samples are taken for
+        distinct, which is then exact.
+        """
+        known = self.hashes.shape[0]
+        if not self.overflown:
+            return known
+        estimate = (known - 1) / ((float(self.hashes[-1]) + 1.0) / 2.0**64)
+        single = int(self.copies.sum()) == known and abs(
+            estimate - self.count
+        ) <= _DEVIATIONS * self.count / np.sqrt(known)
+        return self.count if single else min(round(estimate), self.count)
+
+    @property
+    def part(self) -> Part:
+        """The kept samples, as a fit takes them, with the moments of all if these are wanted and
+        not all samples are kept.
+        """
+        order = np.lexsort(self.points.T[::-1])
+        gathered = (self.masses + self.lost)[: len(order)][order]
+        known = None if self.moments is None or self.complete else self.moments.rounded
+        return Part(self.points[order], gathered / gathered.sum(), self.total, known)
+
+    def fewer(self, most: int) -> Survey:
+        """The same with at most so many samples kept."""
+        return replace(self, most=most, points=self.points[:most]) if self.most > most else self
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain words and arrays from which :meth:`of_state` makes the same value."""
+        words = {name: getattr(self, name) for name in _WORDS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if self.moments is not None:
+            arrays |= {f"all {name}": np.asarray(part) for name, part in vars(self.moments).items()}
+        return words, arrays
+
+    @classmethod
+    def of_state(cls, words: dict[str, Any], arrays: dict[str, np.ndarray]) -> Survey:
+        """The value that :meth:`state` described."""
+        all_of = [
+            arrays[name] for name in ("all mass", "all mean", "all scatter") if name in arrays
+        ]
+        moments = Moments(float(all_of[0]), *all_of[1:]) if all_of else None
+        kept = {name: arrays[name] for name in _ARRAYS}
+        return cls(**{name: words[name] for name in _WORDS}, **kept, moments=moments)
+
+
+_WORDS, _ARRAYS = ("most", "count", "overflown"), ("hashes", "copies", "masses", "lost", "points")
+
+
+def _gathered(which: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The masses of each number in ``which``, and what is left of them: leading bits, whose sums
+    are exact, and the rest [Ogita2005].
+    """
+    large = 2.0 ** (math.frexp(float(masses.max()))[1] + masses.shape[0].bit_length() + 1)
+    leading = (masses + large) - large
+    return np.bincount(which, weights=leading), np.bincount(which, weights=masses - leading)
+
+
+def row_hashes(X: Array) -> Array:
+    """64 bits for each row of floats, spread evenly: the finalizer of SplitMix64 [Steele2014] after
+    every feature. Those of a tensor are signed integers of the same bits.
+    """
+    if not is_numpy(X):
+        return _hashes(bits(X + 0.0), tuple(map(_signed, _ODD)))
+    out, odd = np.empty(X.shape[0], dtype=np.uint64), tuple(map(np.uint64, _ODD))
+    for rows in row_blocks(X.shape[0], X.shape[1]):
+        out[rows] = _hashes(bits(X[rows] + 0.0), odd)  # + 0.0: one sign of zero
+    return out
+
+
+def _hashes(columns: Array, odd: tuple[Any, ...]) -> Array:
+    """Sums and products wrap around in the same way with and without a sign."""
+    hashes = columns[:, 0] ^ columns[:, 0]
+    for k in range(columns.shape[1]):
+        hashes = hashes ^ columns[:, k]
+        hashes += odd[0]
+        for shift, factor in ((30, odd[1]), (27, odd[2]), (31, 1)):
+            # to the right, with zeros from the left
+            hashes ^= (hashes >> shift) & ((1 << (64 - shift)) - 1)
+            hashes *= factor
+    return hashes
+
+
+def _signed(number: int) -> int:
+    """The signed integer of the same 64 bits."""
+    return number - 2**64 if number >= 2**63 else number
