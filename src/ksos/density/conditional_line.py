@@ -19,9 +19,6 @@ from ksos.density.square import Square, central_first
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import PanelDistribution, Panels, cut
 
-if TYPE_CHECKING:
-    from ksos.density.square import Square
-
 __all__ = ["ConditionalLine"]
 
 _ORDER = 16
@@ -42,9 +39,10 @@ class ConditionalLine:
 
     Every method takes rows ``X`` (n, d − 1) that hold the other features, in their order.
 
-    >>> from ksos.density.sos import Square
+    >>> from ksos.density import SoSDensity, square_of
     >>> from ksos.kernels import Gaussian
-    >>> p = Square(Gaussian(2.0), [[0.0, 0.0], [3.0, 3.0]], [[1.0], [1.0]], normalize=True)  # one blob, or two, on the diagonal
+    >>> points, F = [[0.0, 0.0], [3.0, 3.0]], [[1.0], [1.0]]  # one mode, or two, on the diagonal
+    >>> p = square_of(SoSDensity(Gaussian(2.0), points, F, normalize=True))
     >>> mean, deviation = ConditionalLine(p, 1).moments(np.array([[0.0], [1.5], [3.0]]))
     >>> mean.round(3), deviation.round(3)
     (array([0.126, 1.5  , 2.874]), array([1.104, 1.643, 1.104]))
