@@ -114,7 +114,7 @@ def test_the_widest_good_one_is_behind_by_little_in_both_senses(
 ) -> None:
     logs = np.zeros((2, 100))
     logs[1] = -np.r_[behind[:2], np.full(98, behind[2])]
-    assert widest_good(logs, np.full(100, 0.01), 1.0) == chosen
+    assert widest_good(logs, np.full(100, 0.01)) == chosen
 
 
 def test_outliers_are_far_from_the_weighted_median() -> None:

@@ -21,8 +21,7 @@ from ksos.ground.threads import one_blas_thread
 from ksos.robust.problem import Goal, Point, Problem, Saddle
 from ksos.robust.search import solve
 from ksos.solvers.spectraplex import factor
-from ksos.space.coordinates import Witness
-from ksos.space.embedding import MeanEmbedding, mmd
+from ksos.space.embedding import MeanEmbedding, Witness, mmd
 from ksos.space.embedding_map import blocks_of
 from ksos.space.labelled import LabelledDensity, LabelledEmbedding
 from ksos.space.space import SoSSpace

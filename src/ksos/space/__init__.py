@@ -19,11 +19,11 @@ from ksos.space.bandwidth import (
     widest_good,
     without_outliers,
 )
-from ksos.space.coordinates import Witness
 from ksos.space.embedding import (
     MeanEmbedding,
     Projection,
     TensorRule,
+    Witness,
     evaluate,
     exact_inner,
     median_kernel,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from ksos.measures import Lebesgue, Measure
 from ksos.space.support import cluster_centers, unexplained
 
 __all__ = [
+    "MOST_MEDIAN_POINTS",
     "PER_SUPPORT_POINT",
     "RULES",
     "LeaveOneOut",
@@ -69,8 +70,6 @@ _FARTHEST = 1e100
 _MULTIPLES = tuple(2.0 ** (0.5 * k) for k in range(-16, 3))
 # nats below the median at the widest kernel: of a normal distribution less than 1 sample in 10⁵
 _OUTLYING = 10.0
-# standard errors: the usual one-standard-error rule of cross-validation
-_WITHIN = 1.0
 # nats over all samples: a likelihood ratio of 55, very strong evidence on the scale of Jeffreys
 _MOST_NATS = 4.0
 # A sum of squares is sharper than a kernel density estimate. Its kernel is wider by
@@ -80,7 +79,7 @@ _WIDER = 0.4  # over d, see above
 _WIDEST = 0.25  # the bound, see above
 _UNSURE = 1.5  # over √n, see above
 # 4.5 million pairs: a subset this large gives the median to about 1/√3000, 2%
-_MOST_MEDIAN_POINTS = 3000
+MOST_MEDIAN_POINTS = 3000
 # ratio of standard deviations: one bandwidth for all features would not see the narrowest one
 _UNLIKE = 10.0
 
@@ -139,15 +138,15 @@ def bandwidth_rule(
             f"bandwidth={name!r}: differences between the samples overflow; rescale the data or"
             " pass a number as bandwidth"
         )
-    kernel = Gaussian(1.0) if kernel is None else kernel
-    measure = Lebesgue() if measure is None else measure
-    rules: dict[str, Callable[[], np.ndarray]] = {
-        "auto": lambda: leave_one_out(points, weights, kernel, measure, count, metrics=metrics),
-        "median": lambda: _median(points, weights, rng),
-        "scott": lambda: _scott(points, weights, count),
-        "silverman": lambda: _silverman_factor(points) * _scott(points, weights, count),
-    }
-    spread = rules[name]()
+    if name == "auto":
+        kernel, measure = kernel or Gaussian(1.0), measure or Lebesgue()
+        spread = leave_one_out(points, weights, kernel, measure, count, metrics=metrics)
+    elif name == "median":
+        spread = _median(points, weights, rng)
+    else:
+        spread = _standard_deviations(points, weights) * _normal_factor(
+            name, weights, count, points
+        )
     if spread.ndim == 2:
         return spread
     if np.any(spread == 0.0):
@@ -165,20 +164,15 @@ def bandwidth_rule(
     )
 
 
-def _scott(points: np.ndarray, weights: np.ndarray, count: int | None) -> np.ndarray:
-    """Scott's rule [Scott1992]: η = 2h with h = n^{−1/(d+4)}·(standard deviation), per feature,
-    since a squared Gaussian kernel of bandwidth η has standard deviation η/2.
+def _normal_factor(name: str, weights: np.ndarray, count: int | None, points: np.ndarray) -> float:
+    """η per standard deviation: 2n^{−1/(d+4)} by Scott's rule [Scott1992], since a squared Gaussian
+    kernel of bandwidth η has standard deviation η/2, or Silverman's multiple of it [Silverman1986].
+
+    n is 1/Σa² of all ``count`` samples, of which the points are a subsample.
     """
-    rate = -1.0 / (points.shape[1] + 4)
-    return np.asarray(
-        2.0 * _effective_size(weights, count) ** rate * _standard_deviations(points, weights)
-    )
-
-
-def _silverman_factor(points: np.ndarray) -> float:
-    """Silverman's rule over Scott's [Silverman1986]."""
-    d = points.shape[1]
-    return float(((d + 2) / 4.0) ** (-1.0 / (d + 4)))
+    (size, d), rate = points.shape, -1.0 / (points.shape[1] + 4)
+    n = (1.0 if count is None else count / size) / float(weights @ weights)
+    return 2.0 * n**rate * (((d + 2) / 4.0) ** rate if name == "silverman" else 1.0)
 
 
 def robust_silverman(
@@ -187,14 +181,7 @@ def robust_silverman(
     """Silverman's rule with :func:`spreads`, which ignore outliers, in place of standard
     deviations.
     """
-    rate = -1.0 / (points.shape[1] + 4)
-    size = _effective_size(weights, count) ** rate
-    return 2.0 * _silverman_factor(points) * size * spreads(points, weights)
-
-
-def _effective_size(weights: np.ndarray, count: int | None) -> float:
-    """1/Σa² of all ``count`` samples, of which those with these ``weights`` are a subsample."""
-    return (1.0 if count is None else count / weights.shape[0]) / float(weights @ weights)
+    return spreads(points, weights) * _normal_factor("silverman", weights, count, points)
 
 
 def _standard_deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -236,23 +223,18 @@ def _median(points: np.ndarray, weights: np.ndarray, rng: Generator) -> np.ndarr
 
 
 def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator) -> np.ndarray:
-    if points.shape[0] > _MOST_MEDIAN_POINTS:
-        chosen = np.sort(rng.choice(points.shape[0], _MOST_MEDIAN_POINTS, replace=False))
+    if points.shape[0] > MOST_MEDIAN_POINTS:
+        chosen = np.sort(rng.choice(points.shape[0], MOST_MEDIAN_POINTS, replace=False))
         points, weights = points[chosen], weights[chosen]
     if points.shape[0] < 2:
         return np.zeros(())
-    # distances of 1e±150 are squared in a unit near the largest, a power of two: no digit of the
-    # points or of their differences changes
-    exponent = math.frexp(np.ptp(points, axis=0).max())[1]
-    middle = _weighted_median(pdist(np.ldexp(points, -exponent)), weights)
-    if middle < 1e-150:
-        # the squares have underflowed: take a unit near the median, found from distances that need
-        # no squares
-        exponent = math.frexp(_weighted_median(pdist(points, "chebyshev"), weights))[1]
-        with np.errstate(over="ignore"):
-            near = np.clip(np.ldexp(points, -exponent), -1e150, 1e150)
-        middle = _weighted_median(pdist(near), weights)
-    return np.asarray(np.ldexp(middle, exponent))
+    # distances of 1e±150 are squared in a unit near the median, which some of the points suggest: a
+    # power of two, so that no digit of the points or of their differences changes
+    some = points[:: max(1, points.shape[0] // 100)]
+    exponent = math.frexp(np.median(pdist(some, "chebyshev")))[1]
+    with np.errstate(over="ignore"):
+        near = np.clip(np.ldexp(points, -exponent), -1e150, 1e150)
+    return np.asarray(np.ldexp(_weighted_median(pdist(near), weights), exponent))
 
 
 def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
@@ -272,14 +254,14 @@ def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
 
 
 class LeaveOneOut(NamedTuple):
-    """How well components of one shape predict each sample from all the others."""
+    """How well components of one shape predict each sample from all the others: the widest
+    ``multiple`` of the shape that is nearly the best, there the ``logs`` of the density of each
+    sample, and the weights of the samples that are ``counted``, 0 for outliers.
+    """
 
     multiple: float
-    """The widest multiple of the shape that is nearly the best."""
     logs: np.ndarray
-    """There, the log-density of each sample under the components of the others."""
     counted: np.ndarray
-    """The weights of the samples, 0 for outliers."""
 
 
 def leave_one_out(
@@ -317,21 +299,19 @@ def leave_one_out(
         and np.all((np.ptp(few, axis=0) > 0.0) & (extent <= _FARTHEST_METRIC * unit))
     ):
         return np.asarray(factor * plain.multiple * unit)
-    found = [(_score(plain.logs, a), Gaussian(plain.multiple * unit))]
 
-    def try_shape(metric: np.ndarray, numbers: int) -> None:
-        shape = Gaussian(_times(metric, unit))
+    def candidate(metric: np.ndarray, numbers: int) -> tuple[float, Gaussian]:
+        shape = Gaussian(metric * np.outer(unit, unit))
         known = predict_left_out(few, a, shape, measure)
-        found.append((_score(known.logs, a) - numbers * float(a @ a), shape.scaled(known.multiple)))
+        return _score(known.logs, a) - numbers * float(a @ a), shape.scaled(known.multiple)
 
-    def best() -> Gaussian:
-        return max(found, key=lambda pair: pair[0])[1]
-
-    try_shape(normal_score_correlations(few, a), d * (d - 1) // 2)
-    start = _times(best().matrix(d), 1.0 / unit)
+    by_score, correlations = itemgetter(0), normal_score_correlations(few, a)
+    found = [(_score(plain.logs, a), Gaussian(plain.multiple * unit))]
+    found.append(candidate(correlations, d * (d - 1) // 2))
+    start = max(found, key=by_score)[1].matrix(d) / np.outer(unit, unit)
     likeliest = _towards_the_likeliest(few / unit, a, plain.counted, start)
-    try_shape(likeliest, d * (d + 1) // 2)
-    return np.asarray(best().scaled(factor).sigma)
+    found.append(candidate(likeliest, d * (d + 1) // 2))
+    return np.asarray(max(found, key=by_score)[1].scaled(factor).sigma)
 
 
 def subset_and_factor(
@@ -360,9 +340,8 @@ def predict_left_out(
     log_k = shape.log_at_widths(points, points)
 
     def logs(multiple: float) -> np.ndarray:
-        found = _log_components(
-            points, shape.scaled(multiple), measure, lambda: log_k(multiple)
-        ) + np.log(weights)
+        found = _log_components(points, shape.scaled(multiple), measure, log_k(multiple))
+        found += np.log(weights)
         np.fill_diagonal(found, -np.inf)
         highest = found.max(axis=1)
         found -= highest[:, None]
@@ -376,34 +355,28 @@ def predict_left_out(
         known[best * 2.0 ** (k / 8.0)] = logs(best * 2.0 ** (k / 8.0))
     multiples = sorted(known)
     every = np.stack([known[multiple] for multiple in multiples])
-    chosen = multiples[widest_good(every, counted, _WITHIN)]
+    chosen = multiples[widest_good(every, counted)]
     return LeaveOneOut(chosen, known[chosen], counted)
 
 
 def _log_components(
-    points: np.ndarray, kernel: Kernel, measure: Measure, log_k: Callable[[], np.ndarray]
+    points: np.ndarray, kernel: Kernel, measure: Measure, log_k: np.ndarray
 ) -> np.ndarray:
-    """log k(x_i,x_j)²/∫k(x,x_j)²dρ, where ``log_k`` gives log k between the points.
+    """log k(x_i,x_j)²/∫k(x,x_j)²dρ, where ``log_k`` is log k between the points.
 
     On a discrete ρ it is taken at the node nearest to x_i, since nothing bounds a density between
     the nodes.
     """
-    integrals = closed_form(kernel, measure, points.shape[1])
     if (atoms := measure.atoms) is None:
-        found = np.maximum(log_k(), -_FARTHEST)
-        found *= 2.0
-        found -= integrals.log_diagonal(points)
-        return found
-    nearest, log_masses = np.empty(points.shape[0], dtype=int), np.empty(points.shape[0])
-    for rows in row_blocks(points.shape[0], atoms.points.shape[0], _BLOCK_ELEMENTS):
-        at_nodes = _log_square(kernel, points[rows], atoms.points)
-        nearest[rows] = np.argmax(at_nodes, axis=1)
-        log_masses[rows] = logsumexp(at_nodes + np.log(atoms.weights), axis=1)
-    return _log_square(kernel, atoms.points[nearest], points) - log_masses
-
-
-def _log_square(kernel: Kernel, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    return np.asarray(2.0 * np.maximum(kernel.log(X, Y), -_FARTHEST))
+        log_masses = closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
+    else:
+        nearest, log_masses = np.empty(points.shape[0], dtype=int), np.empty(points.shape[0])
+        for rows in row_blocks(points.shape[0], atoms.points.shape[0], _BLOCK_ELEMENTS):
+            at_nodes = 2.0 * np.maximum(kernel.log(points[rows], atoms.points), -_FARTHEST)
+            nearest[rows] = np.argmax(at_nodes, axis=1)
+            log_masses[rows] = logsumexp(at_nodes + np.log(atoms.weights), axis=1)
+        log_k = kernel.log(atoms.points[nearest], points)
+    return 2.0 * np.maximum(log_k, -_FARTHEST) - log_masses
 
 
 def without_outliers(logs: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -416,12 +389,13 @@ def without_outliers(logs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.asarray(counted / counted.sum())
 
 
-def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
+def widest_good(logs: np.ndarray, weights: np.ndarray) -> int:
     """The last row of ``logs`` (bandwidths in ascending order, held-out samples) whose mean is
     nearly the best.
 
-    Nearly: behind by at most ``within`` standard errors of the difference, and by at most four nats
-    over all samples, since a few samples may make a standard error large. A bandwidth that is too
+    Nearly: behind by at most one standard error of the difference, the usual rule of
+    cross-validation, and by at most four nats over all samples, since a few samples may make a
+    standard error large. A bandwidth that is too
     narrow costs far more on fresh samples, in its tails, than one that is too wide, and few
     held-out samples may not show it.
     """
@@ -431,16 +405,11 @@ def widest_good(logs: np.ndarray, weights: np.ndarray, within: float) -> int:
     loss = behind @ weights
     one_sample = float(weights @ weights)  # 1/n for equal weights
     error = np.sqrt(np.maximum((behind - loss[:, None]) ** 2 @ weights, 0.0) * one_sample)
-    return int(np.flatnonzero(loss <= np.minimum(within * error, _MOST_NATS * one_sample))[-1])
+    return int(np.flatnonzero(loss <= np.minimum(error, _MOST_NATS * one_sample))[-1])
 
 
 def _score(logs: np.ndarray, weights: np.ndarray) -> float:
     return float(weights @ np.maximum(logs, np.median(logs) - _MISSED))
-
-
-def _times(matrix: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """The matrix in other units of its features."""
-    return np.asarray(unit[:, None] * matrix * unit)
 
 
 def _towards_the_likeliest(
@@ -498,18 +467,10 @@ def automatic_kernel(
     A kernel that suits n samples leaves gaps between m centers. (n/m)^{1/(d+4)} is how much wider
     a kernel density estimate of m samples is, more than centers need.
     """
-    sigma = bandwidth_rule(
-        "auto",
-        points,
-        weights,
-        rng,
-        kernel=family,
-        measure=measure,
-        count=count,
-        names=names,
-        metrics=takes_metrics(family, measure),
+    options = {"count": count, "names": names, "metrics": takes_metrics(family, measure)}
+    kernel = family.with_sigma(
+        bandwidth_rule("auto", points, weights, rng, kernel=family, measure=measure, **options)
     )
-    kernel = family.with_sigma(sigma)
     if count <= most:
         return kernel
     d = points.shape[1]

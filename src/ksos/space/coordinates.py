@@ -9,41 +9,21 @@ ball still contains the exact one, so that dual values stay bounds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ksos.data.kernel_sums import KernelSums
 from ksos.density import SoSDensity, SoSMixture
-from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.arrays import Array, to_numpy
-from ksos.ground.memory import row_blocks
-from ksos.integrals import closed_form
-from ksos.integrals.quadruple import density_inner_matrix
-from ksos.kernels import Gaussian, Kernel
-from ksos.measures import Measure
 from ksos.observables import KernelFunction, Observable
-from ksos.observables.base import ObservableMatrix, sum_over_nodes
-from ksos.space.embedding import (
-    MOST_NODES,
-    TENSOR_FEATURES,
-    MeanEmbedding,
-    Projection,
-    TensorRule,
-    as_target,
-    evaluate,
-    rule_sizes,
-)
+from ksos.space.embedding import MeanEmbedding, Projection, as_target
 from ksos.space.embedding_map import blocks_of
 from ksos.space.labelled import LabelledDensity, LabelledEmbedding
 
-__all__ = ["Coordinates", "Direction", "Witness"]
-
-_BLOCK_ELEMENTS = 1 << 22
+__all__ = ["Coordinates", "Direction"]
 
 
 @dataclass(frozen=True)
@@ -183,91 +163,3 @@ def _expected(f: Observable, target: MeanEmbedding | SoSDensity | SoSMixture) ->
             ).values
         )
     )
-
-
-class Witness(Observable):
-    r"""f(x) = ∫ k(x, y) p(y) dρ(y) − Σ_i a_i k(x, x_i).
-
-    E_q f = ⟨w_q, w_p − w_μ̂⟩ for any density q: the coordinate of q along the direction in which p
-    is away from the data.
-    """
-
-    bounded = True
-
-    def __init__(self, p: SoSDensity, data: MeanEmbedding) -> None:
-        self.p, self.data, self.n_features = p, data, data.n_features
-
-    def __call__(self, X: Any) -> np.ndarray:
-        X, kernel = self._points(X), self.data.kernel
-        if (atoms := self.p.measure.atoms) is not None:
-            smoothed = KernelFunction(
-                atoms.points, atoms.weights * to_numpy(self.p.pdf(atoms.points)), kernel=kernel
-            )(X)
-        elif (own := self._own) is not None:
-            rule, masses = own
-            smoothed = np.concatenate(
-                [
-                    rule.seen_from(X[rows], masses)
-                    for rows in row_blocks(X.shape[0], masses[0].size, _BLOCK_ELEMENTS)
-                ]
-            )
-        else:
-            smoothed = to_numpy(evaluate(self.p, kernel, X))
-        return np.asarray(smoothed - to_numpy(self.data(X)))
-
-    @cached_property
-    def _own(self) -> tuple[TensorRule, np.ndarray] | None:
-        """The rule of p with its masses, where there is one: no large weights, none of them
-        negative.
-        """
-        model, X, measure = self.p.kernel, to_numpy(self.p.support_points), self.p.measure
-        if not self._has_rule(model, X, measure):
-            return None
-        rule = TensorRule.of(model, X, measure, self.data.kernel)
-        return rule, rule.masses(self.p)
-
-    def _matrix(
-        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
-    ) -> ObservableMatrix:
-        if self._has_rule(kernel, X, measure):
-            same = (
-                kernel == self.p.kernel
-                and measure == self.p.measure
-                and np.array_equal(X, to_numpy(self.p.support_points))
-            )
-            if same and self._own is not None:
-                rule, masses = self._own
-                f = rule.smoothed(masses) - rule.atoms_at_nodes(
-                    to_numpy(self.data.points), to_numpy(self.data.weights)
-                )
-            else:
-                rule = TensorRule.of(kernel, X, measure, self.data.kernel)
-                f = self(rule.nodes)
-            return ObservableMatrix(
-                sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T)
-            )
-        if not closed_form(kernel, measure, X.shape[1]).pairwise:
-            raise IntegralNotAvailableError(
-                f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger"
-                " bandwidths"
-            )
-        V = density_inner_matrix(self.p.on_host(), self.data.kernel, kernel, measure, X, log_unit)
-        atoms = KernelFunction(
-            to_numpy(self.data.points), to_numpy(self.data.weights), kernel=self.data.kernel
-        )
-        return ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values).transformed(
-            T
-        )
-
-    def _has_rule(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> bool:
-        product = (
-            isinstance(kernel, Gaussian)
-            and isinstance(self.data.kernel, Gaussian)
-            and not self.data.kernel.full
-        )
-        if X.shape[1] > TENSOR_FEATURES or not product:
-            return False
-        return math.prod(rule_sizes(kernel, X, measure, self.data.kernel)[1]) <= MOST_NODES
-
-    def __repr__(self) -> str:
-        return f"Witness({self.p!r}, {self.data!r})"

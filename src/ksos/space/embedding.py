@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,50 +30,49 @@ from ksos.ground.names import column_names, in_order, order_of, shown_names
 from ksos.ground.validation import as_points, as_vector
 from ksos.integrals import closed_form
 from ksos.integrals.metric import axes_of
-from ksos.integrals.quadruple import density_inner
+from ksos.integrals.quadruple import density_inner, density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure
+from ksos.observables import KernelFunction, Observable
+from ksos.observables.base import ObservableMatrix, sum_over_nodes
 from ksos.quadrature import composite, log_outer, tensor_grid
-from ksos.space.bandwidth import bandwidth_rule
+from ksos.space.bandwidth import MOST_MEDIAN_POINTS, bandwidth_rule
 from ksos.space.whitening import whiten_columns
 
 __all__ = [
-    "MOST_NODES",
-    "TENSOR_FEATURES",
     "MeanEmbedding",
     "Projection",
     "TensorRule",
+    "Witness",
     "as_target",
-]
-__all__ += [
     "evaluate",
     "exact_inner",
     "median_kernel",
     "mmd",
     "require_exact_mmd",
-    "rule_sizes",
     "sums_at",
 ]
 
-TENSOR_FEATURES = 3
-"""Up to so many features there are tensor rules."""
-MOST_NODES = 400_000
-"""The largest tensor rule: it limits what the exact MMD of a density and the integrals of its
-witness cost.
-"""
-
-_NODES_PER_BANDWIDTH, _LEAST_NODES = 8, 16
+# features: with the fewest nodes in each, a rule for four would have 16⁴ of them for every box
+_TENSOR_FEATURES = 3
+# of a tensor rule: 3 MB, and for three features 73 nodes in each, which is 7 bandwidths
+_MOST_NODES = 400_000
+# Gauss–Legendre nodes per bandwidth, and beside them: rounding, in tests/space/test_exact_mmd.py
+_NODES_PER_BANDWIDTH = 8
+_LEAST_NODES = 16  # see above
 # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
 _TAIL = 6.5
-_BLOCK_ROWS = 20_000
-_LOST_DIGITS, _DUBIOUS = (
-    1e-12,
-    1e-4,
-)  # of the squared MMD: then a rule is preferred; then the user is warned
-_MEDIAN_ROWS = 3000
-_MOST_IN_MEMORY = 20_000  # samples gathered where every pair of them counts: 3 GB of pairs
-_KERNEL_VALUE = 20.0  # an exponential costs this many operations
+# numbers at once: 32 MB, beyond which larger blocks are not faster
+_BLOCK_ELEMENTS = 1 << 22
+# of a squared MMD of order 1: a rule that costs more than the closed form is then worth it
+_LOST_DIGITS = 1e-12
+# of a squared MMD of order 1: one percent of a distance of 0.1
+_DUBIOUS = 1e-4
+# samples gathered where every pair of them counts: 3 GB of pairs
+_MOST_IN_MEMORY = 20_000
+# floating-point operations that one exponential costs
+_KERNEL_VALUE = 20.0
 
 Target = Any
 """Samples (n, d), a :class:`MeanEmbedding`, an :class:`~ksos.SoSDensity` or an
@@ -107,7 +107,8 @@ class MeanEmbedding(KernelSum):
 
     def norm(self) -> float:
         """‖v‖ in the RKHS."""
-        return math.sqrt(max(exact_inner(self, self, self.kernel), 0.0))
+        square = inner(self.weights, _atoms_at(self, self.kernel, self.points))
+        return math.sqrt(max(square, 0.0))
 
     def __repr__(self) -> str:
         names = shown_names(self.feature_names)
@@ -117,8 +118,8 @@ class MeanEmbedding(KernelSum):
         )
 
 
-Law = MeanEmbedding | SoSDensity | SoSMixture
-"""What a target becomes."""
+Embedded = MeanEmbedding | SoSDensity | SoSMixture
+"""What a target becomes: something whose embedding can be evaluated anywhere."""
 
 
 class Projection:
@@ -133,22 +134,18 @@ class Projection:
         self, kernel: Kernel, landmarks: Array, tol: float = 1e-10, whitening: str = "eigh"
     ) -> None:
         self.kernel, self.landmarks = kernel, landmarks
-        xp, ell = namespace(landmarks), landmarks.shape[0]
+        ell = landmarks.shape[0]
 
         def matrix() -> Array:
-            require_memory(
-                4 * ell * ell * FLOAT_BYTES,
-                f"the kernel matrix of {ell} landmarks",
-                "use fewer landmarks",
-                beside=landmarks,
-            )
+            what = f"the kernel matrix of {ell} landmarks"
+            require_memory(4 * ell**2 * FLOAT_BYTES, what, "use fewer landmarks", beside=landmarks)
             return kernel(landmarks)
 
-        ones = xp.ones((ell,), dtype=xp.float64, device=landmarks.device)
+        ones = 1.0 + zeros((ell,), landmarks)
         self.whitening = whiten_columns(
             lambda r: kernel(landmarks[r : r + 1, :], landmarks)[0, :], ones, matrix, tol, whitening
         )
-        self.S = xp.asarray(self.whitening.T.T, copy=True)  # rows in one piece
+        self.S = namespace(landmarks).asarray(self.whitening.T.T, copy=True)  # rows in one piece
 
     @property
     def rank(self) -> int:
@@ -158,8 +155,7 @@ class Projection:
     def coordinates(self, target: Target) -> Array:
         """The coordinates of a target's embedding, shape (q,)."""
         if isinstance(target, KernelSums):
-            _require_same_kernel(target, self.kernel, "target")
-            return self.S @ target.at(self.landmarks)
+            return self.S @ _in_rkhs(target, self.kernel, "target").at(self.landmarks)
         return self.S @ evaluate(as_target(target, self.kernel), self.kernel, self.landmarks)
 
 
@@ -196,76 +192,84 @@ def mmd(
     1.124385
     """
     a, b = as_source(a)[0], as_source(b)[0]
-    names = _names(b) if (of_a := _names(a)) is None else of_a
+    names = _names(a) or _names(b)
     a, b = _in_order(a, names, "a"), _in_order(b, names, "b")
-    landmarks = None if landmarks is None else in_order(landmarks, names, "landmarks")
-    if kernel is None:  # an embedding knows its RKHS; a density only suggests its own kernel
-        kernel = next(
-            (
-                t.kernel
-                for kind in (MeanEmbedding, SoSDensity, SoSMixture)
-                for t in (a, b)
-                if isinstance(t, kind)
-            ),
-            None,
-        )
-        if kernel is None and (isinstance(a, Chunks) or isinstance(b, Chunks)):
+    if kernel is None:
+        # an embedding knows its RKHS; a density only suggests its own kernel
+        kinds = (MeanEmbedding, SoSDensity, SoSMixture)
+        known = [t.kernel for kind in kinds for t in (a, b) if isinstance(t, kind)]
+        if not known and (isinstance(a, Chunks) or isinstance(b, Chunks)):
             raise ValueError(
                 "samples in chunks need a kernel, kernel=…; ksos.median_kernel(a, b) of some of"
                 " them suggests one"
             )
-        kernel = median_kernel(a, b) if kernel is None else kernel
+        kernel = known[0] if known else median_kernel(a, b)
     if not isinstance(kernel, Kernel):
         raise ValueError(
             "kernel must be a kernel object, such as ksos.kernels.Gaussian(1.0), or None; got"
             f" {kernel!r}"
         )
     if landmarks is not None:
-        points = as_points(landmarks, "landmarks")
-        sides = [
-            sums_at(t, kernel, points, names) if isinstance(t, Chunks) else as_target(t, kernel, w)
-            for t, w in _both(a, b)
-        ]
-        _require_same_features(*sides)
-        projection = Projection(
-            kernel, as_points(points, "landmarks", n_features=sides[0].n_features)
-        )
-        return norm(projection.coordinates(sides[0]) - projection.coordinates(sides[1]))
-    a, b = (
-        _in_memory(t, kernel, names, w) if isinstance(t, Chunks) else as_target(t, kernel, w)
-        for t, w in _both(a, b)
-    )
-    _require_same_features(a, b)
+        landmarks = as_points(in_order(landmarks, names, "landmarks"), "landmarks")
+    a, b = (_side(t, kernel, landmarks, names, what) for t, what in ((a, "a"), (b, "b")))
+    if a.n_features != b.n_features:
+        raise ValueError(f"a has {a.n_features} features, but b has {b.n_features}")
+    if landmarks is not None:
+        projection = Projection(kernel, as_points(landmarks, "landmarks", n_features=a.n_features))
+        return norm(projection.coordinates(a) - projection.coordinates(b))
     kernel, a, b = _in_axes(kernel, a, b)
-    forms = [
-        *_exact_forms(a, kernel, max_operations),
-        *((-w, form) for w, form in _exact_forms(b, kernel, max_operations)),
-    ]
-    left, right = forms[0][1], forms[-1][1]
-    if len(forms) == 2 and isinstance(left, MeanEmbedding) and isinstance(right, MeanEmbedding):
-        xp, points = namespace(left.points), left.points
-        weights = xp.concat([left.weights, -like(right.weights, points)])
-        both = MeanEmbedding(
-            xp.concat([points, like(right.points, points)]), weights, kernel=kernel
-        )
-        square = _inner(both, both, kernel, max_operations)
-    else:
-        pairs = [(i, j) for i in range(len(forms)) for j in range(i, len(forms))]
-        factors = [(1.0 if i == j else 2.0) * forms[i][0] * forms[j][0] for i, j in pairs]
-        square = sum(
-            c * _inner(forms[i][1], forms[j][1], kernel, max_operations)
-            for c, (i, j) in zip(factors, pairs, strict=True)
-        )
+    if isinstance(a, MeanEmbedding) and isinstance(b, MeanEmbedding):
+        xp, weights = namespace(a.points), like(b.weights, a.points)
+        both = xp.concat([a.points, like(b.points, a.points)])
+        difference = MeanEmbedding(both, xp.concat([a.weights, -weights]), kernel=kernel)
+        return difference.norm()
+    forms = _exact_forms(a, kernel, max_operations)
+    forms += [(-w, form) for w, form in _exact_forms(b, kernel, max_operations)]
+    square = sum(
+        (2.0 - (k == 0)) * v * w * _inner(form, other, kernel, max_operations)
+        for i, (v, form) in enumerate(forms)
+        for k, (w, other) in enumerate(forms[i:])
+    )
     return math.sqrt(max(square, 0.0))
+
+
+def _side(
+    target: Target,
+    kernel: Kernel,
+    landmarks: Array | None,
+    names: tuple[str, ...] | None,
+    what: str,
+) -> Embedded | KernelSums:
+    """One side of an MMD: of chunks, the kernel sums at the landmarks, or all rows if they are few."""
+    if not isinstance(target, Chunks):
+        return as_target(target, kernel, what)
+    if landmarks is not None:
+        return sums_at(target, kernel, landmarks, names)
+    rows, count = [], 0
+    for chunk in target:
+        rows.append(_rows(chunk, names))
+        count += rows[-1][0].shape[0]
+        if count > _MOST_IN_MEMORY:
+            raise ValueError(
+                f"{what}, {target!r}, has more than {_MOST_IN_MEMORY} samples, and the exact MMD"
+                " takes all pairs of them; pass landmarks=, an array of points on which both are"
+                " projected, or fewer samples"
+            )
+    if not count:
+        raise ValueError(
+            f"{what}, {target!r}, is empty: no chunk has rows; at least one sample is needed"
+        )
+    points, weights = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+    return MeanEmbedding(points, weights / weights.sum(), kernel=kernel)
 
 
 def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
     """The Gaussian kernel whose bandwidth is the median distance between the different rows of
     ``a`` and ``b`` together.
 
-    Where spreads of features differ by more than a factor of ten, there is one bandwidth per
-    feature (:func:`ksos.space.bandwidth.median`). Of more than 3000 rows a part decides that
-    ``rng`` draws, without regard to which sample they are of.
+    If the standard deviations of the features differ by more than a factor of ten, there is one
+    bandwidth per feature. With more than 3,000 rows, the median is that of a subsample that ``rng``
+    draws from both samples together.
 
     >>> round(float(median_kernel([[0.0], [1.0]], [[3.0]]).sigma), 6)
     2.0
@@ -275,25 +279,23 @@ def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
         raise ValueError(f"a has {samples[0].shape[1]} features, but b has {samples[1].shape[1]}")
     generator, n = np.random.default_rng(rng), samples[0].shape[0]
     total = n + samples[1].shape[0]
-    chosen = np.sort(generator.choice(total, min(total, _MEDIAN_ROWS), replace=False))
+    chosen = np.sort(generator.choice(total, min(total, MOST_MEDIAN_POINTS), replace=False))
     rows = np.concatenate([samples[0][chosen[chosen < n]], samples[1][chosen[chosen >= n] - n]])
     points, counts = np.unique(rows + 0.0, axis=0, return_counts=True)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # of rows that are all the same, which no kernel tells apart
+        # of rows that are all the same, which no kernel tells apart
+        warnings.simplefilter("ignore", UserWarning)
         return Gaussian(bandwidth_rule("median", points, counts / counts.sum(), generator))
 
 
-def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
+def as_target(target: Target, kernel: Kernel, name: str = "target") -> Embedded:
     """Samples become a :class:`MeanEmbedding`; embeddings and densities pass, as mixtures where
     their measure makes them so.
     """
     if isinstance(target, (SoSDensity, SoSMixture)):
         return target.unnamed if target.plain is not None else target.unnamed.as_mixture()
     if isinstance(target, MeanEmbedding):
-        _require_same_kernel(target, kernel, name)
-        return target
+        return _in_rkhs(target, kernel, name)
     if isinstance(target, KernelSums):
         raise TypeError(
             f"{name} is known at its landmarks only: {target!r}; samples or a MeanEmbedding are"
@@ -302,27 +304,13 @@ def as_target(target: Target, kernel: Kernel, name: str = "target") -> Law:
     return MeanEmbedding(as_points(target, name), kernel=kernel)
 
 
-def _both(a: Target, b: Target) -> Sequence[tuple[Target, str]]:
-    return (a, "a"), (b, "b")
-
-
-def _in_memory(
-    source: Chunks, kernel: Kernel, names: tuple[str, ...] | None, name: str
-) -> MeanEmbedding:
-    return MeanEmbedding(*few_samples(source, names, name), kernel=kernel)
-
-
-def _require_same_features(a: Law | KernelSums, b: Law | KernelSums) -> None:
-    if a.n_features != b.n_features:
-        raise ValueError(f"a has {a.n_features} features, but b has {b.n_features}")
-
-
-def _require_same_kernel(target: MeanEmbedding | KernelSums, kernel: Kernel, name: str) -> None:
+def _in_rkhs(target: Any, kernel: Kernel, name: str) -> Any:
     if target.kernel != kernel:
         raise ValueError(
             f"{name} is an embedding in the RKHS of {target.kernel!r}, but distances are measured"
             f" in that of {kernel!r}"
         )
+    return target
 
 
 def _names(target: Target) -> tuple[str, ...] | None:
@@ -348,7 +336,7 @@ def _in_order(target: Target, names: tuple[str, ...] | None, what: str) -> Targe
     return target.marginal(order)
 
 
-def evaluate(target: Law, kernel: Kernel, Z: Array) -> Array:
+def evaluate(target: Embedded, kernel: Kernel, Z: Array) -> Array:
     """w_target(Z_r) for the embedding kernel ``kernel``, shape (ℓ,)."""
     if target.n_features != Z.shape[1]:
         raise ValueError(
@@ -386,51 +374,11 @@ class _Sums:
         return replace(self, sums=self.sums.merge(other.sums))
 
 
-@dataclass(frozen=True, eq=False)
-class _Few:
-    """All samples and their weights as long as there are at most ``_MOST_IN_MEMORY``, and then only
-    how many.
-    """
-
-    names: tuple[str, ...] | None
-    count: int = 0
-    rows: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
-
-    def update(self, chunk: Chunk) -> _Few:
-        X, a = _rows(chunk, self.names)
-        return self.merge(_Few(self.names, X.shape[0], ((X, a),) if X.shape[0] else ()))
-
-    def merge(self, other: _Few) -> _Few:
-        count = self.count + other.count
-        return _Few(self.names, count, () if count > _MOST_IN_MEMORY else (*self.rows, *other.rows))
-
-
 def sums_at(
     source: Chunks, kernel: Kernel, landmarks: Array, names: tuple[str, ...] | None
 ) -> KernelSums:
     """Σ_i a_i k(x_i, z_j) over all samples, in one pass."""
     return source.gather(_Sums(KernelSums(kernel, landmarks), names)).sums
-
-
-def few_samples(
-    source: Chunks, names: tuple[str, ...] | None, what: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """All samples with their shares of the mass; an error if they are too many for a sum over all
-    pairs.
-    """
-    found = source.gather(_Few(names))
-    if not found.count:
-        raise ValueError(
-            f"{what}, {source!r}, is empty: no chunk has rows; at least one sample is needed"
-        )
-    if found.count > _MOST_IN_MEMORY:
-        raise ValueError(
-            f"{what}, {source!r}, has {found.count} samples, and the exact MMD takes all pairs of"
-            " them; pass landmarks=, an array of points on which both are projected, or at most"
-            f" {_MOST_IN_MEMORY} samples"
-        )
-    points, weights = (np.concatenate(parts) for parts in zip(*found.rows, strict=True))
-    return points, weights / weights.sum()
 
 
 def _rows(chunk: Chunk, names: tuple[str, ...] | None) -> tuple[np.ndarray, np.ndarray]:
@@ -445,16 +393,14 @@ def _rows(chunk: Chunk, names: tuple[str, ...] | None) -> tuple[np.ndarray, np.n
     return X if order is None else X[:, order], a
 
 
-def exact_inner(a: Law, b: Law, kernel: Kernel, max_operations: float = 1e13) -> float:
+def exact_inner(a: Embedded, b: Embedded, kernel: Kernel, max_operations: float = 1e13) -> float:
     """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
-    same = b is a
     kernel, a, b = _in_axes(kernel, a, b)
-    left = _exact_forms(a, kernel, max_operations)
-    right = left if same else _exact_forms(b, kernel, max_operations)
+    left, right = (_exact_forms(target, kernel, max_operations) for target in (a, b))
     return sum(v * w * _inner(f, g, kernel, max_operations) for v, f in left for w, g in right)
 
 
-def _in_axes(kernel: Kernel, a: Law, b: Law) -> tuple[Kernel, Law, Law]:
+def _in_axes(kernel: Kernel, a: Embedded, b: Embedded) -> tuple[Kernel, Embedded, Embedded]:
     """Kernel and targets in coordinates in which a kernel with a metric, and that of a density, are
     products over the features.
 
@@ -464,22 +410,17 @@ def _in_axes(kernel: Kernel, a: Law, b: Law) -> tuple[Kernel, Law, Law]:
     densities = [
         part.density for p in (a, b) if not isinstance(p, MeanEmbedding) for _, part in _parts(p)
     ]
-    walls = any(np.any(np.isfinite(p.measure.boundaries(p.n_features))) for p in densities)
     if (
         not kernel.full
         or not densities
-        or walls
+        or any(np.any(np.isfinite(p.measure.boundaries(p.n_features))) for p in densities)
         or not all(isinstance(p.kernel, Gaussian) for p in densities)
     ):
         return kernel, a, b
-    same_features = densities[0].n_features == a.n_features
-    axes, plain = (
-        axes_of(kernel, a.n_features, densities[0].kernel if same_features else None),
-        Gaussian(1.0),
-    )
+    axes, plain = axes_of(kernel, a.n_features, densities[0].kernel), Gaussian(1.0)
     zero = to_numpy(next(p.support_points for p in (a, b) if not isinstance(p, MeanEmbedding)))[0]
 
-    def moved(target: Law) -> Law:
+    def moved(target: Embedded) -> Embedded:
         if not isinstance(target, MeanEmbedding):
             return target.affine(1.0, -zero).affine(axes.V)
         return MeanEmbedding(
@@ -502,14 +443,14 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
             f"the exact MMD of densities with {kernel!r} in the RKHS of {embedding_kernel!r} has no"
             f" formula on {measure!r}; use Gaussian kernels, or {remedy}"
         )
-    if d > TENSOR_FEATURES and not closed_form(kernel, measure, d, embedding_kernel).pairwise:
+    if d > _TENSOR_FEATURES and not closed_form(kernel, measure, d, embedding_kernel).pairwise:
         raise IntegralNotAvailableError(
-            f"the exact MMD of densities on a box is known in up to {TENSOR_FEATURES} features; got"
+            f"the exact MMD of densities on a box is known in up to {_TENSOR_FEATURES} features; got"
             f" {d}; use a Lebesgue or Normal measure, or {remedy}"
         )
 
 
-def rule_sizes(
+def _rule_sizes(
     model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel
 ) -> tuple[Box, list[int]]:
     """The box that holds the mass of the densities on X, and how many nodes per feature integrate
@@ -531,24 +472,21 @@ def rule_sizes(
 @dataclass(frozen=True)
 class TensorRule:
     """A Gauss–Legendre rule for Gaussian kernels, with so many nodes per bandwidth that it is exact
-    to rounding.
+    to rounding: ``nodes`` (N, d), the tensor product of ``axes``, with weights relative to ρ.
 
-    Since the kernel is a product over the features, its N × N matrix is applied as one small matrix
-    per feature.
+    Since ``kernel``, that of the MMD, is a product over the features, its N × N matrix is applied
+    as one small matrix per feature.
     """
 
     kernel: Kernel
-    """That of the MMD."""
     axes: list[np.ndarray]
     nodes: np.ndarray
-    """(N, d)."""
     log_weights: np.ndarray
-    """Those of the rule with respect to ρ, (N,)."""
 
     @classmethod
     def of(cls, model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> TensorRule:
         """The rule for the densities of a model."""
-        box, counts = rule_sizes(model, X, measure, kernel)
+        box, counts = _rule_sizes(model, X, measure, kernel)
         d, total = X.shape[1], math.prod(counts)
         require_memory(
             FLOAT_BYTES * total * (d + 4), f"a rule with {total} nodes", "take larger bandwidths"
@@ -562,61 +500,49 @@ class TensorRule:
             log_outer([w for _, w in rules]) + measure.log_density(nodes),
         )
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Nodes per feature."""
-        return tuple(axis.shape[0] for axis in self.axes)
-
     def masses(self, p: SoSDensity) -> np.ndarray:
         """What p puts on the nodes, shaped as the tensor that they are. None is negative: nothing
         cancels.
         """
-        blocks = row_blocks(self.nodes.shape[0], 1, _BLOCK_ROWS)
-        with np.errstate(under="ignore"):
-            found = [
-                np.exp(to_numpy(p.logpdf(self.nodes[rows])) + self.log_weights[rows])
-                for rows in blocks
-            ]
-        return np.concatenate(found).reshape(self.shape)
-
-    def smoothed(self, masses: np.ndarray, at: TensorRule | None = None) -> np.ndarray:
-        """Σ_n m_n k(x, x_n) at the nodes x of this rule, or of another one."""
-        for k, (axis, there) in enumerate(
-            zip(self.axes, (self if at is None else at).axes, strict=True)
-        ):
-            masses = np.moveaxis(
-                np.tensordot(
-                    self.kernel.restrict([k])(there[:, None], axis[:, None]), masses, axes=(1, k)
-                ),
-                0,
-                k,
-            )
-        return masses
+        masses = np.empty(self.nodes.shape[0])
+        for rows in row_blocks(masses.shape[0], p.support_points.shape[0], _BLOCK_ELEMENTS):
+            with np.errstate(under="ignore"):
+                masses[rows] = np.exp(to_numpy(p.logpdf(self.nodes[rows])) + self.log_weights[rows])
+        return masses.reshape([axis.shape[0] for axis in self.axes])
 
     def _factors(self, points: np.ndarray) -> list[np.ndarray]:
+        """For each feature, its kernel between the nodes and the points."""
         return [
             self.kernel.restrict([k])(axis[:, None], points[:, k : k + 1])
             for k, axis in enumerate(self.axes)
         ]
 
+    def smoothed(self, masses: np.ndarray, at: TensorRule | None = None) -> np.ndarray:
+        """Σ_n m_n k(x, x_n) at the nodes x of this rule, or of another one."""
+        for k, axis in enumerate((self if at is None else at).axes):
+            factor = self.kernel.restrict([k])(axis[:, None], self.axes[k][:, None])
+            masses = np.moveaxis(np.tensordot(factor, masses, axes=(1, k)), 0, k)
+        return masses
+
     def seen_from(self, points: np.ndarray, masses: np.ndarray) -> np.ndarray:
         """Σ_n m_n k(z, x_n) at other points z."""
-        factors = self._factors(points)
-        seen = np.moveaxis(
-            np.tensordot(factors[0], masses, axes=(0, 0)), 0, -1
-        )  # (…, points): one feature after the other is summed
-        for factor in factors[1:]:
-            seen = np.einsum("a...i,ai->...i", seen, factor)
-        return seen
+        out = np.empty(points.shape[0])
+        for rows in row_blocks(points.shape[0], masses[0].size, _BLOCK_ELEMENTS):
+            first, *others = self._factors(points[rows])
+            # (…, points): one feature after the other is summed
+            seen = np.moveaxis(np.tensordot(first, masses, axes=(0, 0)), 0, -1)
+            for factor in others:
+                seen = np.einsum("a...i,ai->...i", seen, factor)
+            out[rows] = seen
+        return out
 
     def atoms_at_nodes(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_i a_i k(x, z_i) at the nodes x, shaped as they are."""
-        factors = self._factors(points)
-        rest = factors[-1].T  # (points, nodes of the last feature)
-        for factor in factors[-2:0:-1]:
-            rest = np.einsum("ai,i...->ia...", factor, rest).reshape(points.shape[0], -1)
-        last = (factors[0] * weights) @ rest if len(factors) > 1 else factors[0] @ weights
-        return last.reshape(self.shape)
+        first, *others = self._factors(points)
+        rest = np.ones((points.shape[0], 1))
+        for factor in others:
+            rest = np.einsum("ib,ai->iba", rest, factor).reshape(points.shape[0], -1)
+        return ((first * weights) @ rest).reshape([axis.shape[0] for axis in self.axes])
 
 
 @dataclass(frozen=True)
@@ -630,44 +556,39 @@ class _OnGrid:
 _Form = MeanEmbedding | _OnGrid | SoSDensity | Reference
 
 
-def _exact_forms(target: Law, kernel: Kernel, max_operations: float) -> list[tuple[float, _Form]]:
+def _exact_forms(
+    target: Embedded, kernel: Kernel, max_operations: float
+) -> list[tuple[float, _Form]]:
     """The parts of a target with their weights, each in the form in which its exact inner products
     are taken.
     """
     if isinstance(target, MeanEmbedding):
         return [(1.0, target)]
-    found = _parts(target.on_host() if target.plain is not None else target.as_mixture())
     return [
         (
             w,
-            (
-                part
-                if isinstance(part, Reference)
-                else _exact_form(part.density, kernel, max_operations)
-            ),
+            part
+            if isinstance(part, Reference)
+            else _exact_form(part.density, kernel, max_operations),
         )
-        for w, part in found
+        for w, part in _parts(target.on_host() if target.plain is not None else target.as_mixture())
     ]
 
 
-def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
-    """The form of a target in which its exact inner products are taken: atoms, masses on a grid, or
-    the density for order-4 integrals.
-    """
-    if isinstance(target, MeanEmbedding):
-        return target
-    p = target.on_host()
+def _exact_form(p: SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
+    """Atoms, masses on a grid, or the density itself for order-4 integrals."""
+    p = p.on_host()
     if (atoms := p.measure.atoms) is not None:
         return MeanEmbedding(atoms.points, atoms.weights * p.pdf(atoms.points), kernel=kernel)
     if not (p.kernel.smooth and kernel.smooth):
-        return p  # the order-4 integrals say what is missing
+        return p  # the order-4 integrals report what is missing
     m, d = p.support_points.shape
     by_sums = closed_form(p.kernel, p.measure, d, kernel).pairwise
-    counts = rule_sizes(p.kernel, p.support_points, p.measure, kernel)[1]
-    nodes = math.prod(counts) if d <= TENSOR_FEATURES else math.inf
+    counts = _rule_sizes(p.kernel, p.support_points, p.measure, kernel)[1]
+    nodes = math.prod(counts) if d <= _TENSOR_FEATURES else math.inf
     grid_cost = nodes * ((_KERNEL_VALUE + 2.0 * p.rank) * m + 2.0 * sum(counts))
     error = _cancellation(p) if by_sums else math.inf
-    affordable = nodes <= MOST_NODES and grid_cost <= max_operations
+    affordable = nodes <= _MOST_NODES and grid_cost <= max_operations
     if affordable and (error > _LOST_DIGITS or grid_cost < float(m) ** 4):
         rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
         return _OnGrid(rule, rule.masses(p))
@@ -680,11 +601,10 @@ def _exact_form(target: MeanEmbedding | SoSDensity, kernel: Kernel, max_operatio
         )
     if error > _DUBIOUS:
         message = (
-            f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e}"
+            f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e};"
+            " pass landmarks= for the projected MMD"
         )
-        warnings.warn(
-            f"{message}; pass landmarks= for the projected MMD", RuntimeWarning, stacklevel=5
-        )
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
     return p
 
 
@@ -696,50 +616,113 @@ def _cancellation(p: SoSDensity) -> float:
 
 
 def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
-    if isinstance(a, Reference):
-        return _inner_of_reference(a, b, kernel, max_operations)
-    if isinstance(b, Reference):
-        return _inner_of_reference(b, a, kernel, max_operations)
-    if isinstance(a, SoSDensity) and isinstance(b, SoSDensity):
-        m, m_b = a.support_points.shape[0], b.support_points.shape[0]
-        cost = float(m) ** 2 * float(m_b) ** 2
-        if cost > max_operations:
-            raise ValueError(
-                f"the exact MMD of densities with {m} and {m_b} support points is predicted to take"
-                f" {cost:.2g} operations, more than max_operations={max_operations:.2g}; pass"
-                " landmarks= for the projected MMD, or raise max_operations"
-            )
-        return density_inner(a, b, kernel)
+    """⟨w_a, w_b⟩: a sum over atoms or nodes where one of them has some, else a closed form."""
     if isinstance(a, _OnGrid) and isinstance(b, _OnGrid):
         return float(np.vdot(b.masses, a.rule.smoothed(a.masses, b.rule)))
-    if isinstance(a, MeanEmbedding) and not isinstance(b, _OnGrid):
-        return inner(a.weights, evaluate(b, kernel, a.points))
-    if isinstance(a, _OnGrid) and isinstance(b, MeanEmbedding):
-        return float(a.rule.seen_from(to_numpy(b.points), a.masses) @ to_numpy(b.weights))
+    if isinstance(b, MeanEmbedding) or not isinstance(a, MeanEmbedding | _OnGrid):
+        a, b = b, a
     if isinstance(a, _OnGrid):
         a = MeanEmbedding(a.rule.nodes, a.masses.ravel(), kernel=kernel)
-        return _inner(a, b, kernel, max_operations)
-    return _inner(b, a, kernel, max_operations)
-
-
-def _inner_of_reference(a: Reference, b: _Form, kernel: Kernel, max_operations: float) -> float:
-    """⟨w_a, w_b⟩ of normal laws corrected by squares: at atoms and nodes from its embedding, else
-    from all pairs of normal laws.
-    """
-    if isinstance(b, MeanEmbedding):
-        return inner(b.weights, a.embedded(kernel, b.points))
-    if isinstance(b, _OnGrid):
-        return float(a.embedded(kernel, b.rule.nodes) @ b.masses.ravel())
-    left, right = a.groups(), (b if isinstance(b, Reference) else Squares(b)).groups()
+    if isinstance(a, MeanEmbedding):
+        return inner(a.weights, _embedding_at(b, kernel, a.points))
+    if isinstance(a, SoSDensity) and isinstance(b, SoSDensity):
+        counts = a.support_points.shape[0], b.support_points.shape[0]
+        what = f"densities with {counts[0]} and {counts[1]} support points"
+        _require_operations(float(counts[0]) ** 2 * float(counts[1]) ** 2, what, max_operations)
+        return density_inner(a, b, kernel)
+    groups = [(p if isinstance(p, Reference) else Squares(p)).groups() for p in (a, b)]
+    left, right = groups
     if left is None or right is None or not isinstance(kernel, Gaussian):
         raise IntegralNotAvailableError(
-            "the exact MMD between these laws has no formula; pass landmarks= for the projected MMD"
+            "the exact MMD between these densities has no formula; pass landmarks= for the"
+            " projected MMD"
         )
-    counts = [sum(int(group.weights.size) for group in groups) for groups in (left, right)]
-    if (cost := _KERNEL_VALUE * counts[0] * counts[1]) > max_operations:
-        raise ValueError(
-            f"the exact MMD of sums of {counts[0]} and {counts[1]} normal laws is predicted to take"
-            f" {cost:.2g} operations, more than max_operations={max_operations:.2g}; pass"
-            " landmarks= for the projected MMD, or raise max_operations"
-        )
+    n, m = (sum(int(group.weights.size) for group in groups) for groups in (left, right))
+    what = f"sums of {n} and {m} normal distributions"
+    _require_operations(_KERNEL_VALUE * n * m, what, max_operations)
     return inner_product(left, right, kernel.matrix(a.n_features))
+
+
+def _embedding_at(form: _Form, kernel: Kernel, Z: Array) -> Array:
+    """w_form(Z_r), shape (ℓ,)."""
+    if isinstance(form, _OnGrid):
+        return form.rule.seen_from(to_numpy(Z), form.masses)
+    return form.embedded(kernel, Z) if isinstance(form, Reference) else evaluate(form, kernel, Z)
+
+
+def _require_operations(cost: float, what: str, most: float) -> None:
+    if cost > most:
+        raise ValueError(
+            f"the exact MMD of {what} is predicted to take {cost:.2g} operations, more than"
+            f" max_operations={most:.2g}; pass landmarks= for the projected MMD, or raise"
+            " max_operations"
+        )
+
+
+class Witness(Observable):
+    r"""f(x) = ∫ k(x, y) p(y) dρ(y) − Σ_i a_i k(x, x_i).
+
+    E_q f = ⟨w_q, w_p − w_μ̂⟩ for any density q: the coordinate of q along the direction in which p
+    is away from the data.
+    """
+
+    bounded = True
+
+    def __init__(self, p: SoSDensity, data: MeanEmbedding) -> None:
+        self.p, self.data, self.n_features = p, data, data.n_features
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X, kernel = self._points(X), self.data.kernel
+        return np.asarray(to_numpy(_embedding_at(self._form, kernel, X)) - to_numpy(self.data(X)))
+
+    @cached_property
+    def _form(self) -> _Form:
+        """Atoms, or masses on a grid wherever there is one: no large weights, none of them
+        negative.
+        """
+        p, kernel = self.p.on_host(), self.data.kernel
+        if p.measure.atoms is not None:
+            return _exact_form(p, kernel, 0.0)
+        if not _has_rule(p.kernel, p.support_points, p.measure, kernel):
+            return p
+        rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
+        return _OnGrid(rule, rule.masses(p))
+
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
+        p, form = self.p.on_host(), self._form
+        points, weights = to_numpy(self.data.points), to_numpy(self.data.weights)
+        if _has_rule(kernel, X, measure, self.data.kernel):
+            own = (
+                kernel == p.kernel and measure == p.measure and np.array_equal(X, p.support_points)
+            )
+            if own and isinstance(form, _OnGrid):
+                rule = form.rule
+                f = rule.smoothed(form.masses) - rule.atoms_at_nodes(points, weights)
+            else:
+                rule = TensorRule.of(kernel, X, measure, self.data.kernel)
+                f = self(rule.nodes)
+            return ObservableMatrix(
+                sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T)
+            )
+        if not closed_form(kernel, measure, X.shape[1]).pairwise:
+            raise IntegralNotAvailableError(
+                f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger"
+                " bandwidths"
+            )
+        V = density_inner_matrix(p, self.data.kernel, kernel, measure, X, log_unit)
+        atoms = KernelFunction(points, weights, kernel=self.data.kernel)
+        found = ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values)
+        return found.transformed(T)
+
+    def __repr__(self) -> str:
+        return f"Witness({self.p!r}, {self.data!r})"
+
+
+def _has_rule(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> bool:
+    """Whether a tensor rule of bearable size is exact."""
+    gaussian = isinstance(model, Gaussian) and isinstance(kernel, Gaussian) and not kernel.full
+    if X.shape[1] > _TENSOR_FEATURES or not gaussian:
+        return False
+    return math.prod(_rule_sizes(model, X, measure, kernel)[1]) <= _MOST_NODES

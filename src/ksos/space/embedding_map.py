@@ -40,29 +40,33 @@ __all__ = [
     "node_rule",
 ]
 
+# entries of a stored tensor that always fits: 134 MB
 SMALL_TENSOR = 1 << 24
-"""Entries of a stored tensor that always fits: 134 MB."""
 
-_BLOCK_ELEMENTS = 2_000_000  # 16 MB: what a processor's cache holds
-_DEVICE_ELEMENTS = 125_000_000  # 1 GB: a GPU wants few large products instead
-_CHEAP = 1e8  # operations at the nodes of a rule, a few milliseconds, that any space may take
-_DEAR = 2e10  # operations, about a second, where closed forms would lose digits
-_WEAK = 1e4  # squared entries of T from which on rounding in the integrals shows in a certificate
-_UNITS_OF_ROUNDING = 4.0  # to which an integral is known: a few operations each
-_FEW_DIRECTIONS = 32  # a tensor on so few directions is applied in no time
+# numbers at once: 16 MB, what a processor's cache holds
+_BLOCK_ELEMENTS = 2_000_000
+# the same on a GPU, for which few large products are quicker: 1 GB
+_DEVICE_ELEMENTS = 125_000_000
+# operations at the nodes of a rule, a few milliseconds, that any space may take
+_CHEAP = 1e8
+# operations, about a second, where closed forms would lose digits
+_DEAR = 2e10
+# squared entries of T from which on rounding in the integrals, 1e-16 of them, exceeds 1e-12
+_WEAK = 1e4
+# of rounding, to which an integral is known: a few operations each
+_UNITS_OF_ROUNDING = 4.0
+# directions on which applying a stored tensor costs less than one product with the pairs
+_FEW_DIRECTIONS = 32
 
 
 class Tangent(NamedTuple):
     """The derivative of F ↦ A(FFᵀ) at a factor F with k columns: E ↦ 2·S·Σ_ij M_ji(TE)_ij, and its
-    adjoint.
+    adjoint, with ``M`` (k, m, ℓ), ``T`` (m, r) and ``S`` (q, ℓ), which are None for the identity.
     """
 
     M: Array
-    """(k, m, ℓ)."""
     T: Array | None = None
-    """(m, r), or None for the identity, as for S."""
     S: Array | None = None
-    """(q, ℓ)."""
 
     def along(self, E: Array) -> Array:
         """The derivative in the direction E, shape (q,)."""
@@ -77,21 +81,21 @@ class Tangent(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """What rounding leaves in the integrals: A*(y) is off by a matrix TᵀNT, estimated in two ways."""
+    """What rounding leaves in the integrals: A*(y) is off by a matrix TᵀNT, estimated in two ways.
+
+    ``norms @ y`` has about the Frobenius norm of TᵀNT. ``plain @ y`` has about the Frobenius norm η
+    of N, so that −ηTᵀT ⪯ TᵀNT ⪯ ηTᵀT with the Gram matrix TᵀT, ``gram``.
+    """
 
     norms: Array
-    """(ℓ, q): ``norms @ y`` has about the Frobenius norm of TᵀNT."""
     plain: Array
-    """(ℓ, q): ``plain @ y`` has about the Frobenius norm η of N, so that −ηTᵀT ⪯ TᵀNT ⪯ ηTᵀT."""
     gram: Array
-    """TᵀT, shape (r, r)."""
 
 
 class EmbeddingMap(ABC):
-    """The linear map A from symmetric r × r matrices to R^q."""
+    """The linear map A from symmetric r × r matrices to R^q; its ``noise`` is None if negligible."""
 
     noise: Noise | None = None
-    """None if it is negligible."""
 
     @property
     @abstractmethod
@@ -175,7 +179,8 @@ class PairwiseMap(EmbeddingMap):
 
     There is one term per component of a mixture of normal distributions, and one for every other
     measure. ``constant`` has the integrals of k_σ(·, z_r), (ℓ,), and of k_i k_σ(·, z_r), (m, ℓ), if
-    the constant function is in the basis: then 2·B₀ᵀE + B₀₀e is added to U.
+    the constant function is in the basis: then 2·B₀ᵀE + B₀₀e is added to U. A and A* take O(m²(r +
+    ℓ)) operations.
     """
 
     def __init__(
@@ -227,17 +232,15 @@ class PairwiseMap(EmbeddingMap):
         return xp.concat([first, xp.concat([row.T, M], axis=1)], axis=0)
 
     def apply(self, C: Array) -> Array:
-        """Two products with T, one with H: O(m²(r + ℓ))."""
         return self._embed(self.T @ C @ self.T.T)
 
     def apply_factor(self, F: Array) -> Array:
-        """O(m²(k + ℓ)) for k columns."""
         X = self.T @ F
         return self._embed(X @ X.T)
 
     def adjoint(self, y: Array) -> Array:
-        """The same cost as :meth:`apply`."""
-        return _symmetric(self.T.T @ self._pull(y) @ self.T)
+        pulled = self.T.T @ self._pull(y) @ self.T
+        return 0.5 * (pulled + pulled.T)
 
     def adjoint_times(self, y: Array, F: Array) -> Array:
         return self.T.T @ (self._pull(y) @ (self.T @ F))
@@ -344,15 +347,12 @@ class CompressedMap(EmbeddingMap):
         return 4.0 * math.prod(self.tensor.shape)
 
     def apply(self, C: Array) -> Array:
-        """One matrix-vector product with q × r² entries."""
         return self._rows @ flat(C)
 
     def adjoint(self, y: Array) -> Array:
-        """The same."""
         return namespace(y).reshape(y @ self._rows, self.tensor.shape[1:])
 
     def jacobian(self, F: Array) -> Array:
-        """One product with all the A_k at once."""
         xp, (q, r, _) = namespace(F), self.tensor.shape
         return xp.reshape(xp.reshape(self.tensor, (q * r, r)) @ F, (q, *F.shape))
 
@@ -471,7 +471,7 @@ def embedding_map(
         return CompressedMap.streamed(basis, X, Z, embedding_kernel, T, S, log_unit)
     pays = tensor <= m * (m + ell) or (tensor < ell * m * m and tensor <= SMALL_TENSOR)
     if pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
-        return CompressedMap(_thin_tensor(thin, T, S))
+        return CompressedMap(_pairwise_tensor(thin, T, S))
     _require_pairs(T, m, ell)
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
     return CompressedMap(_pairwise_tensor(pairs, T, S)) if pays else PairwiseMap([pairs], T, S)
@@ -539,44 +539,34 @@ def _require_tensor(
     )
 
 
-def _pairwise_tensor(pairs: PairFactors, T: Array, S: Array) -> Array:
+def _pairwise_tensor(
+    pairs: PairFactors | ComponentFactors | ThinPairs, T: Array, S: Array
+) -> Array:
     """A_k = Σ_r c S_kr (H_r∘T)ᵀ G (H_r∘T), formed in blocks of landmarks r.
 
     With G = QQᵀ (few columns: G is smoother than W) each slice is MᵀM with M = Qᵀ(H_r∘T): large
     entries of T enter once before they cancel, not squared, and a block of slices starts with one
-    large product.
+    large product. With thin pairs H_r = Σ_s R_rs h_s, the M_r are sums of the Qᵀ(h_s∘T), so that m
+    and ℓ never meet.
     """
-    xp, (m, r), ell = namespace(T), T.shape, pairs.H.shape[1]
-    Q = _thin_root(pairs.G)
+    xp, (m, r), thin = namespace(T), T.shape, isinstance(pairs, ThinPairs)
+    Q, H = (pairs.Q, pairs.left) if thin else (_thin_root(pairs.G), pairs.H)
+    ell, g = S.shape[1], Q.shape[1]
     out = zeros((S.shape[0], r * r), T)
-    for columns in _blocks(ell, r * max(m, r), T):
-        n = columns.stop - columns.start
-        scaled = xp.reshape(pairs.H[:, columns][:, :, None] * T[:, None, :], (m, n * r))
-        M = xp.permute_dims(xp.reshape(Q.T @ scaled, (Q.shape[1], n, r)), (1, 0, 2))
-        out += S[:, columns] @ xp.reshape(
-            pairs.c * xp.matmul(xp.matrix_transpose(M), M), (n, r * r)
-        )
+
+    def halves(columns: slice) -> Array:
+        scaled = xp.reshape(H[:, columns][:, :, None] * T[:, None, :], (m, -1))
+        return xp.permute_dims(xp.reshape(Q.T @ scaled, (g, -1, r)), (1, 0, 2))
+
+    if thin:
+        _require_tensor(T, S.shape[0])
+        parts = [halves(columns).reshape(-1, g * r) for columns in _blocks(H.shape[1], r * m, T)]
+        N = np.concatenate(parts)
+    for rows in _blocks(ell, r * max(g if thin else m, r), T):
+        M = (pairs.right[rows] @ N).reshape(-1, g, r) if thin else halves(rows)
+        squares = pairs.c * xp.matmul(xp.matrix_transpose(M), M)
+        out += S[:, rows] @ xp.reshape(squares, (-1, r * r))
     return _symmetric(xp.reshape(out, (-1, r, r)))
-
-
-def _thin_tensor(pairs: ThinPairs, T: np.ndarray, S: np.ndarray) -> np.ndarray:
-    """The same from thin roots: M_r = Σ_s H_rs N_s with N_s = Qᵀ(h_s∘T), so that m and ℓ never
-    meet.
-    """
-    (m, r), (ell, h), g = T.shape, pairs.right.shape, pairs.Q.shape[1]
-    _require_tensor(T, S.shape[0])
-    N = np.empty((h, g * r))
-    for columns in _blocks(h, r * m, T):
-        n = columns.stop - columns.start
-        scaled = (pairs.left[:, columns, None] * T[:, None, :]).reshape(m, n * r)
-        N[columns] = (pairs.Q.T @ scaled).reshape(g, n, r).transpose(1, 0, 2).reshape(n, g * r)
-    out = np.zeros((S.shape[0], r * r))
-    for rows in _blocks(ell, r * max(g, r), T):
-        M = (pairs.right[rows] @ N).reshape(-1, g, r)
-        out += S[:, rows] @ (pairs.c * np.matmul(M.transpose(0, 2, 1), M)).reshape(
-            M.shape[0], r * r
-        )
-    return np.asarray(_symmetric(out.reshape(-1, r, r)))
 
 
 def _thin_root(G: Array) -> Array:

@@ -1,5 +1,5 @@
-"""Have two samples the same law? A permutation test over several kernels, and where the two differ
-most.
+"""Do two samples have the same distribution? A permutation test over several kernels, and where the
+two differ most.
 
 With w_a, w_b the mean embeddings of the samples, Σ the covariance of k(·, x) over all rows together
 and s_i its eigenvalues, they are
@@ -8,7 +8,7 @@ and s_i its eigenvalues, they are
     (kernel Fisher [Harchaoui2007]),
 
 the latter for several degrees of freedom Σ_i s_i/(s_i + γ). Each is turned into an approximate
-p-value, that of a weighted sum of χ² laws, and the harmonic mean of these [Wilson2019] is the one
+p-value, that of a weighted sum of χ² variables, and the harmonic mean of these [Wilson2019] is the one
 statistic that permutations of the rows calibrate. So its level is exact, whatever the approximation
 and however many kernels take part [Hemerik2018].
 """
@@ -37,57 +37,84 @@ from ksos.space.embedding import MeanEmbedding, Projection, median_kernel
 
 __all__ = ["KernelScore", "TwoSampleTest", "WitnessPoint", "two_sample_test"]
 
+# Multiples of the median distance, and the degrees of freedom of the statistics with that kernel;
+# None: the squared MMD. Wide kernels see shifts and scales, narrow ones waves of many periods.
 _FAMILY: tuple[tuple[float, tuple[float | None, ...]], ...] = (
     (4.0, (None, 2.0, 4.0, 8.0, 16.0, 32.0)),
     (1.0, (2.0, 4.0, 8.0, 16.0, 32.0)),
     (0.25, (None,)),
     (0.0625, (None,)),
 )
-"""Multiples of the median distance, and the degrees of freedom of the statistics with that kernel;
-None: the squared MMD.
-"""
-
-_MOST_BLOCKS, _FEWEST_BLOCKS = 2048, 64
+# blocks that permutations move: 999 permutations of them are 16 MB
+_MOST_BLOCKS = 2048
+# of the smaller sample: fewer would leave the statistic few values
+_FEWEST_BLOCKS = 64
+# rows per degree of freedom: with fewer, the covariance that the statistic divides by is noise
 _ROWS_PER_DEGREE = 8
+# a p-value that underflows: its logarithm, and the harmonic mean, stay finite
 _SMALLEST = 1e-300
-_EQUAL = 1e-9  # of log₁₀ p: a permutation that differs by less has the same statistic
+# of log₁₀ p: a permutation that differs by less has the same statistic, up to rounding
+_EQUAL = 1e-9
+# kernel values at once: 2 MB, which stay in the cache
 _BLOCK_ELEMENTS = 1 << 18
+# of L-BFGS from the best landmark, which is near an extremum already
 _STEPS = 50
 
 
 class KernelScore(NamedTuple):
-    """What one kernel sees."""
+    """What one kernel sees: a kernel Fisher statistic with so many ``degrees`` of freedom, or the
+    squared MMD if they are None.
+
+    ``approximate_pvalue`` is that of a weighted sum of χ² variables: only ``TwoSampleTest.pvalue``
+    has an exact level.
+    """
 
     kernel: Kernel
     degrees: float | None
-    """Degrees of freedom of the kernel Fisher statistic; None: the squared MMD."""
     statistic: float
     approximate_pvalue: float
-    """That of a weighted sum of χ² laws: only ``TwoSampleTest.pvalue`` has an exact level."""
 
 
 class WitnessPoint(NamedTuple):
-    """Where the witness is largest or smallest."""
+    """Where the witness is largest or smallest, and the ``value`` of w_a − w_b there."""
 
     point: np.ndarray
     value: float
-    """Of w_a − w_b, there."""
     feature_names: tuple[str, ...] | None = None
 
     @property
     def by_name(self) -> dict[str, float]:
         """The coordinates under the names of the features; x0, x1, … if they have none."""
-        names = (
-            [f"x{k}" for k in range(self.point.shape[0])]
-            if self.feature_names is None
-            else self.feature_names
-        )
+        names = self.feature_names or [f"x{k}" for k in range(self.point.shape[0])]
         return dict(zip(names, self.point.tolist(), strict=True))
 
 
 @dataclass(frozen=True, repr=False)
 class TwoSampleTest:
     """The answer of :func:`two_sample_test`.
+
+    Attributes
+    ----------
+    statistic : float
+        −log₁₀ of the harmonic mean of the approximate p-values of all ``scores``.
+    pvalue : float
+        The share of the permutations, the samples as they came being one of them, whose statistic
+        is at least as large.
+    n_permutations : int
+    n_rows : tuple of two int
+    scores : tuple of KernelScore
+    kernel : Kernel
+        That of the witness: the one whose MMD stands out most. By default the candidates are those
+        with 1 and 1/4 times the median distance, since the witness of a wider one is largest far
+        from the rows, and that of a narrower one shows single rows.
+    mmd : float
+        ‖w_a − w_b‖ in its RKHS, projected on the landmarks.
+    witness : MeanEmbedding
+        w_a − w_b, a function: positive where ``a`` has more mass than ``b``.
+    projected_witness : MeanEmbedding
+        The same, projected on the landmarks, which are its points: so quick that extrema can be
+        looked for.
+    feature_names : tuple of str or None
 
     >>> import ksos
     >>> x = np.random.default_rng(0).normal(size=(2, 100, 1))
@@ -99,27 +126,14 @@ class TwoSampleTest:
     """
 
     statistic: float
-    """−log₁₀ of the harmonic mean of the approximate p-values of all ``scores``."""
     pvalue: float
-    """The share of the permutations, the samples as they came being one of them, whose statistic is
-    at least as large.
-    """
     n_permutations: int
     n_rows: tuple[int, int]
     scores: tuple[KernelScore, ...]
     kernel: Kernel
-    """That of the witness: the one whose MMD stands out most, by default of those with 1 and 1/4
-    times the median distance, since the witness of a wider one is largest where there are hardly
-    any rows, and that of a narrower one shows single rows.
-    """
     mmd: float
-    """‖w_a − w_b‖ in its RKHS, projected on the landmarks."""
     witness: MeanEmbedding
-    """w_a − w_b, a function: positive where ``a`` has more mass than ``b``."""
     projected_witness: MeanEmbedding
-    """The same, projected on the landmarks, which are its points: so quick that extrema can be
-    looked for.
-    """
     feature_names: tuple[str, ...] | None = None
 
     @cached_property
@@ -133,8 +147,8 @@ class TwoSampleTest:
         return self._extreme(-1.0)
 
     def reject(self, level: float = 0.05) -> bool:
-        """Whether the samples differ, at this level: of tests between samples of one law, at most
-        the share ``level`` say so.
+        """Whether the samples differ, at this level: if they have one distribution, the
+        probability of True is at most ``level``.
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie between 0 and 1, such as 0.05; got {level!r}")
@@ -177,7 +191,7 @@ def two_sample_test(
     n_landmarks: int = 256,
     rng: Any = None,
 ) -> TwoSampleTest:
-    """Test whether the rows of ``a`` and ``b`` have the same law, by permutations: the level is
+    """Test whether the rows of ``a`` and ``b`` have the same distribution, by permutations: the level is
     exact, with any number of them.
 
     Parameters
@@ -196,8 +210,8 @@ def two_sample_test(
     rng : seed or Generator, optional
         For permutations and landmarks.
 
-    Of more than 2048 rows, permutations move blocks of rows that are drawn at random: the level is
-    still exact.
+    With more than 2,048 rows, permutations move blocks of rows that are drawn at random: the level
+    is still exact.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(2, 200, 1))
@@ -205,53 +219,54 @@ def two_sample_test(
     >>> found.pvalue, found.reject(0.01), found.most_a.point < found.most_b.point
     (0.001, True, array([ True]))
     """
-    names, (x, y) = _samples(a, b)
+    names, x, y = _samples(a, b)
     as_count(n_permutations, "n_permutations")
     as_count(n_landmarks, "n_landmarks")
     generator, n, m = np.random.default_rng(rng), x.shape[0], y.shape[0]
-    _warn_if_too_few(n, m)
+    least = (2.0 if n == m else 1.0) / math.comb(n + m, min(n, m)) if n + m < 1000 else 0.0
+    if least > 0.05:
+        message = (
+            f"with {n} and {m} rows no p-value can be less than {min(least, 1.0):.2g}; collect more"
+            " rows"
+        )
+        warnings.warn(message, UserWarning, stacklevel=3)
     family = _family(kernel, x, y, generator)
-    landmarks = _landmarks(x, y, n_landmarks, generator)
-    blocks = _Blocks.of(n, m, generator)
+    # different rows of both samples; which sample a row is of plays no part
+    both, few = np.concatenate([x, y]), n_landmarks
+    chosen = np.arange(n + m) if n + m <= few else generator.choice(n + m, few, replace=False)
+    landmarks = np.unique(both[chosen], axis=0)
+    blocks = _Blocks.of(x, y, generator)
     moved = blocks.permutations(n_permutations, generator)
+    views: list[_View] = []
+    pvalues: list[np.ndarray] = []
+    scores: list[KernelScore] = []
     with Run(None, "two_sample_test") as run:
-        sums = _kernel_sums(x, y, [k for k, _ in family], landmarks, blocks)
-        views = [
-            _View(k, landmarks, *found, blocks) for (k, _), found in zip(family, sums, strict=True)
-        ]
-        pvalues: list[np.ndarray] = []
-        scores: list[KernelScore] = []
-        for number, (view, (k, degrees)) in enumerate(zip(views, family, strict=True)):
-            run.tell(
-                f"{n_permutations} permutations, kernel {number + 1} of {len(family)}",
-                number + 1,
-                len(family) + 1,
-            )  # one for the sums
+        for number, (k, degrees) in enumerate(family):
+            what = f"{n_permutations} permutations, kernel {number + 1} of {len(family)}"
+            run.tell(what, number, len(family))
+            views.append(view := _View(k, landmarks, blocks))
             squares = view.squared_differences(moved)
+            # a kernel that sees no row beside its landmarks sees chance alone
+            used = kernel is not None or view.neighbors >= 1.0
             for q in degrees:
                 weights = view.weights(q, n + m)
-                if weights is not None and (
-                    view.neighbours >= 1.0 or kernel is not None or not scores
-                ):
+                if weights is not None and (used or not scores):
                     values = squares @ weights
                     pvalues.append(view.pvalues(values, weights))
                     scores.append(KernelScore(k, q, float(values[0]), float(pvalues[-1][0])))
+    # the samples as they came are the first of the permutations
     evidence = np.log10(np.mean(1.0 / np.maximum(pvalues, _SMALLEST), axis=0))
-    pvalue = float(
-        np.mean(evidence >= evidence[0] - _EQUAL)
-    )  # the samples as they came are the first of them
     best = min(views if kernel is not None else views[1:3], key=lambda view: view.plain_pvalue)
-    both, weights = np.concatenate([x, y]), np.r_[np.full(n, 1.0 / n), np.full(m, -1.0 / m)]
     both.setflags(write=False)
     return TwoSampleTest(
         statistic=float(evidence[0]),
-        pvalue=pvalue,
+        pvalue=float(np.mean(evidence >= evidence[0] - _EQUAL)),
         n_permutations=int(n_permutations),
         n_rows=(n, m),
         scores=tuple(scores),
         kernel=best.kernel,
         mmd=math.sqrt(float(np.sum(best.difference**2))),
-        witness=MeanEmbedding(both, weights, kernel=best.kernel),
+        witness=MeanEmbedding(both, np.repeat([1.0 / n, -1.0 / m], [n, m]), kernel=best.kernel),
         projected_witness=MeanEmbedding(
             landmarks, best.S.T @ (best.S @ best.at_landmarks), kernel=best.kernel
         ),
@@ -259,7 +274,7 @@ def two_sample_test(
     )
 
 
-def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
+def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, np.ndarray, np.ndarray]:
     """The names of the features, and the rows with features in the same order."""
     for name, sample in (("a", a), ("b", b)):
         if isinstance(sample, (SoSDensity, SoSMixture)):
@@ -268,12 +283,9 @@ def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
                 " measures distances"
             )
         if isinstance(sample, MeanEmbedding):
-            remedy = (
-                "pass its rows, or rows drawn with its weights, as rng.choice(points, size,"
-                " p=weights)"
-            )
             raise TypeError(
-                f"{name} is an embedding, whose weights permutations would not keep; {remedy}"
+                f"{name} is an embedding, whose weights permutations would not keep; pass its rows,"
+                " or rows drawn with its weights, as rng.choice(points, size, p=weights)"
             )
     names = column_names(a, "a") or column_names(b, "b")
     x, y = (
@@ -282,17 +294,7 @@ def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, list[np.ndarray]]:
     )
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"a has {x.shape[1]} features, but b has {y.shape[1]}")
-    return names, [x, y]
-
-
-def _warn_if_too_few(n: int, m: int) -> None:
-    least = (2.0 if n == m else 1.0) / math.comb(n + m, min(n, m)) if n + m < 1000 else 0.0
-    if least > 0.05:
-        message = (
-            f"with {n} and {m} rows no p-value can be less than {min(least, 1.0):.2g}; collect more"
-            " rows"
-        )
-        warnings.warn(message, UserWarning, stacklevel=4)
+    return names, x, y
 
 
 def _family(
@@ -313,35 +315,28 @@ def _family(
     return [(k, (None,)) for k in given]
 
 
-def _landmarks(x: np.ndarray, y: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Different rows of both samples together; which sample a row is of plays no part."""
-    n, m = x.shape[0], y.shape[0]
-    chosen = np.arange(n + m) if n + m <= most else rng.choice(n + m, most, replace=False)
-    return np.unique(np.concatenate([x[chosen[chosen < n]], y[chosen[chosen >= n] - n]]), axis=0)
-
-
 @dataclass(frozen=True)
 class _Blocks:
-    """Rows of both samples in blocks of ``size`` rows. A permutation moves whole blocks; rows
-    beyond the last one stay where they are.
+    """The rows of both ``samples`` in blocks of ``size`` rows, ``counts`` of them; rows beyond the
+    last one belong to none.
 
-    So the permutations form a subgroup of all, which is all that the level asks for.
+    A permutation moves whole blocks, and all other rows stay where they are. These permutations
+    form a subgroup of all, which is all that an exact level needs.
     """
 
     size: int
     counts: tuple[int, int]
-    rows: tuple[np.ndarray, np.ndarray]
-    """The rows of each sample in the order of the blocks."""
+    samples: tuple[np.ndarray, np.ndarray]
 
     @classmethod
-    def of(cls, n: int, m: int, rng: np.random.Generator) -> _Blocks:
+    def of(cls, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> _Blocks:
+        n, m = x.shape[0], y.shape[0]
         small, large = sorted((n, m))
         size = max(1, min(math.ceil((n + m) / _MOST_BLOCKS), small // _FEWEST_BLOCKS))
         few = small // size
         many = min(large // size, _MOST_BLOCKS - few) if n + m > _MOST_BLOCKS else large // size
-        return cls(
-            size, (few, many) if n <= m else (many, few), (rng.permutation(n), rng.permutation(m))
-        )
+        counts = (few, many) if n <= m else (many, few)
+        return cls(size, counts, (x[rng.permutation(n)], y[rng.permutation(m)]))
 
     def permutations(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Which blocks are counted to ``a``, 1.0 or 0.0, shape (1 + count, blocks); the first row
@@ -354,36 +349,19 @@ class _Blocks:
         np.put_along_axis(moved[1:], chosen, 1.0, axis=1)
         return moved
 
-
-class _Sums(NamedTuple):
-    """Σ_i k(x_i, Z) over the rows of each block, of ``a`` first, and over the rows of each sample
-    that are in none.
-    """
-
-    blocks: np.ndarray
-    rests: np.ndarray
-
-
-def _kernel_sums(
-    x: np.ndarray, y: np.ndarray, kernels: list[Kernel], Z: np.ndarray, blocks: _Blocks
-) -> list[_Sums]:
-    total = sum(blocks.counts)
-    found = [_Sums(np.zeros((total, Z.shape[0])), np.zeros((2, Z.shape[0]))) for _ in kernels]
-    for which, (X, order, count) in enumerate(zip((x, y), blocks.rows, blocks.counts, strict=True)):
-        first = which * blocks.counts[0]
-        for rows in row_blocks(X.shape[0], Z.shape[0], _BLOCK_ELEMENTS):
-            Run.current().tell(
-                "kernel sums", which * x.shape[0] + rows.start, x.shape[0] + y.shape[0]
-            )
-            at = X[order[rows]]
-            block = np.minimum(np.arange(rows.start, rows.stop) // blocks.size, count)
-            starts = np.flatnonzero(np.r_[True, block[1:] != block[:-1]])
-            for k, sums in zip(kernels, found, strict=True):
-                parts = np.add.reduceat(k(at, Z), starts, axis=0)
-                inside = block[starts] < count
-                sums.blocks[first + block[starts][inside]] += parts[inside]
-                sums.rests[which] += parts[~inside].sum(axis=0)
-    return found
+    def kernel_sums(self, kernel: Kernel, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Σ_i k(x_i, Z) over the rows of each block, and over the rows of each sample that are in
+        none, shape (2, ℓ).
+        """
+        found, rests = [], np.zeros((2, Z.shape[0]))
+        for which, (X, count) in enumerate(zip(self.samples, self.counts, strict=True)):
+            inside, outside = np.split(X, [count * self.size])
+            for some in row_blocks(count, self.size * Z.shape[0], _BLOCK_ELEMENTS):
+                K = kernel(inside[some.start * self.size : some.stop * self.size], Z)
+                found.append(K.reshape(-1, self.size, Z.shape[0]).sum(axis=1))
+            for rows in row_blocks(outside.shape[0], Z.shape[0], _BLOCK_ELEMENTS):
+                rests[which] += kernel(outside[rows], Z).sum(axis=0)
+        return np.concatenate(found), rests
 
 
 class _View:
@@ -391,41 +369,32 @@ class _View:
     covariance of all rows.
     """
 
-    def __init__(
-        self, kernel: Kernel, Z: np.ndarray, sums: np.ndarray, rests: np.ndarray, blocks: _Blocks
-    ) -> None:
-        self.kernel = kernel
-        n, m = (order.shape[0] for order in blocks.rows)
-        self.inverse, few = (1.0 / n, 1.0 / m), blocks.counts[0]
-        self.at_landmarks = (sums[:few].sum(axis=0) + rests[0]) / n - (
-            sums[few:].sum(axis=0) + rests[1]
-        ) / m
-        mean = (sums.sum(axis=0) + rests.sum(axis=0)) / (
-            n + m
-        )  # differences of small numbers keep their digits
-        left = np.array(
-            [
-                [order.shape[0] - count * blocks.size]
-                for order, count in zip(blocks.rows, blocks.counts, strict=True)
-            ]
-        )
-        self.neighbours = (n + m) * float(
-            mean.mean()
-        ) - 1.0  # of a landmark, besides itself; a kernel without them sees chance alone
+    def __init__(self, kernel: Kernel, Z: np.ndarray, blocks: _Blocks) -> None:
+        self.kernel, few = kernel, blocks.counts[0]
+        sizes = np.array([X.shape[0] for X in blocks.samples])
+        sums, rests = blocks.kernel_sums(kernel, Z)
+        totals = np.stack([sums[:few].sum(axis=0), sums[few:].sum(axis=0)]) + rests
+        self.at_landmarks = totals[0] / sizes[0] - totals[1] / sizes[1]
+        mean = totals.sum(axis=0) / sizes.sum()
+        # how many rows a landmark sees, besides itself
+        self.neighbors = float(totals.sum(axis=0).mean()) - 1.0
         self.S = Projection(kernel, Z).S
-        C, rest = (sums - blocks.size * mean) @ self.S.T, (rests - left * mean) @ self.S.T
+        outside = sizes - blocks.size * np.array(blocks.counts)
+        # differences from the mean are small numbers, which keep their digits
+        C = (sums - blocks.size * mean) @ self.S.T
+        rest = (rests - outside[:, None] * mean) @ self.S.T
         s, axes = np.linalg.eigh(C.T @ C / (blocks.size * C.shape[0]))
-        self.s, self.axes = np.maximum(s[::-1], 0.0), axes[:, ::-1]
-        self.blocks = C @ self.axes
-        self.constant = (rest[0] / n - rest[1] / m) @ self.axes - self.blocks.sum(axis=0) / m
-        self.difference = (1.0 / n + 1.0 / m) * self.blocks[:few].sum(axis=0) + self.constant
-        self.plain_pvalue = float(
-            self.pvalues(np.array([np.sum(self.difference**2)]), np.ones_like(self.s))[0]
-        )
+        self.s, axes = np.maximum(s[::-1], 0.0), axes[:, ::-1]
+        self.blocks, self.inverse = C @ axes, float(np.sum(1.0 / sizes))
+        ends = (rest[0] / sizes[0] - rest[1] / sizes[1]) @ axes
+        self.constant = ends - self.blocks.sum(axis=0) / sizes[1]
+        self.difference = self.inverse * self.blocks[:few].sum(axis=0) + self.constant
+        square = np.array([np.sum(self.difference**2)])
+        self.plain_pvalue = float(self.pvalues(square, np.ones_like(self.s))[0])
 
     def squared_differences(self, moved: np.ndarray) -> np.ndarray:
         """The squared coordinates of w_a − w_b under each permutation, shape (permutations, q)."""
-        return np.asarray((sum(self.inverse) * (moved @ self.blocks) + self.constant) ** 2)
+        return np.asarray((self.inverse * (moved @ self.blocks) + self.constant) ** 2)
 
     def weights(self, degrees: float | None, rows: int) -> np.ndarray | None:
         """Those of the squared coordinates; None if so many degrees of freedom are too many for the
@@ -444,7 +413,7 @@ class _View:
         return np.asarray(1.0 / (self.s + ridge))
 
     def pvalues(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma law with the same
+        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma distribution with the same
         three cumulants [Hall1983].
         """
         scale = float(np.max(weights * self.s))
@@ -453,8 +422,5 @@ class _View:
         part = weights * self.s / scale
         mean, variance, third = part.sum(), 2.0 * np.sum(part**2), 8.0 * np.sum(part**3)
         shape, unit = 4.0 * variance**3 / third**2, 0.5 * third / variance
-        return np.asarray(
-            gammaincc(
-                shape, np.maximum(shape + (values / (scale * sum(self.inverse)) - mean) / unit, 0.0)
-            )
-        )
+        shifted = shape + (values / (scale * self.inverse) - mean) / unit
+        return np.asarray(gammaincc(shape, np.maximum(shifted, 0.0)))
