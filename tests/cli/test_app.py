@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import ksos as library
-from ksos.cli import COMMANDS, Parser
-from ksos.cli.console import UsageError
+from ksos.cli import COMMANDS, Parser, UsageError
 from ksos.density import io as model_io
 
 Command = Callable[..., Any]
@@ -23,8 +22,9 @@ def test_version(ksos: Command) -> None:
     assert ksos("--version") == (0, f"ksos {library.__version__}\n", "")
 
 
-def test_help(ksos: Command) -> None:
-    done = ksos("--help")
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_help(ksos: Command, words: list[str]) -> None:
+    done = ksos(*words)
     assert (done.code, done.err) == (0, "")
     assert all(
         f"\n  {name} " in done.out and summary in done.out for name, summary in COMMANDS.items()
@@ -38,21 +38,24 @@ def test_help_of_each_command(ksos: Command, name: str) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"usage: ksos {name} ")
     assert done.out.isascii(), "every terminal must be able to show it"
+    _, examples, rest = done.out.partition("\nexamples:\n")
+    assert examples and rest.split("\n\n")[0].count(f"  ksos {name} ") == 3
 
 
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         (
-            [],
-            (
-                "ksos: error: a command is needed: fit, score, predict, sample, query, compare,"
-                " plot, explore, inspect, worst-case"
-            ),
+            ["fti"],
+            "ksos: error: there is no command 'fti', did you mean fit?; there are fit, score",
         ),
-        (["fti"], "ksos: error: there is no command 'fti'; there are fit, score"),
+        (["xyz"], "ksos: error: there is no command 'xyz'; there are fit, score"),
+        (
+            ["fit", "x.csv", "--colums", "a"],
+            "ksos fit: error: unrecognized arguments: --colums, did you mean --columns?; see",
+        ),
         (["--json", "fit", "x.csv"], "ksos: error: options of a command follow it: ksos fit ..."),
-        (["--frobnicate"], "ksos: error: a command is needed"),
+        (["--frobnicate"], "ksos: error: there is no command '--frobnicate'; there are fit"),
         (
             ["inspect"],
             (

@@ -89,11 +89,11 @@ def test_what_a_reader_sees(ksos: Command, tables: tuple[np.ndarray, np.ndarray]
             ),
         ),
         (["old.csv", "nothing.csv"], 1, "nothing.csv: No such file"),
-        (["old.csv", "new.csv", "--weights", "hp"], 2, "rows that count the same"),
+        (["old.csv", "new.csv", "--weights", "hp"], 2, "unrecognized arguments: --weights"),
         (
             ["old.csv", "new.csv", "--level", "5"],
             2,
-            "--level is a share of false alarms, less than 1",
+            "--level: a number between 0 and 1 was expected",
         ),
         (["-", "-"], 2, "only one of the tables can come from the standard input"),
         (["old.csv", "new.csv", "--permutations", "0"], 2, "--permutations"),

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from ksos.cli import main
-from ksos.cli.console import Console
+from ksos.cli import Console, main
 
 
 class Terminal(io.StringIO):

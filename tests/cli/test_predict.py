@@ -98,7 +98,7 @@ def test_columns_are_put_in_order_by_name(
         (
             ["fit", "{source}", "--target", "price", "--kernel", "laplace", "-o", "{out}"],
             2,
-            "--kernel is for a density without --target",
+            "--kernel: for a density without --target",
         ),
         (
             ["fit", "{source}", "--target", "1", "--columns", "price", "-o", "{out}"],

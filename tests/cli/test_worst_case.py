@@ -4,7 +4,6 @@ that are refused in one line.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,43 +13,12 @@ import numpy as np
 import pytest
 
 import ksos as library
-from ksos.cli import worst_case
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import BoxIndicator, coordinate
 
 Command = Callable[..., Any]
 
-OPTIONS = {
-    *(
-        "--columns",
-        "--exclude",
-        "--weights",
-        "--clean",
-        "--drop-missing",
-        "--header",
-        "--no-header",
-        "--delimiter",
-        "--decimal",
-    ),
-    "--encoding",
-    "--loss",
-    "--radius",
-    "--penalty",
-    "-o",
-    "--output",
-    "--json",
-    "--low",
-    "--high",
-    "--bandwidth",
-    "--embedding-bandwidth",
-    "--n-support",
-    "--confidence",
-    "--seed",
-    "--tol",
-    "--rtol",
-    "--time-limit",
-}
 X = np.random.default_rng(0).normal(scale=0.5, size=(30, 1))
 BOX = ["--low=-2", "--high", "2", "--embedding-bandwidth", "1", "--n-support", "16"]
 
@@ -69,12 +37,6 @@ def expected() -> library.WorstCase:
         library.Ball(X, 0.2, kernel=Gaussian(1.0), domain=Box([-2.0], [2.0])),
         n_support=16,
     )
-
-
-def test_every_option_is_listed_here_and_tested_below() -> None:
-    parser = argparse.ArgumentParser(add_help=False)
-    worst_case.add_arguments(parser)
-    assert {flag for action in parser._actions for flag in action.option_strings} == OPTIONS
 
 
 def test_json(ksos: Command, line: Path, expected: library.WorstCase, tmp_path: Path) -> None:

@@ -1,66 +1,62 @@
-"""Explore a table in the browser: move the parameters of a fit and see the density follow. The page
-is served to this machine alone.
+"""Explore a table in the browser: move the parameters of a fit and see the density
+follow. The page is served to this machine alone.
+
+examples:
+  ksos explore cars.csv --clean
+  ksos explore cars.csv --columns hp,mpg --drop-missing
+  ksos explore cars.csv --clean --no-browser --port 8000
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from contextlib import suppress
 
 from ksos.cli import values
 from ksos.cli.console import DONE, Console
-from ksos.cli.reading import add_table_arguments, table_options
-from ksos.data import TableOptions, read_table
+from ksos.cli.options import READING, WEIGHTS, data_argument, reading, table_options
+from ksos.cli.values import argument
+from ksos.data import read_table
 from ksos.explorer import explore
 
-__all__ = ["add_arguments", "run"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``ksos explore`` understands."""
-    parser.add_argument(
+ARGUMENTS = [
+    data_argument(several=False),
+    argument(
         "--port",
         type=values.whole(0, 65_535),
-        default=0,
+        default=0,  # the system then takes a free one
         help="the port of the page (default: a free one)",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--no-browser", action="store_true", help="print the address and leave the browser alone"
-    )
-    add_table_arguments(parser)
+    ),
+    *READING,
+    WEIGHTS,
+]
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos explore``, until Ctrl-C."""
-    options = table_options(arguments)
-    table = read_table(arguments.data, options, console.note)
+    table = read_table(arguments.data, table_options(arguments), console.note)
     table.require_different_names()
-    told: dict[str, Any] = {
-        "sample_weight": table.weights,
-        "feature_names": table.names,
-        "how_to_read": _reading(arguments.data, options),
-    }
-    with explore(table.points, port=arguments.port, open_browser=False, **told) as page:
-        console.result([page.url])
+    given = ", ".join(f"{name}={value!r}" for name, value in reading(arguments).items())
+    how_to_read = (
+        f"from ksos.data import TableOptions, read_table\n\n"
+        f"table = read_table({arguments.data!r}, TableOptions({given}))\n"
+        "X, sample_weight = table.points, table.weights"
+    )
+    with explore(
+        table.points,
+        port=arguments.port,
+        open_browser=False,
+        sample_weight=table.weights,
+        feature_names=table.names,
+        how_to_read=how_to_read,
+    ) as page:
+        console.answer(arguments.json, {"url": page.url}, [page.url])
         console.note("the page is served until Ctrl-C")
         if not arguments.no_browser and not page.open():
             console.note("there is no browser to open; copy the address into one")
-        try:
+        with suppress(KeyboardInterrupt):
             page.wait()
-        except KeyboardInterrupt:
-            return DONE
     return DONE
-
-
-def _reading(path: str, options: TableOptions) -> str:
-    """The lines of Python that read the table in the same way."""
-    usual = vars(TableOptions())
-    given = [f"{name}={v!r}" for name, v in vars(options).items() if v != usual[name]]
-    how = f", TableOptions({', '.join(given)})" if given else ""
-    lines = (
-        f"from ksos.data import {'TableOptions, ' if given else ''}read_table",
-        "",
-        f"table = read_table({path!r}{how})",
-        "X, sample_weight = table.points, table.weights",
-    )
-    return "\n".join(lines)

@@ -1,297 +1,323 @@
-"""Fit a density to the rows of a table, save it, and print what its certificate guarantees.
+"""Fit a density to the rows of a table, save it, and print what its certificate
+guarantees.
 
-By default, cross-validation chooses the model (--method search). The paper's fit by maximum mean
-discrepancy, with parameters that you may set yourself, is --method mmd. With --target, the model is
-the density of one column given the others, for ksos predict.
+By default, cross-validation chooses the model (--method search). The paper's
+fit by maximum mean discrepancy, with parameters that you may set yourself, is
+--method mmd. With --target, the model is the density of one column given the
+others, for ksos predict.
+
+examples:
+  ksos fit cars.csv -o cars.ksos --clean
+  ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --method mmd
+  ksos fit cars.csv -o mpg.ksos --clean --target mpg
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import inspect
 import io
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos import KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding, Progress
+from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding
 from ksos.cli import values
-from ksos.cli.boxes import add_box, box_measure
-from ksos.cli.conditional_fit import fit_conditional
-from ksos.cli.console import (
-    DONE,
-    NOT_CONVERGED,
-    Console,
-    UsageError,
-    require_writable,
+from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, require_writable
+from ksos.cli.options import (
+    READING,
+    TABLE,
+    WEIGHTS,
+    box_arguments,
+    box_sides,
+    column_names,
+    data_argument,
+    table_options,
 )
-from ksos.cli.fit_report import described_fit, lines_of_fit
-from ksos.cli.reading import add_table_arguments, column_names, open_samples
-from ksos.data import Stream, Table, excerpt
-from ksos.estimators.density import MOST_SUPPORT_POINTS, OBJECTIVES, PENALTIES
-from ksos.estimators.search import OBJECTIVES as SEARCH_OBJECTIVES
-from ksos.estimators.search import SUPPORT
+from ksos.cli.report import (
+    certificate_line,
+    composition,
+    fit_lines,
+    fit_value,
+    rows_line,
+    shortened,
+    solver_line,
+)
+from ksos.cli.values import argument, dest
+from ksos.data import Stream, Table, excerpt, find_columns, open_table, read_table
+from ksos.estimators.conditional_file import StoredConditional, save_conditional
+from ksos.estimators.density import OBJECTIVES, PENALTIES
 from ksos.functionals import SquaredL2
 from ksos.ground.validation import as_weights
 from ksos.kernels import KERNELS, Gaussian
 from ksos.measures import Box
-from ksos.solvers import SOLVERS
-from ksos.solvers.minimize import as_solver
+from ksos.solvers import SOLVERS, Auto
 from ksos.space.bandwidth import RULES
 from ksos.space.support import SELECTIONS
 
-__all__ = ["add_arguments", "run"]
-
-EXAMPLES = """examples:
-  ksos fit cars.csv -o cars.ksos --clean
-  ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --folds 10 --json
-  ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --method mmd --low mpg=0
-  ksos fit cars.csv -o mpg.ksos --clean --target mpg"""
-METHODS = ("search", "mmd")
-REFERENCES = ("normal", "mixture", "none")
-CRITERIA = ("log_likelihood", "l2", "mmd")
-_PARAMETERS: dict[str, set[str]] = {
-    "search": set(inspect.signature(KernelSoSDensityCV).parameters),
-    "mmd": {
-        *inspect.signature(KernelSoSDensity).parameters,
-        "max_iter",
-    },  # which the solver carries
-}
-_FLAGS = {"cv": "folds", "random_state": "seed"}
-_SUPPORT_DEFAULT = (
-    f"{SUPPORT[True]} with a reference and {SUPPORT[False]} without; with --method mmd up to"
-    f" {MOST_SUPPORT_POINTS}"
-)
+_PARAMETERS = {"folds": "cv", "seed": "random_state"}
+"""Of the estimators, where the option has another name."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``ksos fit`` understands: one option per parameter of the estimators that words can
-    express.
-    """
-    add_table_arguments(parser, several=True)
-    text = "the file for the density; ksos score, sample, query, plot and inspect read it"
-    parser.add_argument("-o", "--output", required=True, metavar="MODEL", help=text)
-    text = (
-        "search: cross-validation chooses the model (default). mmd: the paper's fit, with the"
-        " parameters that you set"
-    )
-    parser.add_argument("--method", choices=METHODS, help=text)
-    text = (
-        "name or 1-based number of the column whose density given the others is wanted; ksos"
-        " predict reads that model"
-    )
-    parser.add_argument("--target", metavar="COLUMN", help=text)
-    text = "with --target: names or numbers of columns of text that are to be kept, as categories"
-    parser.add_argument("--categories", type=values.columns, metavar="LIST", help=text)
-    parser.add_argument(
-        "--json",
+_OTHER = {"search": "mmd", "mmd": "search"}
+_method = partial(argument, group="how to fit")
+_model = partial(argument, group="the density")
+_search = partial(argument, group="options of --method search")
+_paper = partial(argument, group="options of --method mmd")
+_limits = partial(argument, group="limits")
+ARGUMENTS = [
+    data_argument(several=True),
+    argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="MODEL",
+        help="the file for the density; ksos score, sample, query, plot and inspect read it",
+    ),
+    _method(
+        "--method",
+        choices=list(_OTHER),
+        help="search: cross-validation chooses the model (default). mmd: the paper's fit, with the"
+        " parameters that you set",
+    ),
+    argument(
+        "--target",
+        metavar="COLUMN",
+        help="name or 1-based number of the column whose density given the others is wanted; ksos"
+        " predict reads that model",
+    ),
+    argument(
+        "--categories",
+        type=values.columns,
+        metavar="LIST",
+        help="with --target: names or numbers of columns of text that are to be kept, as"
+        " categories",
+    ),
+    argument(
+        "--verbose",
         action="store_true",
-        help="one JSON object on the standard output, where null may be infinite",
-    )
-    text = (
-        "add the details of the solver, and print progress on stderr in lines that stay (a terminal"
-        " shows progress anyway)"
-    )
-    parser.add_argument("--verbose", action="store_true", help=text)
-    names = ("the density", "options of --method search", "options of --method mmd", "limits")
-    model, search, paper, limits = (parser.add_argument_group(name) for name in names)
-
-    def add(
-        group: Any,
-        flag: str,
-        metavar: str,
-        text: str,
-        parse: Any = None,
-        *,
-        choices: Any = None,
-        parameter: str = "",
-    ) -> None:
-        parameter = parameter or flag.removeprefix("--").replace("-", "_")
-        listed = "" if choices is None else f": {', '.join(choices)}"
-        settings: dict[str, Any] = (
-            {"type": parse} if choices is None else {"choices": list(choices)}
-        )
-        group.add_argument(
-            flag,
-            dest=parameter,
-            default=argparse.SUPPRESS,
-            metavar=metavar,
-            help=f"{text}{listed}",
-            **settings,
-        )
-
-    per_feature = "a number, or one per feature separated by commas"
-    add(model, "--kernel", "NAME", "the model kernel, gaussian by default", choices=KERNELS)
-    add(
-        model,
+        help="add the details of the solver, and print progress on stderr in lines that stay (a"
+        " terminal shows progress anyway)",
+    ),
+    _model(
+        "--kernel",
+        choices=list(KERNELS),
+        metavar="NAME",
+        help="the model kernel: %(choices)s (default: gaussian)",
+    ),
+    _model(
         "--n-support",
-        "M",
-        f"the most support points to use (default: {_SUPPORT_DEFAULT})",
-        values.count,
-    )
-    text = (
-        "a simple density that is fitted first, and that the kernel sum of squares corrects"
-        " (default: mixture; with --method mmd none)"
-    )
-    add(model, "--reference", "NAME", text, choices=REFERENCES)
-    text = (
-        "the distance to the data, likelihood by default, with --method mmd squared_mmd (mmd and l2"
-        " only there)"
-    )
-    add(model, "--objective", "NAME", text, choices=dict.fromkeys([*OBJECTIVES, "l2"]))
-    add_box(model.add_argument, "the box on which the density lives")
-    text = "how held-out rows judge a fit, log_likelihood by default; l2 resists outliers"
-    add(search, "--criterion", "NAME", text, choices=CRITERIA)
-    text = "into how many parts the rows are split (default: 5; 10 for at most 200 rows)"
-    add(search, "--folds", "K", text, values.whole(2), parameter="cv")
-    text = (
-        "bandwidths to compare, as multiples of the one that suits a kernel density estimate,"
-        " separated by commas"
-    )
-    add(search, "--bandwidths", "LIST", text, values.numbers)
-    text = (
-        "weights lambda of the penalty to compare, in units of w0, separated by commas; inf is the"
-        " reference itself"
-    )
-    add(search, "--relative-regularizations", "LIST", text, values.numbers)
-    add(
-        search,
+        type=values.count,
+        metavar="M",
+        help="the most support points to use (default: chosen by the method)",
+    ),
+    _model(
+        "--reference",
+        choices=["normal", "mixture", "none"],
+        metavar="NAME",
+        help="a simple density that is fitted first, and that the kernel sum of squares corrects:"
+        " %(choices)s (default: mixture; with --method mmd none)",
+    ),
+    _model(
+        "--objective",
+        choices=[*OBJECTIVES, "l2"],
+        metavar="NAME",
+        help="the distance to the data: %(choices)s (default: likelihood, with --method mmd"
+        " squared_mmd; mmd and l2 only there)",
+    ),
+    *box_arguments("the box on which the density lives", "the box"),
+    _search(
+        "--criterion",
+        choices=["log_likelihood", "l2", "mmd"],
+        metavar="NAME",
+        help="how held-out rows judge a fit: %(choices)s (default: log_likelihood; l2 resists"
+        " outliers)",
+    ),
+    _search(
+        "--folds",
+        type=values.whole(2),
+        metavar="K",
+        help="into how many parts the rows are split (default: 5; 10 for at most 200 rows)",
+    ),
+    _search(
+        "--bandwidths",
+        type=values.number_list,
+        metavar="LIST",
+        help="bandwidths to compare, as multiples of the one that suits a kernel density estimate,"
+        " separated by commas",
+    ),
+    _search(
+        "--relative-regularizations",
+        type=values.number_list,
+        metavar="LIST",
+        help="weights lambda of the penalty to compare, in units of w0, separated by commas; inf is"
+        " the reference itself",
+    ),
+    _search(
         "--n-jobs",
-        "N",
-        "processes that fit the folds, -1 for all processors (default: 1)",
-        values.count,
-    )
-    add(
-        paper,
+        type=values.count,
+        metavar="N",
+        help="processes that fit the folds, -1 for all processors (default: 1)",
+    ),
+    _paper(
         "--bandwidth",
-        "SIGMA",
-        f"{', '.join(RULES)}, {per_feature} (default: auto)",
-        values.word_or(list(RULES), values.numbers),
-    )
-    add(
-        paper,
+        type=values.expected(values.SEVERAL, values.one_or_several, RULES),
+        metavar="SIGMA",
+        help=f"{', '.join(RULES)}, a number, or one per feature separated by commas (default: auto)",
+    ),
+    _paper(
         "--support",
-        "NAME",
-        "how to choose the support points among the rows, auto by default",
         choices=SELECTIONS,
-    )
-    text = f"bandwidth of the kernel that measures MMD, {per_feature} (default: the model's)"
-    add(paper, "--embedding-bandwidth", "SIGMA", text, values.numbers)
-    add(
-        paper,
+        metavar="NAME",
+        help="how to choose the support points among the rows: %(choices)s (default: auto)",
+    ),
+    _paper(
+        "--embedding-bandwidth",
+        type=values.numbers,
+        metavar="SIGMA",
+        help="bandwidth of the kernel that measures MMD, a number, or one per feature separated by"
+        " commas (default: the model's)",
+    ),
+    _paper(
         "--landmarks",
-        "L",
-        "project embeddings on this many random rows (default: on the support points)",
-        values.count,
-    )
-    add(paper, "--penalty", "NAME", "what is regularized, trace by default", choices=PENALTIES)
-    text = "its weight lambda, a number or auto (default: auto)"
-    add(paper, "--regularization", "LAMBDA", text, values.word_or(["auto"], values.number))
-    add(
-        paper,
+        type=values.count,
+        metavar="L",
+        help="project embeddings on this many random rows (default: on the support points)",
+    ),
+    _paper(
+        "--penalty",
+        choices=list(PENALTIES),
+        metavar="NAME",
+        help="what is regularized: %(choices)s (default: trace)",
+    ),
+    _paper(
+        "--regularization",
+        type=values.expected("a number", float, ["auto"]),
+        metavar="LAMBDA",
+        help="its weight lambda, a number or auto (default: auto)",
+    ),
+    _paper(
         "--relative-regularization",
-        "LAMBDA",
-        "instead of it: lambda in units of w0, as in the search",
-        values.number,
-    )
-    add(paper, "--solver", "NAME", "the algorithm, auto by default", choices=["auto", *SOLVERS])
-    add(
-        paper,
+        type=values.number,
+        metavar="LAMBDA",
+        help="instead of it: lambda in units of w0, as in the search",
+    ),
+    _paper(
+        "--solver",
+        choices=["auto", *SOLVERS],
+        metavar="NAME",
+        help="the algorithm: %(choices)s (default: auto)",
+    ),
+    _paper(
         "--max-iter",
-        "N",
-        "the most iterations (default: the solver's own limit)",
-        values.count,
-    )
-    text = (
-        "a file from which a fit that was killed goes on; the rows are read in chunks, and it is"
-        " removed when the model is written"
-    )
-    paper.add_argument("--checkpoint", metavar="FILE", help=text)
-    text = (
-        "the gap to the optimum at which to stop (default: 1e-4; with --method mmd 1e-8, or 1e-5"
-        " for the likelihood)"
-    )
-    add(limits, "--tol", "GAP", text, float)
-    add(
-        limits,
+        type=values.count,
+        metavar="N",
+        help="the most iterations (default: the solver's own limit)",
+    ),
+    _paper(
+        "--checkpoint",
+        metavar="FILE",
+        help="a file from which a fit that was killed goes on; the rows are read in chunks, and it"
+        " is removed when the model is written",
+    ),
+    _limits(
+        "--tol",
+        type=float,
+        metavar="GAP",
+        help="the gap to the optimum at which to stop (default: 1e-4; with --method mmd 1e-8, or"
+        " 1e-5 for the likelihood)",
+    ),
+    _limits(
         "--time-limit",
-        "SECONDS",
-        "the most seconds for the whole fit (default: no limit)",
-        float,
-    )
-    text = (
-        "of every random choice (default: 0 for the search and --target; with --method mmd a new"
-        " one each time)"
-    )
-    add(limits, "--seed", "SEED", text, values.seed, parameter="random_state")
+        type=float,
+        metavar="SECONDS",
+        help="the most seconds for the whole fit (default: no limit)",
+    ),
+    _limits(
+        "--seed",
+        type=values.seed,
+        metavar="SEED",
+        help="of every random choice (default: 0 for the search and --target; with --method mmd a"
+        " new one each time)",
+    ),
+    *READING,
+    WEIGHTS,
+]
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos fit``; the model is written whether or not the solver converged, or was
-    interrupted.
+    """Carry out ``ksos fit``.
+
+    The model is written whether or not the solver converged, or was interrupted.
     """
     if arguments.target is not None:
-        return fit_conditional(arguments, _given(arguments), console)
+        return _fit_conditional(arguments, console)
     if arguments.categories is not None:
         raise UsageError("--categories is for a fit with --target: a density is one of numbers")
-    method = arguments.method or METHODS[0]
-    given = _parameters(arguments, method)
+    method = arguments.method or "search"
+    given = _checked(arguments, method)
+    checkpoint = given.pop("checkpoint", None)
     require_writable(arguments.output)
-    require_writable(arguments.checkpoint)
-    table = open_samples(arguments, console, in_chunks=arguments.checkpoint is not None)
+    require_writable(checkpoint)
+    table = open_table(
+        arguments.data, table_options(arguments), console.note, in_chunks=checkpoint is not None
+    )
     table.require_different_names()
-    measure = box_measure(arguments, column_names(table.names, table.n_features))
+    sides = box_sides(arguments, column_names(table.names, table.n_features))
+    measure = None if sides is None else Box(*sides)
     if isinstance(table, Table) and measure is not None:
         _require_inside(measure, table)
     if given.get("objective") == "l2":
-        if isinstance(table, Stream):
-            raise UsageError(
-                "--objective l2 needs all rows in memory; give one CSV or NPY file, or another"
-                " objective"
-            )
-        given["objective"] = SquaredL2(_embedded(table), relative=True)
-    warnings.simplefilter("ignore", ConvergenceWarning)  # said below, with what became of the model
-    estimator: KernelSoSDensity | KernelSoSDensityCV
+        given["objective"] = _squared_l2(table)
+    estimator: Any
     told: dict[str, Any] = {}
+    given |= {"measure": measure, "verbose": int(arguments.verbose)}
     if method == "search":
-        estimator = KernelSoSDensityCV(measure=measure, verbose=int(arguments.verbose), **given)
+        estimator = KernelSoSDensityCV(**given)
     else:
-        steps = {"max_iter": given.pop("max_iter")} if "max_iter" in given else {}
-        watched = {"callback": _watcher(console, arguments.verbose), **steps}
-        given["solver"] = replace(as_solver(given.get("solver", "auto")), **watched)
-        estimator = KernelSoSDensity(measure=measure, **given)
-        told = {"checkpoint": arguments.checkpoint}
+        if "max_iter" in given:
+            solver: Any = SOLVERS.get(given.pop("solver", "auto"), Auto())
+            given["solver"] = replace(solver, max_iter=given.pop("max_iter"))
+        estimator, told = KernelSoSDensity(**given), {"checkpoint": checkpoint}
+
+    def save() -> None:
+        estimator.distribution_.with_feature_names(table.names).save(arguments.output)
+
+    # reported below, with what became of the model
+    warnings.simplefilter("ignore", ConvergenceWarning)
     try:
-        with (
-            contextlib.redirect_stdout(_Notes(console))
-            if arguments.verbose
-            else contextlib.nullcontext()
-        ):
+        with contextlib.redirect_stdout(_Notes(console.note)):
             estimator.fit(table.samples, sample_weight=table.weights, **told)
     except KeyboardInterrupt:
-        if "distribution_" in vars(estimator):  # the best so far
-            estimator.distribution_.with_feature_names(table.names).save(arguments.output)
+        if "distribution_" in vars(estimator):
+            save()
             console.note(f"{arguments.output} holds the best density found")
         raise
-    estimator.distribution_.with_feature_names(table.names).save(arguments.output)
-    if arguments.checkpoint is not None:
-        os.remove(arguments.checkpoint)
+    save()
+    if checkpoint is not None:
+        os.remove(checkpoint)
     if isinstance(table, Stream):
         console.note(table.report() or "")
     solution = estimator.solution_
-    status = estimator.status_ if isinstance(estimator, KernelSoSDensityCV) else solution.status
-    lines = lines_of_fit(
-        estimator, table, arguments.weights, arguments.output, verbose=arguments.verbose
-    )
+    status = estimator.status_ if method == "search" else solution.status
+    lines = fit_lines(estimator, table, arguments.weights)
+    if arguments.verbose:
+        lines += [solver_line(solution), f"kernel: {solution.space.kernel!r}"]
     console.answer(
         arguments.json,
-        described_fit(estimator, table, arguments.weights, arguments.output, status),
-        lines,
+        {
+            "output": arguments.output,
+            "method": method,
+            **fit_value(estimator, table, arguments.weights),
+            "status": status,
+        },
+        [*lines, f"written: {arguments.output}"],
     )
     if status == "solved":
         return DONE
@@ -301,79 +327,70 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return NOT_CONVERGED
 
 
-def _embedded(table: Table) -> MeanEmbedding:
-    """The rows as a distribution; the least-squares criterion asks for points and weights alone, so
-    any kernel will do.
-    """
-    return MeanEmbedding(
-        table.points,
-        as_weights(table.weights, table.points.shape[0], "weights"),
-        kernel=Gaussian(1.0),
-    )
+def _given(arguments: argparse.Namespace, *groups: str) -> dict[str, Any]:
+    """The options of these groups that were given, by name."""
+    names = [dest(one) for one in ARGUMENTS if one[0] in groups]
+    return {name: value for name in names if (value := vars(arguments)[name]) is not None}
 
 
-def _given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The parameters of estimators that were given, by the names that the estimators have for them."""
-    known = _PARAMETERS["search"] | _PARAMETERS["mmd"]
-    return {
-        name: value
-        for name, value in vars(arguments).items()
-        if name in known and name != "verbose"
-    }
+def _parameters(given: dict[str, Any]) -> dict[str, Any]:
+    """Options as parameters of an estimator."""
+    return {_PARAMETERS.get(name, name): value for name, value in given.items()}
 
 
-def _parameters(arguments: argparse.Namespace, method: str) -> dict[str, Any]:
-    """The same, if all of them belong to the method."""
-    given = _given(arguments)
-    other = METHODS[1 - METHODS.index(method)]
-    alien = [
-        _FLAGS.get(name, name).replace("_", "-")
-        for name in given
-        if name not in _PARAMETERS[method]
-    ]
-    if method == "search" and arguments.checkpoint is not None:
-        alien.append("checkpoint")
-    if method == "search" and given.get("objective", SEARCH_OBJECTIVES[0]) not in SEARCH_OBJECTIVES:
-        alien.append(f"objective {given['objective']}")
+def _flags(names: Iterable[str]) -> str:
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)
+
+
+def _checked(arguments: argparse.Namespace, method: str) -> dict[str, Any]:
+    """The parameters of the estimator, if all that were given belong to the method."""
+    given = _given(arguments, "the density", f"options of --method {method}", "limits")
+    alien = _flags(_given(arguments, f"options of --method {_OTHER[method]}"))
+    hint = ""
+    if method == "search" and given.get("objective") in ("mmd", "l2"):
+        objective = given["objective"]
+        alien = f"--objective {objective}"
+        hint = f"; a search judges by {objective} with --criterion {objective}"
     if alien:
-        listed = ", ".join(f"--{flag}" for flag in alien)
-        belong, them = ("belongs", "it") if len(alien) == 1 else ("belong", "them")
-        hint = "; a search judges by l2 with --criterion l2" if alien == ["objective l2"] else ""
+        belong, them = ("belong", "them") if "," in alien else ("belongs", "it")
         raise UsageError(
-            f"{listed} {belong} to --method {other}, and this is --method {method}; choose that"
-            f" method or drop {them}{hint}"
+            f"{alien} {belong} to --method {_OTHER[method]}, and this is --method {method}; choose"
+            f" that method or drop {them}{hint}"
         )
     if given.get("reference") == "none":
         given["reference"] = None
-    for name in ("bandwidths", "relative_regularizations"):
-        if isinstance(given.get(name), float):
-            given[name] = [given[name]]
-    return given
+    return _parameters(given)
 
 
 class _Notes(io.TextIOBase):
     """What the library prints, as notes on stderr: the standard output is for the answer."""
 
-    def __init__(self, console: Console) -> None:
-        self._console, self._begun = console, ""
-
-    def writable(self) -> bool:
-        return True
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
 
     def write(self, text: str) -> int:
-        *lines, self._begun = (self._begun + text).split("\n")
-        for line in lines:
-            self._console.note(line)
+        if text.strip():
+            self._note(text)
         return len(text)
 
 
+def _squared_l2(table: Table | Stream) -> SquaredL2:
+    """The least-squares objective; it depends on points and weights alone, so any kernel will do."""
+    if isinstance(table, Stream):
+        raise UsageError(
+            "--objective l2 needs all rows in memory; give one CSV or NPY file, or another objective"
+        )
+    weights = as_weights(table.weights, table.n_samples, "weights")
+    return SquaredL2(MeanEmbedding(table.points, weights, kernel=Gaussian(1.0)), relative=True)
+
+
 def _require_inside(box: Box, table: Table) -> None:
-    """Refuse rows that count where the density would have to be 0, as the estimator does, but by
-    their place in the file.
+    """Raise on rows that count where the density would have to be 0.
+
+    The estimator does so too, but it does not know their places in the file.
     """
-    n = table.points.shape[0]
     counts = True if table.weights is None else table.weights > 0.0
-    outside = (~box.contains(table.points) & counts).nonzero()[0]
+    outside = np.flatnonzero(~box.contains(table.points) & counts)
     if outside.size:
         index = int(outside[0])
         x = table.points[index]
@@ -381,22 +398,91 @@ def _require_inside(box: Box, table: Table) -> None:
         feature = f"feature {k + 1}" if table.names is None else excerpt(table.names[k])
         raise ValueError(
             f"{table.source}, row {table.rows[index]}: {feature} is {x[k]}, outside [{box.low[k]},"
-            f" {box.high[k]}]; {outside.size} of {n} rows lie outside the box: widen --low and"
-            " --high, or remove the rows"
+            f" {box.high[k]}]; {outside.size} of {table.n_samples} rows lie outside the box: widen"
+            " --low and --high, or remove the rows"
         )
 
 
-def _watcher(console: Console, verbose: bool) -> Callable[[Progress], None] | None:
-    """What prints the progress of the solver in lines that stay, if they were asked for; a terminal
-    shows it anyway.
-    """
-    least = float("inf")
+def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
+    """``ksos fit --target``: fit the density of one column given the others, and write all of it."""
+    given = _given(arguments, *(group for group, _, _ in ARGUMENTS if group not in ("", TABLE)))
+    if alien := _flags(name for name in given if name not in ("time_limit", "seed")):
+        raise UsageError(f"{alien}: for a density without --target; drop it")
+    require_writable(arguments.output)
+    options = table_options(arguments, categories=arguments.categories or [])
+    table = read_table(arguments.data, options, console.note)
+    table.require_different_names()
+    d = table.n_features
+    names = column_names(table.names, d)
+    (place,) = find_columns([arguments.target], names, d, table.source)
+    target = names.pop(place)
+    if d < 2:
+        raise ValueError(
+            f"{table.source} has one column; a target needs at least one other column to be"
+            " predicted from"
+        )
+    if table.words is not None and table.words[place] is not None:
+        raise ValueError(
+            f"{table.source}: --target {target} is among the --categories; a density needs a target"
+            " of numbers"
+        )
+    x, y = (table.take([k for k in range(d) if k != place]), table.take([place]).as_frame())
+    y = y.ravel() if isinstance(y, np.ndarray) else y[y.columns[0]]
+    console.status(f"fitting regressors and the density of {target} given {d - 1} columns ...")
+    late: list[str] = []
+    show = warnings.showwarning
 
-    def lasting(progress: Progress) -> None:
-        nonlocal least
-        if progress.gap <= 0.5 * least:
-            least = progress.gap
-            where = f"iteration {progress.n_iter}, objective {progress.objective:.6e}"
-            console.note(f"{where}, gap {progress.gap:.1e}, {progress.time:.1f} s")
+    def shown(message: Any, category: Any, *more: Any, **told: Any) -> None:
+        if issubclass(category, ConvergenceWarning):
+            late.append(str(message))
+        else:
+            show(message, category, *more, **told)
 
-    return lasting if verbose else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ConvergenceWarning)
+        warnings.showwarning = shown
+        estimator = KernelSoSConditional(**_parameters(given))
+        estimator.fit(x.as_frame(), y, sample_weight=table.weights)
+    labels = [str(k + 1) for k in range(d - 1)] if x.names is None else names
+    categories = tuple(
+        (name, words) for name, words in zip(labels, x.words or (), strict=False) if words
+    )
+    stored = StoredConditional(estimator, x.names, target, categories)
+    save_conditional(stored, arguments.output)
+    inner, made = estimator.residual_estimator_, composition(estimator.residual_density_)
+    status = "solved" if not late else inner.status_ if inner.status_ != "solved" else "time_limit"
+    depends = estimator.given_
+    if depends is None:
+        shape = "nothing else"
+    elif isinstance(depends, str):
+        shape = f"the {depends}"
+    else:
+        shape = ", ".join(names[k] for k in depends)
+    transform = "" if estimator.transform_ is None else f" (through {estimator.transform_})"
+    of = f"{made['n_components']} Gaussians, " if made["n_components"] else ""
+    lines = [
+        rows_line(table, searched=False),
+        f"density: {target}{transform} given {shortened(names)}",
+        f"scaled residuals: {of}rank {made['rank']}; their shape depends on {shape}",
+        certificate_line(inner),
+        *([solver_line(inner.solution_)] if arguments.verbose else []),
+        f"written: {arguments.output} (next: ksos predict {arguments.output} DATA --quantiles"
+        " 0.05,0.5,0.95)",
+    ]
+    value = {
+        "output": arguments.output,
+        "n_samples": table.n_samples,
+        "n_dropped": table.n_dropped,
+        "target": target,
+        "columns": names,
+        "transform": estimator.transform_,
+        "shape_depends_on": depends,
+        **made,
+        "gap": inner.solution_.gap,
+        "status": status,
+    }
+    console.answer(arguments.json, value, lines)
+    if not late:
+        return DONE
+    console.note(f"not converged: {late[0]}; {arguments.output} holds the best model found")
+    return NOT_CONVERGED

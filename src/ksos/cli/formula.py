@@ -1,54 +1,48 @@
-"""A loss written as a formula, such as "abs(x1 - 2*x2)**1.5": it is parsed into a tree and
-evaluated node by node, never run as code.
+"""A loss written as a formula, such as "abs(x1 - 2*x2)**1.5".
+
+Python's parser reads it into a tree, of which only what the language of formulas has is accepted.
+The tree is then evaluated node by node, and never run as code: at points, as a sum of polynomials
+and indicators where it is one, and over all points at once for the range of its values.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-import operator
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos.cli.formula_range import formula_range
 from ksos.data import excerpt
 from ksos.observables import BoxIndicator, NumericFunction, Observable, Polynomial, coordinate
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "FormulaError", "Loss", "parse_formula"]
-
-FUNCTIONS: dict[str, tuple[int, int | None, Callable[..., Any]]] = {
-    "abs": (1, 1, np.abs),
-    **{
-        f.__name__: (1, 1, f)
-        for f in (np.sqrt, np.exp, np.log, np.log1p, np.sin, np.cos, np.tan, np.tanh)
-    },
-    "min": (2, None, lambda *parts: reduce(np.minimum, parts)),
-    "max": (2, None, lambda *parts: reduce(np.maximum, parts)),
-}
-"""Every function by name: the least and the largest number of arguments, and the function."""
 CONSTANTS = {"pi": math.pi, "e": math.e}
+_INCREASING = {f.__name__: f for f in (np.sqrt, np.exp, np.log, np.log1p, np.tanh)}
+_OF_SEVERAL = {
+    "min": lambda *parts: reduce(np.minimum, parts),
+    "max": lambda *parts: reduce(np.maximum, parts),
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    **_INCREASING,
+    **{f.__name__: f for f in (np.sin, np.cos, np.tan)},
+    **_OF_SEVERAL,
+}
+_OPERATIONS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": np.power}
+_OPERATIONS |= {"<": np.less, "<=": np.less_equal}
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: "<", ast.GtE: "<="}
 
-_BINARY = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
-_COMPARISONS = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_POSITION = re.compile(r"x[0-9]+")
-_LONGEST, _DEEPEST, _HIGHEST_POWER, _MOST_TERMS = 1000, 60, 24, 400
+_LONGEST = 1000  # characters: longer ones are hardly written by hand
+_DEEPEST = 60  # levels of nesting, far below Python's limit of recursion
+_LARGEST_NUMBER = 1e300  # so that the products of two or three numbers are seen to overflow
+_HIGHEST_POWER = 24  # of a closed form: beyond it, moments lose their digits to cancellation
+_MOST_TERMS = 400  # of a polynomial: more of them cost more than the quadrature they replace
 
 
 class FormulaError(ValueError):
@@ -56,13 +50,13 @@ class FormulaError(ValueError):
 
 
 class Loss(NamedTuple):
-    """A formula that has been read: a function of the ``features`` (their positions among all
-    columns) with values up to ``highest``.
+    """A formula that has been read: a function of the ``features``, given by their positions among
+    all columns, with values in ``range``.
     """
 
     observable: Observable
     features: tuple[int, ...]
-    highest: float
+    range: tuple[float, float]
 
 
 def parse_formula(
@@ -73,8 +67,8 @@ def parse_formula(
     *,
     all_features: bool = True,
 ) -> Loss:
-    """The loss that a formula describes. Polynomials and indicators of boxes have closed forms;
-    what is neither is a numeric function.
+    """The loss that a formula describes. Polynomials and indicators of boxes have closed forms, and
+    anything else is a numeric function.
 
     Features are called by the ``names`` of their columns; also x1, x2, … by position, unless a
     column of the file (``header``: all of its names) is itself called so. A formula has numbers,
@@ -87,275 +81,233 @@ def parse_formula(
     >>> parse_formula("max(abs(x1), 1 < x2)", 2).observable([[0.5, 3.0], [-2.0, 0.0]])
     array([1., 2.])
     >>> parse_formula("x2 >= 3", 3, ["a", "b", "c"], all_features=False)
-    Loss(observable=BoxIndicator([3.0], [inf]), features=(1,), highest=1.0)
+    Loss(observable=BoxIndicator([3.0], [inf]), features=(1,), range=(0.0, 1.0))
     """
     if not isinstance(text, str):
         raise TypeError(f"a formula is text; got {text!r}")
     if len(text) > _LONGEST:
         raise FormulaError(f"the formula has {len(text)} characters; at most {_LONGEST} are read")
-    variables = _places(n_features, names or (), header or names or ())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the parser, about code that this is not
-            tree = ast.parse(text.strip(), mode="eval").body
+            parsed = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        where = (
-            f" at character {error.offset}"
-            if isinstance(error, SyntaxError) and error.offset
-            else ""
-        )
+        offset = error.offset if isinstance(error, SyntaxError) else None
+        where = f" at character {offset}" if offset else ""
         raise FormulaError(
             f"{excerpt(text)} is not a formula: it cannot be read{where}; write for example 'x1**2"
             " + abs(x2)'"
         ) from None
-    formula = _Formula(text, tree, variables, n_features)
-    formula.check(tree, 0)
-    low, high = formula_range(
-        tree, {name: value for name, value in CONSTANTS.items() if name not in variables}
-    )
-    read = {
-        variables[node.id][0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and node.id in variables
-    }
-    features = tuple(sorted(read)) if read and not all_features else tuple(range(n_features))
-    formula.take(features)
-    closed = formula.closed_form(tree)
-    bounded = True if math.isfinite(low) and math.isfinite(high) else None
-    return Loss(
-        NumericFunction(formula, bounded=bounded) if closed is None else closed, features, high
-    )
-
-
-def _places(n_features: int, names: Sequence[str], header: Sequence[str]) -> dict[str, list[int]]:
-    """Where each name stands. Names rule: once a column of the file is called x and a number, none
-    is called so by its position.
-    """
     places: dict[str, list[int]] = {}
-    if not any(_POSITION.fullmatch(name) for name in header):
+    # once a column of the file is called x and a number, none is called so by its position
+    if not any(re.fullmatch("x[0-9]+", name) for name in header or names or ()):
         places = {f"x{k + 1}": [k] for k in range(n_features)}
-    for k, name in enumerate(names):
+    for k, name in enumerate(names or ()):
         places.setdefault(name, []).append(k)
-    return places
+    used = [node.id for node in ast.walk(parsed) if isinstance(node, ast.Name)]
+    read = sorted({places[name][0] for name in used if name in places})
+    features = read if read and not all_features else list(range(n_features))
+    with np.errstate(all="ignore"):
+        whole = _Reader(text, places, features).part(parsed)
+
+    def evaluate(X: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.array(np.broadcast_to(whole.at(X), (X.shape[0],)), dtype=np.float64)
+
+    evaluate.__qualname__ = excerpt(text)  # its name in errors
+    bounded = True if np.isfinite(whole.range).all() else None
+    closed = whole.closed or NumericFunction(evaluate, bounded=bounded)
+    return Loss(closed, tuple(features), (float(whole.range[0]), float(whole.range[1])))
 
 
-class _Formula:
-    """The function of a formula, with the formula as its name; anything that is not part of the
-    language is refused.
-    """
+class _Part(NamedTuple):
+    """A part of a formula: its values at the rows of X (n, d), their range, its closed form."""
+
+    at: Callable[[np.ndarray], Any]
+    range: np.ndarray
+    """Between which numbers the values lie, whatever the features are: (low, high)."""
+    closed: Observable | None
+    """A sum of polynomials and indicators of boxes, if it is one that is not too large."""
+    feature: int | None = None
+    """The feature that the part is, if it is one."""
+
+
+class _Reader:
+    """Turns Python's tree into parts, and raises on everything that is not part of the language."""
 
     def __init__(
-        self, text: str, tree: ast.expr, variables: Mapping[str, Sequence[int]], n_features: int
+        self, text: str, places: Mapping[str, Sequence[int]], features: Sequence[int]
     ) -> None:
-        self.tree, self.variables, self.n_features = tree, variables, n_features
-        self.__qualname__ = excerpt(text)
+        self.text, self.places, self.features = text, places, features
 
-    def take(self, features: Sequence[int]) -> None:
-        """From here on, be a function of these features alone, which are all that it reads."""
-        places = {
-            name: [features.index(k) for k in found if k in features]
-            for name, found in self.variables.items()
-        }
-        self.variables, self.n_features = (
-            {name: found for name, found in places.items() if found},
-            len(features),
-        )
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            values = np.asarray(self._value(self.tree, X), dtype=np.float64)
-        return np.array(np.broadcast_to(values, (X.shape[0],)))
-
-    def _value(self, node: ast.expr, X: np.ndarray) -> Any:
-        """A part of the formula at the points ``X`` (n, d); the tree holds nothing else, see
-        :meth:`check`.
-        """
-        if isinstance(node, ast.Constant):
-            return _number(node)
-        if isinstance(node, ast.Name):
-            return (
-                X[:, self.variables[node.id][0]]
-                if node.id in self.variables
-                else CONSTANTS[node.id]
-            )
-        if isinstance(node, ast.UnaryOp):
-            return (-1.0 if isinstance(node.op, ast.USub) else 1.0) * self._value(node.operand, X)
-        if isinstance(node, ast.BinOp):
-            left, right = (
-                np.asarray(self._value(side, X), dtype=np.float64)
-                for side in (node.left, node.right)
-            )
-            return _BINARY[type(node.op)](left, right)
-        if isinstance(node, ast.Compare):
-            sides = [self._value(side, X) for side in (node.left, *node.comparators)]
-            holds = [
-                _COMPARISONS[type(op)](*pair)
-                for op, pair in zip(node.ops, pairwise(sides), strict=True)
-            ]
-            return np.asarray(reduce(np.logical_and, holds), dtype=np.float64)
-        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        return FUNCTIONS[node.func.id][2](*(self._value(argument, X) for argument in node.args))
-
-    def refuse(self, node: ast.expr, what: str) -> FormulaError:
+    def error(self, node: ast.expr, what: str) -> FormulaError:
         return FormulaError(
-            f"{what} at character {node.col_offset + 1} of the formula {self.__qualname__}"
+            f"{what} at character {node.col_offset + 1} of the formula {excerpt(self.text)}"
         )
 
-    def check(self, node: ast.expr, depth: int) -> None:
-        """Raise on everything that is not part of the language."""
+    def part(self, node: ast.expr, depth: int = 0) -> _Part:
         if depth > _DEEPEST:
             raise FormulaError(
-                f"the formula {self.__qualname__} is nested more than {_DEEPEST} levels deep"
+                f"the formula {excerpt(self.text)} is nested more than {_DEEPEST} levels deep"
             )
-        for part in self._parts(node):
-            self.check(part, depth + 1)
+        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        match node:
+            case ast.Constant(value=value):
+                if type(value) not in (int, float) or not abs(value) <= _LARGEST_NUMBER:
+                    raise self.error(
+                        node, f"{excerpt(repr(value))} is not a number that can be used,"
+                    )
+                return _number(float(value))
+            case ast.Name(id=name):
+                return self.named(node, name)
+            case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=operand):
+                name = "+" if isinstance(sign, ast.UAdd) else "-"
+                return self.joined(name, _number(0.0), self.part(operand, depth + 1))
+            case ast.BinOp(op=operator):
+                if type(operator) not in _OPERATORS:
+                    hint = "; powers are written **" if isinstance(operator, ast.BitXor) else ""
+                    raise self.error(
+                        node, f"only the operators + - * / ** are known{hint}; another one is used"
+                    )
+                name = _OPERATORS[type(operator)]
+            case ast.Compare(ops=operators):
+                if any(type(operator) not in _COMPARISONS for operator in operators):
+                    raise self.error(
+                        node, "only the comparisons < <= > >= are known; another one is used"
+                    )
+                sides = pairwise([self.part(child, depth + 1) for child in children])
+                links = [
+                    # a > b is b < a
+                    self.joined(
+                        _COMPARISONS[type(operator)],
+                        *(pair[::-1] if isinstance(operator, ast.Gt | ast.GtE) else pair),
+                    )
+                    for operator, pair in zip(operators, sides, strict=True)
+                ]
+                return reduce(partial(self.joined, "*"), links)
+            case ast.Call(func=function, args=children, keywords=keywords):
+                name = ast.unparse(function)
+                if name not in FUNCTIONS:
+                    raise self.error(
+                        node,
+                        f"there is no function {excerpt(name)} (there are {', '.join(FUNCTIONS)}),",
+                    )
+                n, several = len(children) + len(keywords), name in _OF_SEVERAL
+                if keywords or (n < 2 if several else n != 1):
+                    takes = "at least 2" if several else "1"
+                    raise self.error(node, f"{name} takes {takes} argument(s), got {n},")
+            case _:
+                raise self.error(node, f"{type(node).__name__.lower()} is not part of a formula,")
+        return self.joined(name, *(self.part(child, depth + 1) for child in children))
 
-    def _parts(self, node: ast.expr) -> list[ast.expr]:
-        if isinstance(node, ast.Constant):
-            if (
-                isinstance(node.value, bool)
-                or not isinstance(node.value, (int, float))
-                or not abs(node.value) <= 1e300
-            ):
-                raise self.refuse(
-                    node, f"{excerpt(repr(node.value))} is not a number that can be used,"
-                )
-            return []
-        if isinstance(node, ast.Name):
-            if node.id not in self.variables and node.id not in CONSTANTS:
-                known = ", ".join(
-                    [
-                        *list(self.variables)[:12],
-                        *(["…"] if len(self.variables) > 12 else []),
-                        *CONSTANTS,
-                    ]
-                )
-                functions = (
-                    f"; {node.id} is a function and needs parentheses"
-                    if node.id in FUNCTIONS
-                    else ""
-                )
-                raise self.refuse(
-                    node, f"there is no {excerpt(node.id)} (there are {known}{functions}),"
-                )
-            if len(places := self.variables.get(node.id, ())) > 1:
-                both = " and ".join(str(k + 1) for k in places)
-                raise self.refuse(
-                    node,
-                    f"columns {both} of those chosen are both named {excerpt(node.id)}; choose one"
-                    " with --columns,",
-                )
-            return []
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
-            return [node.operand]
-        if isinstance(node, ast.BinOp):
-            if type(node.op) not in _BINARY:
-                hint = "; powers are written **" if isinstance(node.op, ast.BitXor) else ""
-                raise self.refuse(
-                    node, f"only the operators + - * / ** are known{hint}; another one is used"
-                )
-            return [node.left, node.right]
-        if isinstance(node, ast.Compare):
-            if any(type(op) not in _COMPARISONS for op in node.ops):
-                raise self.refuse(
-                    node, "only the comparisons < <= > >= are known; another one is used"
-                )
-            return [node.left, *node.comparators]
-        if isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-                name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
-                raise self.refuse(
-                    node,
-                    f"there is no function {excerpt(name)} (there are {', '.join(FUNCTIONS)}),",
-                )
-            least, most, _ = FUNCTIONS[node.func.id]
-            if node.keywords or not least <= len(node.args) <= (most or len(node.args)):
-                wanted = f"{least}" if most == least else f"at least {least}"
-                raise self.refuse(
-                    node,
-                    f"{node.func.id} takes {wanted} argument(s), got"
-                    f" {len(node.args) + len(node.keywords)},",
-                )
-            return list(node.args)
-        raise self.refuse(node, f"{type(node).__name__.lower()} is not part of a formula,")
-
-    def closed_form(self, node: ast.expr) -> Observable | None:
-        """The part as a sum of polynomials and indicators, or None if it is not one (or too large a
-        one).
-        """
-        if isinstance(node, ast.Constant):
-            return Polynomial.constant(_number(node))
-        if isinstance(node, ast.Name):
-            return (
-                Polynomial.constant(CONSTANTS[node.id])
-                if node.id not in self.variables
-                else coordinate(self.variables[node.id][0])
+    def named(self, node: ast.expr, name: str) -> _Part:
+        """A feature or a constant."""
+        places = self.places.get(name, ())
+        if len(places) == 1:
+            k = self.features.index(places[0])
+            return _Part(lambda X: X[:, k], _EVERYTHING, coordinate(k), k)
+        if places:
+            both = " and ".join(str(k + 1) for k in places)
+            raise self.error(
+                node,
+                f"columns {both} of those chosen are both named {excerpt(name)}; choose one with"
+                " --columns,",
             )
-        if isinstance(node, ast.Compare):
-            return self._indicator(node)
-        if not isinstance(node, (ast.UnaryOp, ast.BinOp)):
-            return None
-        sides = (
-            (ast.Constant(0.0), node.operand)
-            if isinstance(node, ast.UnaryOp)
-            else (node.left, node.right)
-        )  # -x is 0 - x
-        left, right = map(self.closed_form, sides)
-        if left is None or right is None:
-            return None
-        out: Observable | None = None
-        if isinstance(node.op, (ast.Add, ast.UAdd)):
-            out = left + right
-        elif isinstance(node.op, (ast.Sub, ast.USub)):
-            out = left + -1.0 * right
-        elif isinstance(node.op, ast.Mult):
-            out = _product(left, right)
-        elif (number := _constant(right)) is not None:
-            if isinstance(node.op, ast.Div):
-                out = left * (1.0 / number) if abs(number) > 1e-300 else None
-            elif (
-                isinstance(left, Polynomial)
-                and number == int(number)
-                and 0 <= number * max(left.degree, 1) <= _HIGHEST_POWER
-            ):
-                out = (
-                    left ** int(number)
-                    if len(left.terms) ** min(int(number), 4) <= _MOST_TERMS
-                    else None
-                )
-        return out if out is None or all(map(_is_finite, out.parts())) else None
+        if name in CONSTANTS:
+            return _number(CONSTANTS[name])
+        known = [*list(self.places)[:12], *["…"] * (len(self.places) > 12), *CONSTANTS]
+        hint = f"; {name} is a function and needs parentheses" if name in FUNCTIONS else ""
+        raise self.error(node, f"there is no {excerpt(name)} (there are {', '.join(known)}{hint}),")
 
-    def _indicator(self, node: ast.Compare) -> Observable | None:
-        """A chain of comparisons of one feature with numbers, as the indicator of a box; < is ≤ the
-        next smaller float.
-        """
-        low, high = np.full(self.n_features, -np.inf), np.full(self.n_features, np.inf)
-        for (left, right), op in zip(
-            pairwise([node.left, *node.comparators]), node.ops, strict=True
-        ):
-            if isinstance(right, ast.Name) and right.id in self.variables:
-                left, right, side = right, left, low if isinstance(op, (ast.Lt, ast.LtE)) else high
-            else:
-                side = high if isinstance(op, (ast.Lt, ast.LtE)) else low
-            number = None if (value := self.closed_form(right)) is None else _constant(value)
-            if number is None or not (isinstance(left, ast.Name) and left.id in self.variables):
-                return None
-            k = self.variables[left.id][0]
-            if isinstance(op, (ast.Lt, ast.Gt)):
-                number = float(np.nextafter(number, -np.inf if side is high else np.inf))
-            side[k] = min(side[k], number) if side is high else max(side[k], number)
-        return _box(low, high)
+    def joined(self, name: str, *parts: _Part) -> _Part:
+        """A function or an operation of other parts."""
+        function = (FUNCTIONS | _OPERATIONS)[name]
+
+        # as numbers, for minus is not defined for what comparisons return
+        def values(X: np.ndarray) -> np.ndarray:
+            return np.asarray(function(*(part.at(X) for part in parts)), dtype=np.float64)
+
+        closed = _closed_form(name, *parts, d=len(self.features)) if name in _OPERATIONS else None
+        return _Part(values, _range(name, [part.range for part in parts]), closed)
+
+
+_EVERYTHING = np.array([-np.inf, np.inf])
+
+
+def _number(value: float) -> _Part:
+    return _Part(lambda _: np.asarray(value), np.array([value, value]), Polynomial.constant(value))
+
+
+def _range(name: str, ranges: Sequence[np.ndarray]) -> np.ndarray:
+    """The range of a function of parts with these ranges [Moore1966].
+
+    Only finite ends are used, as a proof that the formula is bounded, so where nothing is known the
+    range is (−∞, ∞).
+    """
+    first, last = ranges[0], ranges[-1]
+    holds_zero = first[0] <= 0.0 <= first[1]
+    found = _EVERYTHING
+    if name in ("<", "<="):
+        found = np.array([0.0, 1.0])
+    elif name in ("sin", "cos"):
+        found = np.array([-1.0, 1.0])
+    elif name == "-":
+        found = first - last[::-1]
+    elif name == "*" or (name == "/" and not last[0] <= 0.0 <= last[1]):
+        products = np.outer(first, last if name == "*" else 1.0 / last)
+        # 0·∞ is 0: no feature is infinite
+        found = np.where(np.isnan(products), 0.0, products)
+    elif name == "**" and last[0] == last[1]:
+        power = float(last[0])
+        if not (first[0] < 0.0 and not power.is_integer()) and not (power < 0.0 and holds_zero):
+            even = holds_zero and power > 0.0 and power % 2.0 == 0.0
+            found = np.append(first, 0.0 if even else first) ** power
+    elif name == "abs":
+        found = np.abs(np.append(first, 0.0 if holds_zero else first))
+    elif name == "+" or name in _INCREASING or name in _OF_SEVERAL:
+        found = (FUNCTIONS | _OPERATIONS)[name](*ranges)
+    return _EVERYTHING if np.isnan(found).any() else np.array([found.min(), found.max()])
+
+
+def _closed_form(name: str, one: _Part, other: _Part, *, d: int) -> Observable | None:
+    """An operation of two closed forms in d features as a closed form."""
+    left, right = one.closed, other.closed
+    if left is None or right is None:
+        return None
+    found: Observable | None = None
+    number = _constant(right)
+    if name in ("<", "<="):
+        found = _indicator(name, one, other, d)
+    elif name == "+":
+        found = left + right
+    elif name == "-":
+        found = left + -1.0 * right
+    elif name == "*":
+        found = _product(left, right)
+    elif number is not None and name == "/":
+        found = left * (1.0 / number) if abs(number) * _LARGEST_NUMBER > 1.0 else None
+    elif number is not None and isinstance(left, Polynomial) and number == int(number):
+        small = 0 <= number * max(left.degree, 1) <= _HIGHEST_POWER
+        small = small and len(left.terms) ** min(int(number), 4) <= _MOST_TERMS
+        found = left ** int(number) if small else None
+    return found if found is None or all(map(_is_finite, found.parts())) else None
 
 
 def _constant(part: Observable) -> float | None:
     return part.terms.get((), 0.0) if isinstance(part, Polynomial) and part.degree == 0 else None
 
 
-def _box(low: np.ndarray, high: np.ndarray) -> Observable | None:
-    """The indicator of a box; 0 if it is empty, None if it is a point in some feature."""
-    if np.any(low > high):
-        return Polynomial.constant(0.0)
-    return None if np.any(low == high) else BoxIndicator(low, high)
+def _indicator(name: str, one: _Part, other: _Part, d: int) -> Observable | None:
+    """The comparison of a feature with a number as the indicator of a box."""
+    box = np.array([[-np.inf] * d, [np.inf] * d])
+    # < is ≤ the next smaller float
+    for part, limit, side in ((one, other, 1), (other, one, 0)):
+        bound = None if limit.closed is None else _constant(limit.closed)
+        if part.feature is not None and bound is not None:
+            inwards = box[1 - side, part.feature]
+            box[side, part.feature] = np.nextafter(bound, inwards) if name == "<" else bound
+            return BoxIndicator(*box)
+    return None
 
 
 def _product(left: Observable, right: Observable) -> Observable | None:
@@ -370,10 +322,13 @@ def _product(left: Observable, right: Observable) -> Observable | None:
     if len(left.parts()) == len(right.parts()) == 1:
         (a, one), (b, other) = left.parts()[0], right.parts()[0]
         if isinstance(one, BoxIndicator) and isinstance(other, BoxIndicator):
-            both = _box(
-                np.maximum(one.box.low, other.box.low), np.minimum(one.box.high, other.box.high)
-            )
-            return None if both is None else both * (a * b)
+            low = np.maximum(one.box.low, other.box.low)
+            high = np.minimum(one.box.high, other.box.high)
+            if np.any(low > high):
+                return Polynomial.constant(0.0)
+            if np.all(low < high):  # a point of a feature is no box
+                both = BoxIndicator(low, high)
+                return both if a * b == 1.0 else both * (a * b)
     return None
 
 
@@ -382,8 +337,3 @@ def _is_finite(part: tuple[float, Observable]) -> bool:
     return math.isfinite(scale) and (
         not isinstance(function, Polynomial) or all(map(math.isfinite, function.terms.values()))
     )
-
-
-def _number(node: ast.Constant) -> float:
-    assert isinstance(node.value, (int, float))
-    return float(node.value)

@@ -1,5 +1,10 @@
-"""Show what is in a saved density: its size, its kernel and measure, its mass recomputed, and the
-file that holds it.
+"""Show what is in a saved density: its size, its kernel and measure, its mass
+recomputed, and the file that holds it.
+
+examples:
+  ksos inspect cars.ksos
+  ksos inspect cars.ksos --json
+  ksos inspect mpg.ksos --json > mpg.json
 """
 
 from __future__ import annotations
@@ -8,56 +13,41 @@ import argparse
 import os
 from typing import Any
 
-from ksos.cli.composition import Composition
 from ksos.cli.console import Console
+from ksos.cli.options import MODEL
+from ksos.cli.report import composition
 from ksos.density import io
 
-__all__ = ["add_arguments", "run"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``ksos inspect`` understands."""
-    parser.add_argument("model", metavar="MODEL", help="a file written by ksos fit")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="one JSON object on the standard output; an infinite bound is null",
-    )
+ARGUMENTS = [MODEL]
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Carry out ``ksos inspect``."""
     density, header = io.load(arguments.model), io.read_header(arguments.model)
-    made, d = Composition.of(density), density.n_features
-    mass, size = density.mass(), os.path.getsize(arguments.model)
-    versions = {name: header[name] for name in ("format_version", "library_version")}
-    names = density.feature_names
+    made, mass, names = composition(density), float(density.probability()), density.feature_names
     value = {
-        "n_features": d,
-        "feature_names": None if names is None else list(names),
-        **made.described(),
+        "n_features": density.n_features,
+        "feature_names": names and list(names),
+        **made,
         "mass": mass,
-        **versions,
-        "file_size": size,
+        "format_version": header["format_version"],
+        "library_version": header["library_version"],
+        "file_size": os.path.getsize(arguments.model),
     }
-    rows: dict[str, Any] = {"features d": d, "support points m": made.n_support, "rank": made.rank}
-    rows |= (
-        {"measure": made.measure}
-        if made.is_reference
-        else {"kernel": made.kernel, "measure": made.measure}
-    )
-    if made.n_components:
-        itself = " (the density is the reference itself)" if made.is_reference else ""
-        rows["reference"] = (
-            f"{made.n_components} Gaussian component{'s' if made.n_components > 1 else ''}{itself}"
-        )
-    rows |= {} if names is None else {"names": ", ".join(names)}
-    written = f"{header['format_version']} (written by ksos {header['library_version']})"
-    rows |= {
-        "mass": f"{mass:.12g} (1 {mass - 1.0:+.1e})",
-        "format version": written,
-        "file size": f"{size} bytes",
-    }
+    rows: dict[str, Any] = {"features d": density.n_features, "support points m": made["n_support"]}
+    rows["rank"] = made["rank"]
+    itself = bool(made["n_components"]) and not made["n_support"]
+    if not itself:
+        rows["kernel"] = density.kernel
+    rows["measure"] = density.measure
+    if made["n_components"]:
+        why = " (the density is the reference itself)" if itself else ""
+        rows["components"] = f"{made['n_components']}{why}"
+    if names:
+        rows["names"] = ", ".join(names)
+    rows["mass"] = f"{mass:.12g} (1 {mass - 1.0:+.1e})"
+    rows["format version"] = "{format_version} (written by ksos {library_version})".format(**value)
+    rows["file size"] = f"{value['file_size']} bytes"
     return console.answer(
         arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items())
     )

@@ -1,5 +1,10 @@
-"""Draw independent samples from a saved density, or from a marginal or conditional of it, as CSV or
-NPY.
+"""Draw independent samples from a saved density, or from a marginal or conditional
+of it, as CSV or NPY.
+
+examples:
+  ksos sample cars.ksos -n 1000 --seed 0 -o samples.csv
+  ksos sample cars.ksos -n 5 --given hp=100
+  ksos sample cars.ksos -n 100000 --features mpg -o mpg.npy
 """
 
 from __future__ import annotations
@@ -7,50 +12,42 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ksos.cli import values
 from ksos.cli.console import Console, require_writable
-from ksos.cli.view import add_view_options, take_view
+from ksos.cli.options import MODEL, VIEW, take_view
+from ksos.cli.values import argument
 from ksos.density.io import load
 from ksos.ground.files import replace_whole
 from ksos.ground.validation import as_count
 
-__all__ = ["add_arguments", "csv_lines", "run"]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``ksos sample`` understands."""
-    add = parser.add_argument
-    add("model", metavar="MODEL", help="a file written by ksos fit")
-    add(
+ARGUMENTS = [
+    MODEL,
+    argument(
         "-n",
         "--n-samples",
         type=values.count,
-        default=1000,
+        default=1000,  # for a histogram and means, and still a moment
         metavar="N",
         help="how many (default: %(default)s)",
-    )
-    add(
+    ),
+    argument(
         "--seed",
         type=values.seed,
         metavar="SEED",
         help="of the samples (default: a new one each time)",
-    )
-    add(
+    ),
+    argument(
         "-o",
         "--output",
         metavar="FILE",
         help="a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)",
-    )
-    add(
-        "--json",
-        action="store_true",
-        help="one JSON object on the standard output, with the samples if no file has them",
-    )
-    add_view_options(parser)
+    ),
+    *VIEW,
+]
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -60,9 +57,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     view = take_view(load(arguments.model), arguments)
     console.status(f"drawing {n} samples ...")
     samples = view.density.rvs(n, rng=arguments.seed)
-    if output is not None:
-        lines = (f"{line}\n".encode() for line in csv_lines(samples, view.names))
-        replace_whole(output, _npy_parts(samples) if output.lower().endswith(".npy") else lines)
     value = {
         "n_samples": n,
         "n_features": len(view.features),
@@ -70,18 +64,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "seed": arguments.seed,
         "output": output,
     }
-    if output is None and arguments.json:
-        value["samples"] = samples.tolist()
-    return console.answer(
-        arguments.json, value, csv_lines(samples, view.names) if output is None else []
-    )
-
-
-def _npy_parts(samples: np.ndarray) -> Iterable[bytes | memoryview]:
-    """The header and the numbers, not copied, of an NPY file."""
-    samples, header = np.ascontiguousarray(samples), io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(samples))
-    return header.getvalue(), samples.data
+    if output is None:
+        more = {"samples": samples.tolist()} if arguments.json else {}
+        return console.answer(arguments.json, value | more, csv_lines(samples, view.names))
+    if output.lower().endswith(".npy"):
+        header, samples = io.BytesIO(), np.ascontiguousarray(samples)
+        layout = np.lib.format.header_data_from_array_1_0(samples)
+        np.lib.format.write_array_header_1_0(header, layout)
+        replace_whole(output, (header.getvalue(), samples.data))
+    else:
+        replace_whole(output, (f"{line}\n".encode() for line in csv_lines(samples, view.names)))
+    return console.answer(arguments.json, value, [f"written: {output} ({n:,} samples)"])
 
 
 def csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:

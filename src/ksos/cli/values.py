@@ -1,6 +1,4 @@
-"""What the words on the command line mean: numbers, lists of them, columns, conditions, delimiters,
-encodings, seeds.
-"""
+"""How the options of a command are declared, and what the words on the command line mean."""
 
 from __future__ import annotations
 
@@ -8,72 +6,60 @@ import argparse
 import codecs
 import csv
 import math
+import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-__all__ = [
-    "columns",
-    "conditions",
-    "count",
-    "delimiter",
-    "encoding",
-    "number",
-    "numbers",
-    "pairs",
-    "positive",
-    "probabilities",
-]
-__all__ += ["seed", "whole", "word_or"]
+Argument = tuple[str, tuple[str, ...], dict[str, Any]]
 
 
-def number(text: str) -> float:
-    """One number."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a number was expected; got {text!r}") from None
+def argument(*flags: str, group: str = "", **settings: Any) -> Argument:
+    """An argument of a command, for a list that its module calls ARGUMENTS.
 
-
-def positive(text: str) -> float:
-    """One positive number."""
-    value = number(text)
-    if not (0.0 < value < math.inf):
-        raise argparse.ArgumentTypeError(f"a positive number was expected; got {text!r}")
-    return value
-
-
-def numbers(text: str) -> float | list[float]:
-    """A number, or several separated by commas.
-
-    >>> numbers("0.5"), numbers("0,-inf")
-    (0.5, [0.0, -inf])
+    The ``settings`` are those of ``ArgumentParser.add_argument``, and ``group`` is the title under
+    which ``--help`` shows it.
     """
-    try:
-        values = [float(word) for word in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"a number, or several separated by commas, was expected; got {text!r}"
-        ) from None
-    return values if len(values) > 1 else values[0]
+    return group, flags, settings
 
 
-def word_or(words: Collection[str], parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The parser of one of ``words`` or of what ``parse`` reads.
+def dest(one: Argument) -> str:
+    """What the parsed arguments call it.
 
-    >>> word_or(["auto"], number)("auto"), word_or(["auto"], number)("2")
-    ('auto', 2.0)
+    >>> dest(argument("-o", "--time-limit"))
+    'time_limit'
     """
+    return one[1][-1].removeprefix("--").replace("-", "_")
 
-    def parse_word(text: str) -> Any:
+
+def expected(
+    what: str, parse: Callable[[str], Any], words: Collection[str] = ()
+) -> Callable[[str], Any]:
+    """The parser of one of ``words``, or of ``what`` parse reads, which its errors name.
+
+    >>> auto = expected("a number", float, ["auto"])
+    >>> auto("2"), auto("auto")
+    (2.0, 'auto')
+    """
+    known = f"{', '.join(words)} or {what}" if words else what
+
+    def parsed(text: str) -> Any:
         if text in words:
             return text
-        try:
+        with suppress(ValueError, LookupError, csv.Error):
             return parse(text)
-        except argparse.ArgumentTypeError as error:
-            raise argparse.ArgumentTypeError(f"{', '.join(words)} or {error}") from None
+        raise argparse.ArgumentTypeError(f"{known} was expected; got {text!r}")
 
-    return parse_word
+    return parsed
+
+
+def _within(parse: Callable[[str], Any], least: float, most: float) -> Callable[[str], Any]:
+    def parsed(text: str) -> Any:
+        if not least <= (value := parse(text)) <= most:
+            raise ValueError(text)
+        return value
+
+    return parsed
 
 
 def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], int]:
@@ -82,122 +68,104 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], i
     >>> whole(1)("3")
     3
     """
-    where = (
-        f" from {least} to {most}"
-        if most < math.inf
-        else f" of at least {least}"
-        if least > -math.inf
-        else ""
-    )
-
-    def parse(text: str) -> int:
-        with suppress(ValueError):
-            if least <= (value := int(text)) <= most:
-                return value
-        raise argparse.ArgumentTypeError(f"a whole number{where} was expected; got {text!r}")
-
-    return parse
+    where = f" from {least} to {most}" if most < math.inf else f" of at least {least}"
+    what = f"a whole number{where if least > -math.inf else ''}"
+    return expected(what, _within(int, least, most))
 
 
-count = whole()
-"""A whole number; the library says what it must be."""
-seed = whole(0, 2**32 - 1)
-"""The seed of every random choice."""
+def _listed(text: str) -> list[float]:
+    return [float(word) for word in text.split(",")]
 
 
-def columns(text: str) -> list[str]:
-    """Names or numbers of columns separated by commas; a name that contains a comma is put in
-    double quotes.
+def one_or_several(text: str) -> float | list[float]:
+    """A number, or a list of several.
 
-    >>> columns('x,"speed, m/s",3')
-    ['x', 'speed, m/s', '3']
+    >>> one_or_several("0.5"), one_or_several("0,-inf")
+    (0.5, [0.0, -inf])
     """
-    try:
-        (names,) = csv.reader([text], strict=True, skipinitialspace=True)
-    except (csv.Error, ValueError):
-        raise argparse.ArgumentTypeError(
-            f"names or numbers of columns separated by commas were expected; got {text!r}"
-        ) from None
-    names = [name.strip() for name in names]
+    return values if len(values := _listed(text)) > 1 else values[0]
+
+
+def _probabilities(text: str) -> list[float]:
+    levels = _listed(text)
+    if not all(0.0 <= level <= 1.0 for level in levels):
+        raise ValueError(text)
+    return levels
+
+
+def _columns(text: str) -> list[str]:
+    (words,) = csv.reader([text], strict=True, skipinitialspace=True)
+    names = [word.strip() for word in words]
     if not names or not all(names):
-        raise argparse.ArgumentTypeError(f"a column without a name is listed in {text!r}")
+        raise ValueError(text)
     return names
 
 
-def pairs(text: str) -> list[tuple[str, str]]:
-    """NAME=VALUE, or several separated by commas; a name may contain commas.
+# a name may contain commas and signs of equality, a value neither
+_PAIR = r"(.*?[^=])=([^=,]+)(?:,(?=.)|$)"
 
-    >>> pairs("2=0.5, speed, m/s=-1:3")
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """NAME=VALUE, separated by commas.
+
+    >>> _pairs("2=0.5, speed, m/s=-1:3")
     [('2', '0.5'), ('speed, m/s', '-1:3')]
     """
-    found, begun = [], ""
-    for word in text.split(","):
-        name, equals, value = (begun + word).rpartition("=")
-        begun = "" if equals else f"{begun}{word},"
-        if equals:
-            found.append((name.strip(), value.strip()))
-    if begun or not all(name and value and not name.endswith("=") for name, value in found):
-        raise argparse.ArgumentTypeError(
-            f"NAME=VALUE, or several separated by commas, was expected; got {text!r}"
-        )
+    found = [(name.strip(), value.strip()) for name, value in re.findall(_PAIR, text)]
+    if not re.fullmatch(f"({_PAIR})+", text) or not all(map(all, found)):
+        raise ValueError(text)
     return found
 
 
-def conditions(text: str) -> list[tuple[str, float | tuple[float, float]]]:
-    """Features with their values, FEATURE=VALUE, or intervals, FEATURE=LOW:HIGH, separated by
-    commas.
+def _bounds(text: str) -> list[tuple[str | None, float]]:
+    if "=" not in text:
+        return [(None, value) for value in _listed(text)]
+    return [(name, float(value)) for name, value in _pairs(text)]
 
-    >>> conditions("2=0.5,hp=95:105")
-    [('2', 0.5), ('hp', (95.0, 105.0))]
-    """
+
+def _conditions(text: str) -> list[tuple[str, float | tuple[float, float]]]:
     found: list[tuple[str, float | tuple[float, float]]] = []
-    for name, value in pairs(text):
-        try:
-            ends = [float(end) for end in value.split(":")]
-        except ValueError:
-            ends = []
-        if len(ends) == 1 and math.isfinite(ends[0]):
-            found.append((name, ends[0]))
-        elif len(ends) == 2 and ends[0] < ends[1]:
-            found.append((name, (ends[0], ends[1])))
-        else:
-            what = "a finite value, or an interval LOW:HIGH with LOW < HIGH,"
-            raise argparse.ArgumentTypeError(f"{what} was expected in {f'{name}={value}'!r}")
+    for name, value in _pairs(text):
+        low, high = (ends := [float(end) for end in value.split(":")])[0], ends[-1]
+        if len(ends) > 2 or not (low < high if len(ends) == 2 else math.isfinite(low)):
+            raise ValueError(text)
+        found.append((name, (low, high) if len(ends) == 2 else low))
     return found
 
 
-def probabilities(text: str) -> list[float]:
-    """Numbers from 0 to 1, separated by commas.
-
-    >>> probabilities("0.05,0.5")
-    [0.05, 0.5]
-    """
-    listed = numbers(text)
-    listed = listed if isinstance(listed, list) else [listed]
-    if not all(0.0 <= value <= 1.0 for value in listed):
-        raise argparse.ArgumentTypeError(
-            f"numbers from 0 to 1, separated by commas, were expected; got {text!r}"
-        )
-    return listed
-
-
-def delimiter(text: str) -> str:
-    """The one character between cells; ``tab`` and ``\\t`` stand for a tabulator."""
+def _delimiter(text: str) -> str:
     character = "\t" if text in ("tab", "\\t") else text
-    if len(character) != 1 or character in '"\r\n\0' or character.isalnum() or character in "+-.":
-        raise argparse.ArgumentTypeError(
-            "one character that no number contains (',', ';', '|', ' ' or tab) was expected; got"
-            f" {text!r}"
-        )
+    if len(character) != 1 or character in '"\r\n\0+-.' or character.isalnum():
+        raise ValueError(text)
     return character
 
 
-def encoding(text: str) -> str:
-    """The name of an encoding that Python knows."""
-    try:
-        b"".decode(text)  # refuses codecs that make no text, such as zip
-        return codecs.lookup(text).name
-    except LookupError:
-        raise argparse.ArgumentTypeError(
-            f"the name of an encoding such as utf-8, latin-1 or cp1252 was expected; got {text!r}"
-        ) from None
+def _encoding(text: str) -> str:
+    b"".decode(text)  # raises for codecs that make no text, such as zip
+    return codecs.lookup(text).name
+
+
+SEVERAL = "a number, or several separated by commas,"
+
+number = expected("a number", float)
+numbers = expected(SEVERAL, one_or_several)
+share = expected("a number between 0 and 1", _within(float, 5e-324, 1.0 - 2.0**-53))
+"""From the least positive float to the last one below 1."""
+number_list = expected(SEVERAL, _listed)
+probabilities = expected("a list of numbers from 0 to 1, separated by commas,", _probabilities)
+columns = expected("a list of names or numbers of columns, separated by commas,", _columns)
+"""A name that contains a comma is put in double quotes."""
+bounds = expected("a number, or several separated by commas, or NAME=NUMBER,", _bounds)
+conditions = expected(
+    "NAME=VALUE with a finite value, or an interval NAME=LOW:HIGH with LOW < HIGH, or several"
+    " separated by commas,",
+    _conditions,
+)
+delimiter = expected(
+    "one character that no number contains (',', ';', '|', ' ' or tab)", _delimiter
+)
+encoding = expected("the name of an encoding such as utf-8, latin-1 or cp1252", _encoding)
+count = whole()
+"""A whole number; the library checks its bounds."""
+seed = whole(0, 2**32 - 1)
+"""The seed of every random choice: NumPy's are 32 bits."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 from ksos.plotting.canvas import require_matplotlib, sheet
 from ksos.plotting.conditional import ConditionalDisplay
 from ksos.plotting.cv_surface import CrossValidationDisplay
-from ksos.plotting.density import DensityDisplay
+from ksos.plotting.density import MOST_PAIRED, DensityDisplay, figure_size
 from ksos.plotting.solution import SolutionDisplay
 
 __all__ = [
+    "MOST_PAIRED",
     "ConditionalDisplay",
     "CrossValidationDisplay",
     "DensityDisplay",
     "SolutionDisplay",
+    "figure_size",
     "require_matplotlib",
     "sheet",
 ]

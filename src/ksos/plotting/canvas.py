@@ -34,6 +34,7 @@ STYLE = {
     **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
     **{"lines.linewidth": 1.3, "savefig.dpi": 200.0, "mathtext.fontset": "dejavusans"},
     "pdf.fonttype": 42,  # fonts that publishers accept and readers can search
+    "svg.hashsalt": "ksos",  # else the names inside a file differ from run to run
 }
 """The settings of a figure for a paper: small type, thin lines."""
 

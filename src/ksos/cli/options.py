@@ -1,0 +1,336 @@
+"""Options that several commands share, and what they mean: a table, a box, a part of a density."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ksos import IntegralNotAvailableError, SoSDensity, SoSMixture
+from ksos.cli import values
+from ksos.cli.console import Console, UsageError
+from ksos.cli.values import Argument, argument, dest
+from ksos.data import Stream, Table, TableOptions, excerpt, find_columns, open_table
+
+
+def data_argument(several: bool) -> Argument:
+    """DATA, which may be ``several`` files."""
+    return argument(
+        "data",
+        nargs="+" if several else None,
+        metavar="DATA",
+        help="numbers, one row per sample: a file of CSV (also compressed), NPY, Parquet or Arrow,"
+        " a folder of them, a pattern like 'd/*.csv'; - reads CSV from the standard input",
+    )
+
+
+TABLE = "reading the table"
+_table = partial(argument, group=TABLE)
+READING = [
+    _table(
+        "--columns",
+        type=values.columns,
+        metavar="LIST",
+        help="names or 1-based numbers of the columns to use, separated by commas (default: all but"
+        " the weights)",
+    ),
+    _table(
+        "--exclude",
+        type=values.columns,
+        action="extend",
+        metavar="LIST",
+        help="names or numbers of columns to drop, such as text, dates or an index; may be repeated",
+    ),
+    _table(
+        "--clean",
+        action="store_true",
+        help="drop columns of text and dates, an index, columns with most cells missing, and rows"
+        " with missing cells, and report which",
+    ),
+    _table(
+        "--drop-missing",
+        action="store_true",
+        help="drop rows with a missing cell (empty, NA, NaN, ?, -) in a column that is used",
+    ),
+    _table(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether row 1 of a CSV file holds names (default: it does if it holds no number)",
+    ),
+    _table(
+        "--delimiter",
+        type=values.delimiter,
+        metavar="CHARACTER",
+        help="what separates the cells of a CSV file; 'tab' for tabulators (default: detected, and"
+        " reported if it is not a comma)",
+    ),
+    _table(
+        "--decimal",
+        choices=[".", ","],
+        metavar="CHARACTER",
+        help="what stands before the decimals, . or , (default: detected, and reported if a comma)",
+    ),
+    _table(
+        "--encoding",
+        type=values.encoding,
+        metavar="NAME",
+        help="encoding of a CSV file, such as latin-1 (default: by its byte-order mark, else"
+        " UTF-8)",
+    ),
+]
+WEIGHTS = _table(
+    "--weights",
+    type=str.strip,
+    metavar="COLUMN",
+    help="name or 1-based number of the column that holds the weights of the rows",
+)
+
+
+def table_options(arguments: argparse.Namespace, **model: Any) -> TableOptions:
+    """How to read the table. ``model``: the ``features`` and ``categories`` that a model needs."""
+    if arguments.columns is not None and arguments.exclude is not None:
+        raise UsageError("give either --columns or --exclude")
+    return TableOptions(**reading(arguments), **model)
+
+
+def reading(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options that say how to read a table, as far as they were given."""
+    given = {dest(one): vars(arguments).get(dest(one)) for one in [*READING, WEIGHTS]}
+    usual = {"clean": False, "drop_missing": False}
+    return {name: value for name, value in given.items() if value is not usual.get(name)}
+
+
+def open_samples(
+    arguments: argparse.Namespace, console: Console, density: SoSDensity | SoSMixture
+) -> Table | Stream:
+    """DATA, whole or in chunks, with the features of a ``density`` in its order."""
+    names = density.feature_names
+    table = open_table(arguments.data, table_options(arguments, features=names), console.note)
+    return in_model_order(table, names, density.n_features, arguments, console)
+
+
+def in_model_order(
+    table: Any,
+    names: Sequence[str] | None,
+    d: int,
+    arguments: argparse.Namespace,
+    console: Console,
+    used: Sequence[str] = (),
+) -> Any:
+    """The columns of a table that are features of MODEL, in its order.
+
+    Extra columns are reported as dropped, apart from those that are ``used`` otherwise.
+    """
+    here, model = table.names, arguments.model
+    if names is not None and here is not None and set(names) <= set(here):
+        known = {*names, *used, vars(arguments).get("weights")}
+        extra = [name for name in table.header or () if name not in known]
+        if extra and arguments.columns is None and arguments.exclude is None:
+            console.note(
+                f"{table.source}: dropped columns that are no features of the model:"
+                f" {', '.join(map(excerpt, extra))}"
+            )
+        return table.take([here.index(name) for name in names])
+    listed = "" if names is None else ", " + ", ".join(map(excerpt, names))
+    if table.n_features != d:
+        raise ValueError(
+            f"{table.source} gives {table.n_features} columns, but the model in {model} has {d}"
+            f" features{listed}; choose the columns with --columns"
+        )
+    if names is not None and here is not None:
+        missing = next(name for name in names if name not in here)
+        raise ValueError(
+            f"{table.source} has no column {excerpt(missing)}, which the model in {model} needs; its"
+            f" columns are {', '.join(map(excerpt, here))}; rename the columns"
+        )
+    if names is not None:
+        warn_of_order(table.source, names, console)
+    return table
+
+
+def warn_of_order(source: str, names: Sequence[str], console: Console) -> None:
+    """Report that columns without names are taken for the named ones."""
+    console.warning(
+        f"{source} has no header: its columns are taken for {', '.join(names)}, in this order"
+    )
+
+
+def column_names(names: Sequence[str] | None, d: int) -> list[str]:
+    """What d columns are called: by their names, or x1, x2, … if they have none."""
+    return [f"x{k + 1}" for k in range(d)] if names is None else list(names)
+
+
+def box_arguments(what: str, group: str) -> list[Argument]:
+    """``--low`` and ``--high``. ``what`` they bound goes into the help."""
+    return [
+        argument(
+            f"--{side}",
+            group=group,
+            type=values.bounds,
+            action="append",
+            metavar="LIST",
+            help=f"the {which} bounds of {what}: NAME=NUMBER for some columns, or one number, or one"
+            f" per column in order, separated by commas (default: {none}, no bound)",
+        )
+        for side, which, none in (("low", "lower", "-inf"), ("high", "upper", "inf"))
+    ]
+
+
+def box_sides(
+    arguments: argparse.Namespace, names: Sequence[str], others: Sequence[str] = ()
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """(low, high) of the columns ``names``, or None if neither option is given.
+
+    ``others`` are columns that exist, but are not among those of the box.
+    """
+    if arguments.low is None and arguments.high is None:
+        return None
+    low = _side("--low", arguments.low or [], names, others, -np.inf)
+    high = _side("--high", arguments.high or [], names, others, np.inf)
+    for name, a, b in zip(names, low.tolist(), high.tolist(), strict=True):
+        if not a <= b:
+            raise ValueError(
+                f"the box is empty: --low must be less than --high, but of {name} they are {a!r}"
+                f" and {b!r}"
+            )
+    return low, high
+
+
+def _side(
+    flag: str,
+    given: list[list[tuple[str | None, float]]],
+    names: Sequence[str],
+    others: Sequence[str],
+    none: float,
+) -> np.ndarray:
+    """One side of the box; ``given`` has a list of (name or None, number) per use of the option."""
+    words, numbers = zip(*chain.from_iterable(given), strict=True) if given else ((), ())
+    out = np.full(len(names), none)
+    if words and None not in words:
+        if unread := [name for name in words if name in others and name not in names]:
+            raise ValueError(
+                f"{flag} bounds {unread[0]}, which the loss does not read; list it in --columns to"
+                " take it in"
+            )
+        out[find_columns(words, names, len(names), f"{flag}: the table")] = numbers
+        return out
+    if set(words) - {None} or len(given) > 1:
+        raise ValueError(
+            f"if {flag} is given more than once, or has names, every number needs the name of its"
+            f" column, as in {flag} {names[0]}=0"
+        )
+    if len(numbers) not in (0, 1, len(names)):
+        raise ValueError(
+            f"{flag} has {len(numbers)} numbers, but the columns are {', '.join(names)}; give one"
+            f" number for each, or name them as in {flag} {names[0]}=0"
+        )
+    out[:] = numbers or none
+    return out
+
+
+@dataclass(frozen=True)
+class View:
+    """A density of some features of a model when others have the values ``given``.
+
+    ``features`` and the keys of ``given`` are positions in the model, from 0. ``words`` are the
+    names of all its features, or their numbers from 1 if it has no names.
+    """
+
+    density: SoSDensity | SoSMixture
+    features: list[int]
+    given: dict[int, float | tuple[float, float]]
+    words: list[Any]
+
+    @property
+    def names(self) -> list[str]:
+        """What the features are called."""
+        return [self.name(k) for k in self.features]
+
+    def name(self, feature: int) -> str:
+        """What a feature of the model is called: x1, x2, … if it has no names."""
+        word = self.words[feature]
+        return word if isinstance(word, str) else f"x{word}"
+
+    def described(self) -> dict[str, Any]:
+        """Which part it is, for JSON."""
+        return {
+            "features": [self.words[k] for k in self.features],
+            "given": {str(self.words[k]): value for k, value in self.given.items()},
+        }
+
+    def condition(self) -> str:
+        """The condition for a reader, "" if there is none."""
+        return ", ".join(
+            f"{self.name(k)} from {value[0]:g} to {value[1]:g}"
+            if isinstance(value, tuple)
+            else f"{self.name(k)} = {value:g}"
+            for k, value in self.given.items()
+        )
+
+
+_part = partial(argument, group="which part of the density")
+VIEW = [
+    _part(
+        "--given",
+        action="extend",
+        type=values.conditions,
+        default=[],
+        metavar="FEATURE=VALUE",
+        help="the conditional density, given these values or intervals (hp=100, hp=95:105); several"
+        " are separated by commas",
+    ),
+    _part(
+        "--features",
+        type=values.columns,
+        metavar="LIST",
+        help="the marginal density of these features, separated by commas, in this order (default:"
+        " all that are not given); names of columns, or 2 for the second feature",
+    ),
+]
+MODEL = argument("model", metavar="MODEL", help="a file written by ksos fit")
+
+
+def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -> View:
+    """The part of ``density`` that the options ask for: first the condition, then the marginal."""
+    d, own = density.n_features, density.feature_names
+    names = column_names(own, d)
+    places = find_columns([name for name, _ in arguments.given], names, d, "--given: the model")
+    given = dict(zip(places, (value for _, value in arguments.given), strict=True))
+    rest = [k for k in range(d) if k not in given]
+    chosen = rest
+    if arguments.features is not None:
+        chosen = find_columns(arguments.features, names, d, "--features: the model")
+    if not rest:
+        raise ValueError(
+            f"--given names all {d} features of the model: none is left to have a density; ksos"
+            " score gives that of a row"
+        )
+    if both := [names[k] for k in chosen if k in given]:
+        raise ValueError(
+            f"{both[0]} is both given a value by --given and asked for by --features; drop it from"
+            " one of them"
+        )
+    view = View(density, chosen, given, list(own or range(1, d + 1)))
+    discrete = density.measure.atoms is not None
+    # named, so that errors of the library call a feature without a name x1 as well
+    part = density.with_feature_names(names)
+    try:
+        part = part.conditional(given) if given else part
+    except IntegralNotAvailableError:
+        raise
+    except ValueError as error:
+        if not discrete and "vanishes" not in str(error):
+            raise
+        hint = "; on a discrete measure, give values of its nodes" if discrete else ""
+        raise ValueError(
+            f"--given {view.condition()}: the density vanishes there, so there is no conditional"
+            f" density{hint}"
+        ) from None
+    part = part if chosen == rest else part.marginal([rest.index(k) for k in chosen])
+    return View(part.with_feature_names(view.names if own else None), chosen, given, view.words)
