@@ -17,7 +17,7 @@ from ksos.ground.arrays import (
     to_numpy,
     zeros,
 )
-from ksos.ground.state import read_state, write_state
+from ksos.ground.files import read_state, write_state
 from ksos.ground.validation import as_choice, as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
 

@@ -32,8 +32,8 @@ from ksos.ground.arrays import (
     namespace,
     to_numpy,
 )
+from ksos.ground.files import read_state, write_state
 from ksos.ground.run import Run
-from ksos.ground.state import read_state, write_state
 from ksos.ground.validation import as_masses, as_points, as_vector, require_numbers
 from ksos.measures import Lebesgue, Measure
 

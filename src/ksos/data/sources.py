@@ -17,7 +17,7 @@ import numpy as np
 
 from ksos.data.csv_files import CsvFile, Written, cell_error
 from ksos.data.dask_chunks import Blocks, is_dask
-from ksos.ground.arrays import Copies, Copy, is_tensor, to_device
+from ksos.ground.arrays import Copies, is_tensor, to_device
 from ksos.ground.names import column_names, is_table, matrix_of
 from ksos.ground.validation import as_count, require_numbers
 
@@ -33,6 +33,7 @@ __all__ = [
     "is_arrow",
     "is_source",
     "layout",
+    "mapped",
 ]
 
 # half a megabyte for each column: reading a chunk takes far longer than the call that asks for it
@@ -440,7 +441,7 @@ def _pieces(files: Sequence[str], rows: int, choice: _Choice) -> Iterator[Chunk]
     for file in files:
         lower, wanted = file.lower(), choice.wanted
         if lower.endswith(".npy"):
-            yield from _slices(_mapped(file), rows, file)
+            yield from _slices(mapped(file), rows, file)
         elif lower.endswith(_CSV):
             yield from _csv_chunks(file, choice)
         else:
@@ -491,17 +492,25 @@ def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
             rows = round(os.path.getsize(file) / found.bytes_per_row)
             return Layout(len(found.first), found.names, rows)
     if file.lower().endswith(".npy"):
-        stored = _mapped(file)
+        stored = mapped(file)
         return Layout(stored.shape[1], None, stored.shape[0])
     with _arrow_file(file) as (names, rows, _):
         return Layout(len(names), tuple(names), rows)
 
 
-def _mapped(file: str) -> np.ndarray:
+def mapped(file: str) -> np.ndarray:
+    """The matrix in an NPY file. A mapped file has the size it claims, or mapping fails: the shape
+    in the header is not trusted with an allocation.
+    """
     try:
         stored: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # a damaged header ends in whatever its parser meets first
         raise ValueError(f"{file} is not a readable NPY file: {error}") from None
+    if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "fiub":
+        held = stored.dtype if isinstance(stored, np.ndarray) else "an archive"
+        raise ValueError(f"{file} holds {held}, but real numbers were expected")
     if stored.ndim != 2:
         raise ValueError(
             f"{file} holds an array of shape {stored.shape}, but rows and columns were expected;"
@@ -594,17 +603,17 @@ def _on_device(chunks: Iterable[Chunk], device: Any) -> Iterator[Chunk]:
     """
     wanted = to_device(np.zeros(0), device).device  # or an error that says why not
     copies = Copies(wanted) if wanted.type == "cuda" else None
-    sent: tuple[Chunk, Copy] | None = None
+    sent: tuple[Chunk, Callable[[], Any]] | None = None
     for chunk in chunks:
         begun = None
         if copies is not None and not is_tensor(chunk.data):
             begun = copies.begin(np.asarray(require_numbers(chunk.data)))
         if sent is not None:
-            yield sent[0]._replace(data=sent[1].tensor())
+            yield sent[0]._replace(data=sent[1]())
         sent = None if begun is None else (chunk._replace(data=None), begun)
         if is_tensor(chunk.data):
             yield chunk._replace(data=chunk.data.to(wanted))
         elif begun is None:
             yield chunk._replace(data=to_device(require_numbers(chunk.data), wanted))
     if sent is not None:
-        yield sent[0]._replace(data=sent[1].tensor())
+        yield sent[0]._replace(data=sent[1]())

@@ -291,15 +291,17 @@ def row_hashes(X: Array) -> Array:
 
 
 def _hashes(columns: Array, odd: tuple[Any, ...]) -> Array:
-    """Sums and products wrap around in the same way with and without a sign."""
-    hashes = columns[:, 0] ^ columns[:, 0]
+    # sums and products wrap around in the same way with and without a sign
+    hashes, signed = columns[:, 0] ^ columns[:, 0], not is_numpy(columns)
     for k in range(columns.shape[1]):
-        hashes = hashes ^ columns[:, k]
+        hashes ^= columns[:, k]
         hashes += odd[0]
-        for shift, factor in ((30, odd[1]), (27, odd[2]), (31, 1)):
-            # to the right, with zeros from the left
-            hashes ^= (hashes >> shift) & ((1 << (64 - shift)) - 1)
-            hashes *= factor
+        for shift, factor in ((30, odd[1]), (27, odd[2]), (31, None)):
+            right = hashes >> shift
+            # zeros come from the left, as they do without a sign
+            hashes ^= right & ((1 << (64 - shift)) - 1) if signed else right
+            if factor is not None:
+                hashes *= factor
     return hashes
 
 

@@ -32,7 +32,7 @@ from ksos.data.csv_files import (
     is_number,
     is_position,
 )
-from ksos.data.sources import Chunk, Chunks, chunks, files_of, is_arrow, layout
+from ksos.data.sources import Chunk, Chunks, chunks, files_of, is_arrow, layout, mapped
 from ksos.ground.names import frame
 from ksos.ground.run import Run
 from ksos.ground.validation import as_points, as_vector
@@ -55,7 +55,9 @@ class TableOptions:
     """How to read a table.
 
     Columns are named by their names or 1-based numbers. Neither ``columns`` nor ``exclude``: all
-    are used, or, if the table has names, those of the ``features`` of a model.
+    are used, or, if the table has names, those of the ``features`` of a model. ``categories`` are
+    columns whose cells are words, None if there can be none. ``drop_missing`` drops rows with a
+    missing cell, and ``clean`` also columns of text and dates, and an index.
     """
 
     columns: Sequence[str] | None = None
@@ -63,11 +65,8 @@ class TableOptions:
     weights: str | None = None
     features: Sequence[str] | None = None
     categories: Sequence[str] | None = None
-    """Columns whose cells are words. None: there can be none."""
     clean: bool = False
-    """Drop columns of text and dates, an index, and what ``drop_missing`` drops."""
     drop_missing: bool = False
-    """Drop rows with a missing cell."""
     header: bool | None = None
     delimiter: str | None = None
     decimal: str | None = None
@@ -94,7 +93,7 @@ class Table:
 
     ``rows`` has the row of the file, counted from 1 with the header, of every point; ``header`` the
     names of all columns of the file. A column of words has their numbers as points, and the words
-    in ``words``, None for all other columns.
+    in ``words``, None for all other columns. ``n_dropped`` rows had missing cells.
     """
 
     source: str
@@ -105,7 +104,6 @@ class Table:
     header: tuple[str, ...] | None = None
     words: tuple[tuple[str, ...] | None, ...] | None = None
     n_dropped: int = 0
-    """How many rows with missing cells were dropped."""
 
     @property
     def samples(self) -> np.ndarray:
@@ -114,12 +112,10 @@ class Table:
 
     @property
     def n_features(self) -> int:
-        """d."""
         return int(self.points.shape[1])
 
     @property
     def n_samples(self) -> int:
-        """n."""
         return int(self.points.shape[0])
 
     def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
@@ -153,21 +149,12 @@ class Table:
 
 
 @dataclass
-class _Reading:
-    """How far the passes over files are."""
-
-    expected: int
-    """So many rows, as far as the files tell."""
-    passes: int = 0
-    rows: int = 0
-    dropped: int = 0
-    seconds: float = 0.0
-    complete: bool = False
-
-
-@dataclass(frozen=True)
 class Stream:
-    """The chosen columns of files that need not fit in memory, with the interface of `Table`."""
+    """The chosen columns of files that need not fit in memory, with the interface of `Table`.
+
+    Weights come with the chunks. ``n_expected`` rows are in the files, as far as these show before
+    they are read; ``n_rows`` were in the last pass, and ``n_dropped`` of them had missing cells.
+    """
 
     source: str
     files: tuple[str, ...]
@@ -175,9 +162,13 @@ class Stream:
     header: tuple[str, ...] | None
     weight_label: Any
     options: TableOptions
-    reading: _Reading
+    n_expected: int
+    n_rows: int = 0
+    n_dropped: int = 0
+    passes: int = 0
+    seconds: float = 0.0
+    complete: bool = False
     weights: None = field(default=None, init=False)
-    """They come with the chunks."""
 
     @classmethod
     def open(cls, paths: Sequence[str], options: TableOptions) -> Stream:
@@ -203,7 +194,7 @@ class Stream:
             first.names,
             chosen[-1] if weights else None,
             options,
-            _Reading(sum(found.rows for found in layouts)),
+            sum(found.rows for found in layouts),
         )
 
     @property
@@ -220,48 +211,38 @@ class Stream:
 
     def _watched(self, source: Chunks) -> Iterator[Chunk]:
         """The chunks of one pass, counted."""
-        reading = self.reading
-        reading.passes, reading.rows, reading.dropped = reading.passes + 1, 0, 0
-        reading.complete = False
+        self.passes, self.n_rows, self.n_dropped, self.complete = self.passes + 1, 0, 0, False
         began = time.monotonic()
         for chunk in source:
             yield chunk
-            reading.rows += np.shape(chunk.data)[0] + chunk.dropped
-            reading.dropped += chunk.dropped
-            Run.current().tell(f"reading, pass {reading.passes}", reading.rows, reading.expected)
-        reading.seconds += time.monotonic() - began
-        reading.expected, reading.complete = reading.rows, True
+            self.n_rows += np.shape(chunk.data)[0] + chunk.dropped
+            self.n_dropped += chunk.dropped
+            Run.current().tell(f"reading, pass {self.passes}", self.n_rows, self.n_expected)
+        self.seconds += time.monotonic() - began
+        self.n_expected, self.complete = self.n_rows, True
 
     def report(self) -> str | None:
-        """One line on what was read; None where the reading was not completed."""
-        if not self.reading.complete:
+        """One line on what was read; None if the reading was not completed."""
+        if not self.complete:
             return None
         lost = f", {self.n_dropped:,} of them dropped (missing cells)" if self.n_dropped else ""
-        passes, seconds = self.reading.passes, self.reading.seconds
-        times = {1: "", 2: ", read twice"}.get(passes, f", read {passes} times")
-        rate = passes * self.reading.rows / max(seconds, 1e-9)
-        rows = f"{self.reading.rows:,} rows{lost}{times}"
-        return f"{self.source}: {rows} in {seconds:.1f} s, {rate:,.0f} rows/s"
+        times = {1: "", 2: ", read twice"}.get(self.passes, f", read {self.passes} times")
+        rate = self.passes * self.n_rows / max(self.seconds, 1e-9)
+        rows = f"{self.n_rows:,} rows{lost}{times}"
+        return f"{self.source}: {rows} in {self.seconds:.1f} s, {rate:,.0f} rows/s"
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Of the columns that are used."""
         return None if self.header is None else tuple(map(str, self.labels))
 
     @property
     def n_features(self) -> int:
-        """d."""
         return len(self.labels)
 
     @property
     def n_samples(self) -> int | None:
         """How many rows were read and used; None where a checkpoint knew them all."""
-        return self.reading.rows - self.n_dropped if self.reading.complete else None
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows with missing cells were dropped."""
-        return self.reading.dropped
+        return self.n_rows - self.n_dropped if self.complete else None
 
     def take(self, features: Sequence[int]) -> Stream:
         """The same files with some of the columns."""
@@ -290,7 +271,7 @@ class Stream:
         points, weights, rows = zip(*self.parts(), strict=True)
         if self.n_dropped:
             say(
-                f"{self.source}: dropped {self.n_dropped} of {self.reading.rows} rows, which have"
+                f"{self.source}: dropped {self.n_dropped} of {self.n_rows} rows, which have"
                 " missing cells"
             )
         return Table(
@@ -362,55 +343,46 @@ def option(flag: str, words: Sequence[str]) -> str:
     return f"{flag} {shlex.quote(text.getvalue())}"
 
 
-def _position(column: str, names: Sequence[str] | None, width: int, source: str) -> int:
-    """The position, from 0, of a column by its 1-based number or its name."""
-    if is_position(column) and 1 <= int(column) <= width:
-        return int(column) - 1
-    found = [k for k, name in enumerate(names or ()) if name == column]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        listed = " and ".join(str(k + 1) for k in found)
-        raise ValueError(
-            f"{source}: columns {listed} are both named {excerpt(column)}; choose one by its number"
-        )
-    if is_position(column):
-        raise ValueError(f"{source} has columns 1 to {width}; there is no column {column}")
-    if names is None:
-        raise ValueError(
-            f"{source} has no header, so there is no column {excerpt(column)}; choose columns by"
-            f" number, 1 to {width}"
-        )
-    close = get_close_matches(column.lower(), [name.lower() for name in names], 1)
-    meant = next((name for name in names if [name.lower()] == close), None)
-    raise ValueError(
-        f"{source} has no column {excerpt(column)}; its columns are {_listed(names)}"
-        + (f"; did you mean {excerpt(meant)}?" if meant else "")
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(excerpt, names[:_LISTED])) + ", …" * (len(names) > _LISTED)
-
-
 def find_columns(
-    words: Sequence[str],
-    names: Sequence[str] | None,
-    width: int,
-    source: str,
+    words: Sequence[str], names: Sequence[str] | None, width: int, source: str
 ) -> list[int]:
-    """The positions, from 0, of the columns that ``words`` name, each at most once.
+    """The positions, from 0, of the columns that ``words`` name, by name or 1-based number, each at
+    most once.
 
     >>> find_columns(["2", "x"], ["x", "y", "z"], 3, "the model")
     [1, 0]
     """
     found: list[int] = []
     for word in words:
-        position = _position(word, names, width, source)
-        if position in found:
+        at = [k for k, name in enumerate(names or ()) if name == word]
+        if is_position(word) and 1 <= int(word) <= width:
+            at = [int(word) - 1]
+        if len(at) != 1:
+            raise ValueError(f"{source}{_not_one_column(word, at, names, width)}")
+        if at[0] in found:
             raise ValueError(f"{source}: {','.join(words)} names column {word} twice")
-        found.append(position)
+        found += at
     return found
+
+
+def _not_one_column(word: str, at: list[int], names: Sequence[str] | None, width: int) -> str:
+    """What is wrong with a word that names none of the columns, or several."""
+    if at:
+        listed = " and ".join(str(k + 1) for k in at)
+        return f": columns {listed} are both named {excerpt(word)}; choose one by its number"
+    if is_position(word):
+        return f" has columns 1 to {width}; there is no column {word}"
+    if names is None:
+        none = f" has no header, so there is no column {excerpt(word)}"
+        return f"{none}; choose columns by number, 1 to {width}"
+    close = get_close_matches(word.lower(), [name.lower() for name in names], 1)
+    meant = next((name for name in names if [name.lower()] == close), None)
+    guess = f"; did you mean {excerpt(meant)}?" if meant else ""
+    return f" has no column {excerpt(word)}; its columns are {_listed(names)}{guess}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(excerpt, names[:_LISTED])) + ", …" * (len(names) > _LISTED)
 
 
 def _require_different(source: str, names: Sequence[str]) -> None:
@@ -448,7 +420,13 @@ class _Columns:
                     " weights; drop it from --columns"
                 )
         elif options.features is not None and self.names is not None and options.exclude is None:
-            features = self._of_model(options.features)
+            if missing := [name for name in options.features if name not in self.names]:
+                raise ValueError(
+                    f"{self.source} has no column {', '.join(map(excerpt, missing))}, as the model"
+                    f" has; its columns are {_listed(self.names)}; rename them, or choose columns"
+                    " with --columns"
+                )
+            features = self.find(options.features)
         else:
             out = {*weights, *skip, *self.find(options.exclude or ())}
             features = [k for k in range(self.width) if k not in out]
@@ -464,15 +442,6 @@ class _Columns:
                 " are dropped by --exclude"
             )
         return features, weights
-
-    def _of_model(self, features: Sequence[str]) -> list[int]:
-        names = self.names or ()
-        if missing := [name for name in features if name not in names]:
-            raise ValueError(
-                f"{self.source} has no column {', '.join(map(excerpt, missing))}, as the model has;"
-                f" its columns are {_listed(names)}; rename them, or choose columns with --columns"
-            )
-        return [_position(name, names, self.width, self.source) for name in features]
 
     def is_unnamed(self, position: int) -> bool:
         """Whether there is a header, and no name in it for this column."""
@@ -500,8 +469,14 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
     import pandas
 
     file = CsvFile(stream, source, options.written, say)
-    width = len(file.first)
-    file.find_header(options.written.header, _may_be_names(options, width), clean=options.clean)
+    width, listed = len(file.first), options.columns
+    if listed is not None and options.weights is not None:
+        listed = [*listed, options.weights]
+    excluded = [*(options.exclude or ()), *(options.categories or ())]
+    # columns by number, whose first cells decide whether there is a header
+    numbered = [(k, str(k + 1)) for k in range(width)]
+    considered = [k for k, n in numbered if (listed is None or n in listed) and n not in excluded]
+    file.find_header(options.written.header, considered, clean=options.clean)
     columns = _Columns(source, width, file.names, file.first_row)
     words = columns.find(options.categories or ())
     text, decorated = _text_columns(file, columns)
@@ -544,20 +519,6 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
     return _table(columns, found, features, weights, options, say, words)
 
 
-def _may_be_names(options: TableOptions, width: int) -> list[int]:
-    """The columns whose first cell decides whether there is a header: those chosen, by number."""
-    excluded = [*(options.exclude or ()), *(options.categories or ())]
-    listed = options.columns
-    if listed is not None:
-        listed = [*listed, *([] if options.weights is None else [options.weights])]
-    numbers = map(str, range(1, width + 1))
-    return [
-        k
-        for k, number in enumerate(numbers)
-        if (listed is None or number in listed) and number not in excluded
-    ]
-
-
 def _text_columns(file: CsvFile, columns: _Columns) -> tuple[list[int], list[int]]:
     """Columns of which most cells in the first rows are no numbers, or that have no name; and those
     with signs that are not read.
@@ -581,21 +542,10 @@ def _read_npy(path: str, options: TableOptions, say: Say) -> Table:
             f"--header, --no-header, --delimiter, --decimal and --encoding are for CSV, but {path}"
             " is an NPY file, whose columns are numbered"
         )
-    try:
-        # a mapped file has the size it claims, or mapping fails: the shape in the header is not
-        # trusted with an allocation
-        stored = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # a damaged header ends in whatever its parser meets first
-        raise ValueError(f"{path} is not a readable NPY file: {error}") from None
-    if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "fiub":
-        held = stored.dtype if isinstance(stored, np.ndarray) else "an archive"
-        raise ValueError(f"{path} holds {held}, but real numbers were expected")
-    if stored.ndim != 2 or 0 in stored.shape:
+    stored = mapped(path)
+    if 0 in stored.shape:
         raise ValueError(
-            f"{path} holds an array of shape {stored.shape}, but rows and columns were expected;"
-            " reshape it to (n, d)"
+            f"{path} holds an array of shape {stored.shape}, but rows and columns were expected"
         )
     columns = _Columns(path, stored.shape[1], None)
     features, weights = columns.select(options)

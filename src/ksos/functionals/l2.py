@@ -25,8 +25,8 @@ from ksos.functionals.base import (
 )
 from ksos.functionals.linear import ScaledFunctional
 from ksos.ground.arrays import Array, inner, like, to_numpy
+from ksos.ground.files import read_state, write_state
 from ksos.ground.memory import row_blocks
-from ksos.ground.state import read_state, write_state
 from ksos.ground.validation import as_points, as_vector
 from ksos.integrals import closed_form
 from ksos.integrals.exact_rule import exact_rule

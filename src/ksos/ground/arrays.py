@@ -30,7 +30,6 @@ Array = Any
 __all__ = [
     "Array",
     "Copies",
-    "Copy",
     "bits",
     "cholesky_solver",
     "derivatives",
@@ -38,8 +37,6 @@ __all__ = [
     "eye",
     "flat",
     "free_device_memory",
-]
-__all__ += [
     "full_single_precision",
     "inner",
     "is_numpy",
@@ -48,19 +45,18 @@ __all__ += [
     "like",
     "linalg_errors",
     "memory_errors",
-]
-__all__ += [
     "namespace",
     "norm",
     "on_accelerator",
     "on_host",
     "quiet",
+    "six_digits",
     "to_device",
     "to_numpy",
     "triangular_inverse",
     "uniforms",
+    "zeros",
 ]
-__all__ += ["six_digits", "zeros"]
 
 
 def namespace(*arrays: Array) -> Any:
@@ -150,13 +146,17 @@ class Copies:
     def __init__(self, device: Any) -> None:
         import torch
 
-        self.torch, self.device, self.stream = torch, device, torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
+        self.torch, self.device = torch, device
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
         self.buffers: list[Any] = [None, None]
         self.done: list[Any] = [None, None]
         self.turn = 0
 
-    def begin(self, array: np.ndarray) -> Copy:
-        """Fill the buffer whose copy is older, as soon as that has ended, and send it."""
+    def begin(self, array: np.ndarray) -> Callable[[], Any]:
+        """Fill the buffer whose copy is older, as soon as that has ended, and send it.
+
+        The function that is returned gives the tensor, which the caller's stream then waits for.
+        """
         torch, turn = self.torch, self.turn
         self.turn = 1 - turn
         dtype = torch.float32 if array.dtype == np.float32 else torch.float64
@@ -169,22 +169,15 @@ class Copies:
         np.copyto(filled.numpy(), array, casting="unsafe")
         with torch.cuda.stream(self.stream):
             sent = filled.to(self.device, non_blocking=True)
-            self.done[turn] = self.stream.record_event()
-        return Copy(torch, sent, self.done[turn])
+            done = self.done[turn] = self.stream.record_event()
 
+        def arrived() -> Any:
+            current = torch.cuda.current_stream(sent.device)
+            current.wait_event(done)
+            sent.record_stream(current)
+            return sent.to(torch.float64)
 
-class Copy:
-    """An array on its way to a GPU."""
-
-    def __init__(self, torch: Any, sent: Any, done: Any) -> None:
-        self.torch, self.sent, self.done = torch, sent, done
-
-    def tensor(self) -> Any:
-        """The tensor, which the caller's stream waits for."""
-        current = self.torch.cuda.current_stream(self.sent.device)
-        current.wait_event(self.done)
-        self.sent.record_stream(current)
-        return self.sent.to(self.torch.float64)
+        return arrived
 
 
 def on_host(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,22 +1,32 @@
-"""Files written whole or not at all, whatever stops the writing."""
+"""Files written whole or not at all, whatever stops the writing; and those of sums that are still
+growing, words and arrays in one NPZ archive.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
+import json
 import os
 import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-__all__ = ["replace_whole"]
+import numpy as np
+
+from ksos.exceptions import ModelFormatError
+
+__all__ = ["read_state", "replace_whole", "write_state"]
 
 _TEMPORARY = re.compile(r"\.ksos-[0-9a-f]{16}\.tmp")
-_ABANDONED = 3600.0  # seconds
+_ABANDONED = 3600.0  # seconds: no writer that is alive pauses for an hour
 
 
 def replace_whole(
@@ -119,3 +129,46 @@ def _sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def write_state(
+    path: str | os.PathLike[str],
+    kind: str,
+    words: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+) -> None:
+    """Make the file ``path`` hold ``words`` (plain values) and ``arrays``; a killed process leaves
+    the old file or the new.
+    """
+    text = json.dumps({"kind": kind, **words}).encode()
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{"words": np.frombuffer(text, dtype=np.uint8)}, **arrays)
+    replace_whole(path, [buffer.getbuffer()])
+
+
+def read_state(
+    path: str | os.PathLike[str], kind: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The words and arrays of such a file; ModelFormatError if it is damaged or of another kind."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+            # every member carries a checksum
+            arrays = {name: stored[name] for name in stored.files}
+        words = json.loads(arrays.pop("words").tobytes())
+        found = words.pop("kind")
+    except (
+        ValueError,
+        KeyError,
+        AttributeError,
+        EOFError,
+        zipfile.BadZipFile,
+        UnicodeDecodeError,
+        NotImplementedError,
+    ) as error:
+        raise ModelFormatError(
+            f"{os.fspath(path)} is no file of {kind}, or it is damaged: {error}; remove it and"
+            " begin again"
+        ) from None
+    if found != kind:
+        raise ModelFormatError(f"{os.fspath(path)} holds {found}, but {kind} was expected")
+    return words, arrays

@@ -26,7 +26,7 @@ __all__ = [
     "row_blocks",
 ]
 
-FLOAT_BYTES = 8
+FLOAT_BYTES = 8  # of a float64
 CACHE_ELEMENTS = 1 << 16
 """Half a megabyte of float64: a block of this many entries stays in the cache while it is worked
 on.
@@ -120,10 +120,12 @@ def _process_memory() -> float | None:
 
 
 class _Controller(NamedTuple):
-    """One of the two generations of control groups: how /proc names them, and their files."""
+    """One of the two generations of control groups: the kind of its file system, its name in
+    /proc/self/cgroup (that of the second generation is empty), and its files.
+    """
 
-    kind: str  # of the file system
-    name: str  # in /proc/self/cgroup; that of the second generation is empty
+    kind: str
+    name: str
     limit: str
     used: str
     cache: str
@@ -146,21 +148,12 @@ def group_memory(process: Path = Path("/proc/self")) -> float | None:
     free = []
     for controller, folder in _groups(process):
         with suppress(OSError, ValueError, IndexError):  # no such file, or the word "max"
-            left = float((folder / controller.limit).read_text()) - float(
-                (folder / controller.used).read_text()
+            limit, used = (
+                float((folder / name).read_text()) for name in (controller.limit, controller.used)
             )
             lines = (folder / "memory.stat").read_text().splitlines()
-            free.append(
-                max(
-                    left
-                    + sum(
-                        float(line.split()[1])
-                        for line in lines
-                        if line.startswith(controller.cache)
-                    ),
-                    0.0,
-                )
-            )
+            cached = (line.split()[1] for line in lines if line.startswith(controller.cache))
+            free.append(max(limit - used + sum(map(float, cached)), 0.0))
     return min(free, default=None)
 
 
@@ -181,18 +174,11 @@ def _groups(process: Path) -> list[tuple[_Controller, Path]]:
             kind, _, options = after.split()[:3]
             for controller in _CONTROLLERS:
                 names = [names for names in own if controller.name in names.split(",")]
-                if (
-                    kind != controller.kind
-                    or not names
-                    or (controller.name and controller.name not in options.split(","))
-                ):
+                listed = not controller.name or controller.name in options.split(",")
+                if kind != controller.kind or not names or not listed:
                     continue
-                folder = Path(top)
-                found.append((controller, folder))
-                inside = os.path.relpath(own[names[0]], root)
-                for part in (
-                    () if inside in (".", "..") or inside.startswith("../") else Path(inside).parts
-                ):
-                    folder = folder / part
-                    found.append((controller, folder))
+                inside = Path(os.path.relpath(own[names[0]], root))
+                # in a container, the top of what is mounted is the group of the process
+                parts = () if ".." in inside.parts else inside.parts
+                found += [(controller, Path(top, *parts[:n])) for n in range(len(parts) + 1)]
     return found

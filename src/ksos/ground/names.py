@@ -1,5 +1,9 @@
-"""Names of features: read from a table, checked, put in order, and used in messages. Tables are
-pandas', polars' and pyarrow's alike.
+"""Names of features, which live at the public border alone: tables of pandas, polars and pyarrow.
+
+On the way in, a public call makes arrays and numbers of what it was given: :func:`in_order` puts the
+columns of a table in the order of the fit, :func:`feature_numbers` and :func:`per_feature` turn
+names into numbers. On the way out, :func:`frame`, :func:`series` and :func:`square` label the
+answer. Nothing in between knows a name.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +27,16 @@ __all__ = [
     "is_table",
     "matrix_of",
     "order_of",
+    "per_feature",
+    "quoted",
+    "require_columns",
+    "said",
+    "series",
+    "shown_names",
+    "square",
+    "target_names",
+    "warn_caller",
 ]
-__all__ += ["per_feature", "quoted", "require_columns", "said", "series", "shown_names", "square"]
-__all__ += ["target_names", "warn_caller"]
 
 _SHOWN = 6  # names in a message
 _UNITS = {
@@ -48,44 +59,14 @@ _REMEDIES = {
 }
 
 
-@runtime_checkable
-class _Table(Protocol):
-    """What tables have and arrays have not."""
-
-    columns: Any
-    shape: tuple[int, ...]
-
-    def __getitem__(self, name: Any) -> Any: ...
-
-
-@runtime_checkable
-class _ArrowTable(Protocol):
-    """A pyarrow table, whose ``columns`` are the numbers."""
-
-    column_names: list[str]
-
-
-@runtime_checkable
-class _Typed(Protocol):
-    dtype: Any
-
-
-@runtime_checkable
-class _Labelled(Protocol):
-    """A pandas series, such as a row of a data frame."""
-
-    index: Any
-
-    def to_dict(self) -> dict[Any, Any]: ...
-
-
 def is_table(X: Any) -> bool:
     """Whether ``X`` has named or numbered columns, as data frames have."""
-    return isinstance(X, _Table)
+    return all(hasattr(X, name) for name in ("columns", "shape", "__getitem__"))
 
 
 def _labels(X: Any) -> list[Any]:
-    return list(X.column_names if isinstance(X, _ArrowTable) else X.columns)
+    # the columns of a table of pyarrow are their numbers
+    return list(X.column_names if hasattr(X, "column_names") else X.columns)
 
 
 def column_names(X: Any, what: str = "X") -> tuple[str, ...] | None:
@@ -248,7 +229,7 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
     {'hp': [100], 'Origin': ['USA']}
     """
     labelled: Mapping[Any, Any] | None = x if isinstance(x, Mapping) else None
-    if isinstance(x, _Labelled) and not is_table(x):
+    if hasattr(x, "index") and hasattr(x, "to_dict") and not is_table(x):  # a series
         labelled = x.to_dict()
     if labelled is not None and not any(isinstance(label, str) for label in labelled):
         x, labelled = list(labelled.values()), None
@@ -317,7 +298,7 @@ def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
     values = np.asarray(column)
     kind = values.dtype.kind
     wrong = _UNITS.get(kind)
-    if isinstance(column, _Typed) and str(column.dtype).lower().startswith(("categor", "enum")):
+    if hasattr(column, "dtype") and str(column.dtype).lower().startswith(("categor", "enum")):
         wrong = "categories"
     if kind == "O" and wrong is None:
         values, wrong = _as_floats(values)

@@ -28,8 +28,17 @@ import numpy as np
 
 from ksos.ground.validation import as_positive
 
-__all__ = ["Convergence", "Line", "Run", "Setup", "Steps", "TimeUp"]
-__all__ += ["left_in_words", "overwritable", "shortened"]
+__all__ = [
+    "Convergence",
+    "Line",
+    "Run",
+    "Setup",
+    "Steps",
+    "TimeUp",
+    "left_in_words",
+    "overwritable",
+    "shortened",
+]
 
 T = TypeVar("T")
 _LATE = 0.25

@@ -28,6 +28,7 @@ from ksos.ground.names import (
 
 __all__ = [
     "as_bandwidth",
+    "as_bandwidth_or_metric",
     "as_box",
     "as_callback",
     "as_choice",
@@ -36,8 +37,6 @@ __all__ = [
     "as_features",
     "as_finite",
     "as_grid",
-]
-__all__ += [
     "as_invertible",
     "as_levels",
     "as_masses",
@@ -47,23 +46,28 @@ __all__ += [
     "as_points",
     "as_positive",
     "as_powers",
-]
-__all__ += [
     "as_scales",
     "as_vector",
     "as_weights",
+    "available_if",
+    "check_jobs",
     "instead",
     "require_complete",
+    "require_different_features",
     "require_numbers",
+    "require_order",
+    "require_pairs",
     "require_unmasked",
+    "require_varying",
 ]
-__all__ += ["as_bandwidth_or_metric", "available_if", "check_jobs", "require_different_features"]
-__all__ += ["require_order", "require_pairs", "require_varying"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
-_ASYMMETRY, _SINGULAR = 1e-9, 1e-13  # of a matrix in units of its diagonal
+# of a matrix in units of its diagonal: products of matrices round to 1e-13 or so at d = 1000, and
+# are symmetric to far less than any user means by it
+_ASYMMETRY = 1e-9
+_SINGULAR = 1e-13  # below, rounding alone decides on the sign of the least eigenvalue
 
 
 def as_points(
@@ -148,10 +152,8 @@ def require_numbers(values: Any, name: str = "X") -> Any:
 def require_unmasked(values: Any, name: str) -> None:
     """Raise on a masked array that hides entries: what is computed would see through the mask."""
     if np.ma.is_masked(values):
-        hidden, rows = (
-            int(np.sum(np.ma.getmaskarray(values))),
-            ".any(axis=1)" * (np.ndim(values) > 1),
-        )
+        hidden = int(np.sum(np.ma.getmaskarray(values)))
+        rows = ".any(axis=1)" * (np.ndim(values) > 1)
         raise ValueError(
             f"{name} is a masked array with {hidden} masked entr{'y' if hidden == 1 else 'ies'},"
             " and masks are not seen; leave those rows out,"
@@ -260,14 +262,9 @@ def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarra
 
 def require_complete(values: np.ndarray, name: str) -> None:
     """Raise where an entry is NaN or None, in scikit-learn's words, and then say where."""
-    kind = values.dtype.kind
-    gone = (
-        np.isnan(values)
-        if kind == "f"
-        else [entry is None or entry != entry for entry in values]
-        if kind == "O"
-        else []
-    )
+    gone: Any = np.isnan(values) if values.dtype.kind == "f" else ()
+    if values.dtype.kind == "O":
+        gone = [entry is None or entry != entry for entry in values]
     if (missing := np.flatnonzero(gone)).size:
         where = (
             f"{missing.size} of {values.size} entries are missing, the first is entry {missing[0]}"
