@@ -21,7 +21,7 @@ from ksos.cli import values
 from ksos.cli.console import Console, aligned, require_writable
 from ksos.cli.options import MODEL, VIEW, View, box_arguments, box_sides, take_view
 from ksos.cli.values import argument
-from ksos.density.io import load
+from ksos.density import load
 
 _question = partial(argument, group="what to ask of it")
 ARGUMENTS = [

@@ -20,7 +20,7 @@ from ksos.cli import values
 from ksos.cli.console import Console, require_writable
 from ksos.cli.options import MODEL, VIEW, take_view
 from ksos.cli.values import argument
-from ksos.density.io import load
+from ksos.density import load
 from ksos.ground.files import replace_whole
 from ksos.ground.validation import as_count
 

@@ -22,7 +22,7 @@ from ksos.cli.console import DONE, Console
 from ksos.cli.options import MODEL, READING, WEIGHTS, data_argument, open_samples
 from ksos.cli.values import argument
 from ksos.data import Stream
-from ksos.density.io import load
+from ksos.density import load
 
 ARGUMENTS = [
     MODEL,

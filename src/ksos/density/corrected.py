@@ -136,7 +136,8 @@ class Corrected:
         t, w = self._nodes
         return float(
             np.logaddexp.reduce(
-                Corrected(self.joint, [self.interval.feature]).log_by_volume(t[:, None]) + np.log(w),
+                Corrected(self.joint, [self.interval.feature]).log_by_volume(t[:, None])
+                + np.log(w),
                 initial=-np.inf,
             )
         )
@@ -328,7 +329,9 @@ class Corrected:
             n, self.normals.weights.shape[0] * (d if slopes else 1), _NORMAL_ELEMENTS
         ):
             x = X[rows]
-            logs, of_laws = self.components.slopes(x) if slopes else (self.components.logs(x), np.empty(0))
+            logs, of_laws = (
+                self.components.slopes(x) if slopes else (self.components.logs(x), np.empty(0))
+            )
             terms, steps, first = (
                 np.full(logs.shape, -np.inf),
                 np.zeros((*logs.shape, d) if slopes else 0),
@@ -336,7 +339,9 @@ class Corrected:
             )
 
             def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
-                for some in row_blocks(at.shape[0], max(self.joint.unit_factor.shape), _BLOCK_ELEMENTS):
+                for some in row_blocks(
+                    at.shape[0], max(self.joint.unit_factor.shape), _BLOCK_ELEMENTS
+                ):
                     value, slope = self._marginals(c).values(x[at[some]], slopes=slopes)
                     with np.errstate(divide="ignore"):
                         terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023

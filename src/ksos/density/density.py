@@ -25,7 +25,7 @@ from ksos.density.questions.samples import draw_terms
 from ksos.density.quiet import without_underflow
 from ksos.density.square import NoMass, Square
 from ksos.density.terms import Terms, as_by_volume, as_term, joint_of
-from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_device, to_numpy
+from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device, to_numpy
 from ksos.ground.names import (
     as_feature_names,
     frame,
@@ -157,7 +157,9 @@ class SoSDensity:
         self.terms = Terms([(1.0, as_term(one.scaled_to_one(mass)))], measure)
         self.feature_names = None
 
-    def _of(self, terms: Terms, features: Sequence[int] | None = None, *, named: bool = True) -> Self:
+    def _of(
+        self, terms: Terms, features: Sequence[int] | None = None, *, named: bool = True
+    ) -> Self:
         """A density made from this one, on its device, under the names of its features."""
         out, names, home = copy.copy(self), self.feature_names, self.terms.home
         if names is not None and features is not None:
@@ -218,13 +220,6 @@ class SoSDensity:
         """F with B = FFᵀ, shape (m, rank), of a density of one term."""
         one = square_of(self)
         return one.unit_factor * np.exp(-0.5 * one.log_unit)
-
-    @property
-    def constant(self) -> np.ndarray | None:
-        """c, the row of the constant function, of a density of one term; None if it has none."""
-        one = square_of(self)
-        c = one.unit_constant
-        return None if c is None else c * np.exp(-0.5 * one.log_unit)
 
     @property
     def components(self) -> list[tuple[float, SoSDensity]]:
@@ -880,9 +875,7 @@ def _work(rtol: float, max_evaluations: int | None, rng: Any) -> Work:
     return {"rtol": as_positive(rtol, "rtol"), "max_evaluations": most, "rng": rng}
 
 
-def from_terms(
-    terms: Terms | Square, names: tuple[str, ...] | None = None
-) -> SoSDensity:
+def from_terms(terms: Terms | Square, names: tuple[str, ...] | None = None) -> SoSDensity:
     """The density of these terms, or of one square of mass one, as they are."""
     if isinstance(terms, Square):
         terms = Terms([(1.0, as_term(terms))], terms.measure)

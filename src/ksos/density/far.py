@@ -25,9 +25,7 @@ _MOST_POINTS = 500
 _FAR = 2.0
 
 
-def warn_if_far(
-    p: Terms, found: Terms, given: list[int], values: np.ndarray, words: str
-) -> None:
+def warn_if_far(p: Terms, found: Terms, given: list[int], values: np.ndarray, words: str) -> None:
     r"""Warn if ``found``, the distribution of ``p`` given x_S = v, is the tail of a kernel and
     nothing else.
 

@@ -24,7 +24,7 @@ from ksos.ground.progress import tell
 from ksos.ground.validation import as_count, as_masses, as_positive, available_if
 
 if TYPE_CHECKING:
-    from ksos.density import SoSDensity, SoSMixture
+    from ksos.density import SoSDensity
 
 Refit = Callable[[Any, np.ndarray], Any]
 
@@ -88,7 +88,7 @@ class AnomalyMixin:
     """
 
     contamination: float | None
-    distribution_: SoSDensity | SoSMixture
+    distribution_: SoSDensity
     threshold_: float
     held_out_scores_: np.ndarray
 
@@ -112,7 +112,7 @@ class AnomalyMixin:
         if (
             own := np.isnan(scores) | ~counts
         ).any():  # a row without weight is in no fit; of a single row there is no other
-            scores[own] = to_numpy(self.distribution_.unnamed.logpdf(rows[own]))
+            scores[own] = to_numpy(self.distribution_.terms.logpdf(rows[own]))
         self.held_out_scores_ = scores
         return self
 
@@ -159,7 +159,7 @@ class AnomalyMixin:
                 other.fit(points[fold.train], sample_weight=fold.train_weights)
             else:
                 refit(other, points[fold.test])
-            out[fold.test] = to_numpy(other.distribution_.unnamed.logpdf(points[fold.test]))
+            out[fold.test] = to_numpy(other.distribution_.terms.logpdf(points[fold.test]))
         return out
 
     def _row_scores(self, X: Any) -> np.ndarray:

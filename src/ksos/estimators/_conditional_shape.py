@@ -23,8 +23,7 @@ from sklearn.utils import _safe_indexing
 
 from ksos.choose.held_out import simplest_good
 from ksos.data.samples import Split
-from ksos.density import SoSDensity
-from ksos.density.conditional_line import ConditionalLine
+from ksos.density import ConditionalLine, SoSDensity
 from ksos.estimators._conditional_location import LocationScale, fit_scales
 from ksos.ground.deadline import Deadline
 from ksos.ground.progress import tell_stopping

@@ -78,7 +78,7 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
                 order="C",
                 reset=False,
             )
-        return self.distribution_.unnamed.logpdf(X)
+        return self.distribution_.terms.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The mean log-density of the samples, weighted by ``sample_weight``; those of a source of
@@ -138,7 +138,7 @@ class DensityEstimator(AnomalyMixin, DensityMixin, BaseEstimator):
             n_features=self.n_features_in_,
             names=None if names is None else tuple(names),
         )
-        return LogDensity(known, self.distribution_.unnamed)
+        return LogDensity(known, self.distribution_.with_feature_names(None))
 
     def _check_common(self) -> None:
         """Refuse what can be refused before the data are looked at."""

@@ -22,8 +22,7 @@ from ksos.data.samples import (
     require_inside,
     row_splits,
 )
-from ksos.density import SoSDensity
-from ksos.density.far import FeatureRange
+from ksos.density import FeatureRange, SoSDensity
 from ksos.estimators._conditional_conformal import SplitConformal, fit_conformal
 from ksos.estimators._conditional_location import (
     FEW_ROWS,
@@ -119,7 +118,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     ----------
     residual_estimator_ : density estimator
         The fitted estimator of the density of u, with its certificate in ``solution_``.
-    residual_density_ : SoSDensity or SoSMixture
+    residual_density_ : SoSDensity
         q: the density of u, or of (z, u) if the shape depends on z.
     residuals_ : ndarray of shape (n,) or (n, outputs)
         u of every row, by models that have not seen it.

@@ -35,7 +35,7 @@ from ksos.data.samples import (
     require_inside,
     some_of,
 )
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.estimators._anomalies import warn_if_memorised
 from ksos.estimators._density_estimator import DensityEstimator
 from ksos.estimators._reference import as_reference, require_reference
@@ -243,7 +243,7 @@ class KernelSoSDensityCV(DensityEstimator):
 
     Attributes
     ----------
-    distribution_ : SoSMixture or SoSDensity
+    distribution_ : SoSDensity
         The fitted density: the certified optimum of the chosen problem.
     solution_ : Solution
         Its certificate. With a reference, the density there is relative to it.
@@ -286,7 +286,7 @@ class KernelSoSDensityCV(DensityEstimator):
     True
     """
 
-    distribution_: SoSDensity | SoSMixture
+    distribution_: SoSDensity
     solution_: Solution
 
     def __init__(

@@ -8,7 +8,7 @@ import threading
 import webbrowser
 from typing import Any
 
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.estimators import KernelSoSDensity
 from ksos.explorer.server import Server
 from ksos.explorer.session import Samples, Session
@@ -52,7 +52,7 @@ class Explorer:
         return estimator
 
     @property
-    def distribution_(self) -> SoSDensity | SoSMixture:
+    def distribution_(self) -> SoSDensity:
         """Its density, with the names of the features that were chosen."""
         return self._session.last.density
 

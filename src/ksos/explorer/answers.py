@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.estimators.density import OBJECTIVES
 from ksos.explorer.session import Fitted, Samples, Tab
 from ksos.explorer.settings import MOST_FEATURES, MOST_SUPPORT, REFERENCES, WIDEST
@@ -92,7 +92,10 @@ def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
     solution, parameters = fitted.solution, fitted.parameters
     space, target = solution.space, _target(fitted, data)
     projected = mmd(
-        fitted.density.unnamed, target, kernel=space.embedding_kernel, landmarks=space.landmarks
+        fitted.density.with_feature_names(None),
+        target,
+        kernel=space.embedding_kernel,
+        landmarks=space.landmarks,
     )
     return {
         "features": list(fitted.settings.features),
@@ -182,7 +185,7 @@ def details(tab: Tab, data: Samples) -> dict[str, Any]:
     stale as soon as the tab fits anew.
     """
     fitted, stop = tab.require_fitted(), tab.stop
-    p = fitted.density.unnamed
+    p = fitted.density.with_feature_names(None)
     found: dict[str, Any] = {"stale": False, "levels": [], "exact_mmd": None, "exact_mmd_why": ""}
     if p.n_features <= 2:
         for mass in MASSES:
@@ -221,7 +224,7 @@ def conditional(fitted: Fitted, data: Samples, feature: Any, value: Any) -> dict
             f"feature must be 0 or 1, the first or the second that is shown; got {feature!r}"
         )
     other = 1 - int(feature)
-    p = fitted.density.unnamed.conditional({int(feature): value})
+    p = fitted.density.with_feature_names(None).conditional({int(feature): value})
     x = np.linspace(*_range(data, fitted.settings.features[other]), _LINE)
     found = {
         "x": x.tolist(),
@@ -241,7 +244,7 @@ def _require_two(fitted: Fitted) -> None:
 
 def box(fitted: Fitted, low: Any, high: Any) -> dict[str, Any]:
     """P(low ≤ x ≤ high)."""
-    return {"probability": float(fitted.density.unnamed.probability(low, high))}
+    return {"probability": float(fitted.density.with_feature_names(None).probability(low, high))}
 
 
 def samples(fitted: Fitted, size: Any, seed: Any) -> dict[str, Any]:
@@ -250,14 +253,16 @@ def samples(fitted: Fitted, size: Any, seed: Any) -> dict[str, Any]:
         raise ValueError(f"size must be at most {_MOST_SAMPLES}; got {n}")
     return {
         "samples": (
-            to_numpy(fitted.density.unnamed.rvs(n, as_count(seed, "seed", minimum=0))).tolist()
+            to_numpy(
+                fitted.density.with_feature_names(None).rvs(n, as_count(seed, "seed", minimum=0))
+            ).tolist()
         )
     }
 
 
 def pairs(fitted: Fitted, data: Samples) -> dict[str, Any]:
     """The marginals of all features and of all pairs of them, on grids over what is drawn."""
-    p, features = fitted.density.unnamed, fitted.settings.features
+    p, features = fitted.density.with_feature_names(None), fitted.settings.features
     axes = [np.linspace(*_range(data, k), _SIDE) for k in features]
     singles = [to_numpy(p.marginal([i]).pdf(x[:, None])).tolist() for i, x in enumerate(axes)]
     found = []
@@ -267,7 +272,7 @@ def pairs(fitted: Fitted, data: Samples) -> dict[str, Any]:
     return {"side": _SIDE, "singles": singles, "pairs": found}
 
 
-def model_file(density: SoSDensity | SoSMixture) -> bytes:
+def model_file(density: SoSDensity) -> bytes:
     """What :meth:`SoSDensity.save` writes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.ksos"

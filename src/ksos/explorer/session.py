@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.estimators import KernelSoSDensity
 from ksos.explorer.draft import follow
 from ksos.explorer.settings import Settings
@@ -97,7 +97,7 @@ class Fitted:
     parameters: dict[str, Any]
     """Of :class:`KernelSoSDensity`, as a program would give them."""
     solution: Solution
-    density: SoSDensity | SoSMixture
+    density: SoSDensity
     estimator: KernelSoSDensity | None
     """None of a draft that follows another one."""
     score: float | None

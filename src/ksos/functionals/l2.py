@@ -74,7 +74,7 @@ class SquaredL2(ScaledFunctional):
     """
 
     def __init__(self, target: Any, *, relative: bool = False) -> None:
-        target = target.unnamed if isinstance(target, SoSDensity) else target
+        target = target.with_feature_names(None) if isinstance(target, SoSDensity) else target
         self.target = (
             target
             if isinstance(target, (MeanEmbedding, SoSDensity, BasisSums))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos.density.queries import Queries
+from ksos.density import SoSDensity
 from ksos.estimators.conditional import KernelSoSConditional
 from ksos.ground.arrays import is_other_array, to_numpy
 from ksos.ground.names import as_row, in_order, quoted
@@ -94,7 +94,7 @@ class DensityDisplay(Display):
     @classmethod
     def from_density(
         cls,
-        density: Queries,
+        density: SoSDensity,
         X: Any = None,
         *,
         features: Sequence[int | str] | None = None,
@@ -108,7 +108,7 @@ class DensityDisplay(Display):
 
         Parameters
         ----------
-        density : SoSDensity or SoSMixture
+        density : SoSDensity
         X : array (n, d) or data frame, optional
             Data to show with it. Samples far outside the mass, or too many to see, are left out;
             the legend counts those shown.
@@ -125,9 +125,9 @@ class DensityDisplay(Display):
         ax, **options
             See :meth:`plot`.
         """
-        if not isinstance(density, Queries):
+        if not isinstance(density, SoSDensity):
             raise TypeError(
-                f"a ksos.SoSDensity or SoSMixture is needed; got {density!r}; a fitted estimator"
+                f"a ksos.SoSDensity is needed; got {density!r}; a fitted estimator"
                 " goes to from_estimator"
             )
         require_matplotlib()
@@ -160,7 +160,7 @@ class DensityDisplay(Display):
                 " some with"
                 f" features=[{'0, 1' if feature_names is None else quoted(feature_names[:2])}, ...]"
             )
-        density = density.unnamed.on_host()
+        density = density.with_feature_names(None).to(None)
         resolution = None if resolution is None else as_count(resolution, "resolution", minimum=8)
         panels = _make_panels(density, chosen, X, _as_regions(regions, density), resolution)
         return cls(panels, chosen, X, feature_names).plot(ax, **options)
@@ -179,7 +179,7 @@ class DensityDisplay(Display):
 
         Of a :class:`~ksos.KernelSoSConditional` it is the law of y given one row ``X``.
         """
-        if isinstance(estimator, Queries):
+        if isinstance(estimator, SoSDensity):
             raise TypeError(
                 "from_estimator takes a fitted estimator; use DensityDisplay.from_density(p) for a"
                 " density"
@@ -192,7 +192,7 @@ class DensityDisplay(Display):
                     " many"
                 )
             law = estimator.at(X)
-            if not isinstance(law, Queries):
+            if not isinstance(law, SoSDensity):
                 raise ValueError(
                     f"the estimator has transform_={estimator.transform_!r}, and only densities"
                     " without a transform are drawn; use ksos.ConditionalDisplay, or fit with"
@@ -204,11 +204,11 @@ class DensityDisplay(Display):
             names = vars(estimator).get("feature_names_in_")
             given = _listed(np.ravel(np.asarray(as_row(X, names))), names)
             return cls.from_density(
-                law.unnamed,
+                law.with_feature_names(None),
                 feature_names=feature_names or [f"{name} given {given}" for name in outputs],
                 **options,
             )
-        if not isinstance(getattr(estimator, "distribution_", None), Queries):
+        if not isinstance(getattr(estimator, "distribution_", None), SoSDensity):
             raise TypeError(
                 f"{type(estimator).__name__} has no density of its own (distribution_); pass a"
                 " fitted KernelSoSDensity or KernelSoSDensityCV, of a pipeline its last step with"
@@ -220,7 +220,9 @@ class DensityDisplay(Display):
                 estimator, require_numbers(X), dtype=np.float64, order="C", reset=False
             )
         feature_names = density.feature_names if feature_names is None else feature_names
-        return cls.from_density(density.unnamed, X, feature_names=feature_names, **options)
+        return cls.from_density(
+            density.with_feature_names(None), X, feature_names=feature_names, **options
+        )
 
     def plot(
         self,
@@ -348,7 +350,7 @@ def _opaque(legend: Legend) -> None:
             handle.set_alpha(1.0)
 
 
-def _as_regions(regions: Sequence[float] | None, density: Queries) -> tuple[float, ...]:
+def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
     """The probabilities of the highest-density regions to draw."""
     discrete = density.measure.atoms is not None
     if regions is None:
@@ -368,7 +370,7 @@ def _as_regions(regions: Sequence[float] | None, density: Queries) -> tuple[floa
 
 
 def _make_panels(
-    density: Queries,
+    density: SoSDensity,
     features: tuple[int, ...],
     X: np.ndarray | None,
     regions: tuple[float, ...],

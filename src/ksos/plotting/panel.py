@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.density.queries import Queries
+from ksos.density import SoSDensity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ class Window:
         )
 
 
-def window_of(marginal: Queries, samples: np.ndarray | None) -> Window:
+def window_of(marginal: SoSDensity, samples: np.ndarray | None) -> Window:
     """The window of a density of one feature and of its ``samples`` (n,)."""
     low, high = (float(x) for x in marginal.ppf(np.array([_TAIL, 1.0 - _TAIL])))
     return window_around(low, high, samples, marginal.measure.boundary(0))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.density.queries import Queries
+from ksos.density import SoSDensity
 from ksos.plotting import panel
 from ksos.plotting.panel import DENSITY, STRIP, SUPPORT, Look, Window
 
@@ -48,7 +48,7 @@ class Heights:
 
 
 def evaluate(
-    density: Queries, points: np.ndarray, regions: Sequence[float], cell: float | None = None
+    density: SoSDensity, points: np.ndarray, regions: Sequence[float], cell: float | None = None
 ) -> Heights:
     """p at the rows of ``points``, and the levels of its highest-density regions.
 
@@ -104,14 +104,14 @@ class Curve(_OnGrid):
     @classmethod
     def of(
         cls,
-        p: Queries,
+        p: SoSDensity,
         support: np.ndarray,
         window: Window,
         regions: Sequence[float],
         resolution: int | None,
     ) -> Curve:
         """Of a density ``p`` of one feature on its window."""
-        x = window.grid(resolution, float(p.bandwidths[0]), *_CURVE)
+        x = window.grid(resolution, float(p.terms.on_host.bandwidths[0]), *_CURVE)
         return cls(evaluate(p, x[:, None], regions), support, x, p.cdf(x[:, None]), window)
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class Surface(_OnGrid):
     @classmethod
     def of(
         cls,
-        p: Queries,
+        p: SoSDensity,
         support: np.ndarray,
         windows: tuple[Window, Window],
         regions: Sequence[float],
@@ -196,7 +196,7 @@ class Surface(_OnGrid):
         fineness = _SMALL_SURFACE if small else _SURFACE
         x, y = (
             window.grid(n, float(sigma), *fineness)
-            for window, sigma in zip(windows, p.bandwidths, strict=True)
+            for window, sigma in zip(windows, p.terms.on_host.bandwidths, strict=True)
         )
         cell = float(x[1] - x[0]) * float(y[1] - y[0]) if small else None
         heights = evaluate(
@@ -260,13 +260,13 @@ class Atoms:
     height_label, n_support = "probability of each node", 0
 
     @classmethod
-    def of(cls, p: Queries, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
+    def of(cls, p: SoSDensity, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
         """Of the ``features`` of a density ``p`` on a discrete measure, wide enough for the
         ``samples`` (n, 1 or 2) near its nodes.
         """
         nodes = p.support_points if p.measure.atoms is None else p.measure.atoms.points
         points, place = np.unique(nodes[:, list(features)], axis=0, return_inverse=True)
-        masses = np.bincount(place.ravel(), weights=p.node_masses())
+        masses = np.bincount(place.ravel(), weights=p.terms.on_host.node_masses)
         columns = [None] * len(features) if samples is None else list(samples.T)
         windows = tuple(
             panel.window_around(float(x.min()), float(x.max()), column)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ksos.density.queries import Queries
+from ksos.density import SoSDensity
 from ksos.ground.validation import as_choice
 from ksos.plotting.canvas import Display, axes_grid, require_matplotlib
 from ksos.solvers import Progress, Solution
@@ -88,7 +88,7 @@ class SolutionDisplay(Display):
                 "from_estimator takes a fitted estimator; use"
                 " SolutionDisplay.from_solution(solution)"
             )
-        if isinstance(estimator, Queries):
+        if isinstance(estimator, SoSDensity):
             raise TypeError(
                 "a density has no history; use SolutionDisplay.from_estimator(est) or"
                 " from_solution(est.solution_)"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, square_of
 from ksos.ground.arrays import to_numpy
 from ksos.ground.deadline import Deadline
 from ksos.ground.threads import one_blas_thread
@@ -141,7 +141,7 @@ def exactly(problem: Problem, point: Point) -> Exact:
     if isinstance(density, SoSDensity):
         mass = (
             float(np.linalg.norm(to_numpy(space.T @ G)))
-            / float(np.linalg.norm(to_numpy(density.unit_factor)))
+            / float(np.linalg.norm(to_numpy(square_of(density).unit_factor)))
         ) ** 2
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RuntimeWarning)

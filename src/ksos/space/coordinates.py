@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ksos.data.kernel_sums import KernelSums
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.ground.arrays import Array, to_numpy
 from ksos.observables import KernelFunction, Observable
 from ksos.space.embedding import MeanEmbedding, Projection, as_target
@@ -149,17 +149,11 @@ class Coordinates:
         return sum(parts, g), near, float(np.linalg.norm(y[:q]))
 
 
-def _expected(f: Observable, target: MeanEmbedding | SoSDensity | SoSMixture) -> float:
+def _expected(f: Observable, target: MeanEmbedding | SoSDensity) -> float:
     """⟨f, w_target⟩ = ∫ f dtarget."""
     if isinstance(target, MeanEmbedding):
         return float(to_numpy(target.weights) @ f(to_numpy(target.points)))
-    if isinstance(target, SoSMixture):
+    if (p := target.terms.on_host.square) is None:
         return float(target.expectation(f))
-    F = to_numpy(target.unit_factor)
-    return float(
-        np.trace(
-            f.matrix(
-                target.kernel, to_numpy(target.support_points), target.measure, target.log_unit, F
-            ).values
-        )
-    )
+    M = f.matrix(p.kernel, p.support_points, p.measure, p.log_unit, p.unit_factor)
+    return float(np.trace(M.values))

@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from ksos.density.corrected import Corrected
 from ksos.density.factor import hadamard_factor, unit_rows
 from ksos.density.hidden import Interval
-from ksos.density.normals import NormalComponents, conditional_normals
+from ksos.density.normals import conditional_normals
 from ksos.density.questions.line import panel_ends
 from ksos.density.square import NoMass, Square, assemble
 from ksos.density.terms import Term, Terms, Weighted, weighed
@@ -110,7 +110,9 @@ def conditional_logpdf(p: Terms, X: np.ndarray, given: list[int]) -> np.ndarray:
     if p.measure.atoms is not None and len(p.parts) == 1:
         square = cast("Square", p.parts[0][1])
         rest = [k for k in range(p.n_features) if k not in given]
-        if not (square.kernel.separable(p.n_features) and _is_product(p.measure.atoms, given, rest)):
+        if not (
+            square.kernel.separable(p.n_features) and _is_product(p.measure.atoms, given, rest)
+        ):
             return square.logpdf(X) - _given_logpdf_on_atoms(square, given, X[:, given])
     with np.errstate(invalid="ignore"):
         return np.asarray(p.logpdf(X) - marginal(p, given).logpdf(X[:, given]))
@@ -378,9 +380,7 @@ def log_panel_masses(
 # the interpolant of √p through the atoms.
 
 
-def _at_values_on_atoms(
-    p: Square, given: list[int], values: np.ndarray, rest: list[int]
-) -> Square:
+def _at_values_on_atoms(p: Square, given: list[int], values: np.ndarray, rest: list[int]) -> Square:
     """A product of measures has the same atoms of ``rest`` for all values: any value will do."""
     nodes = cast("Atoms", p.measure.atoms)
     hit = np.all(nodes.points[:, given] == values, axis=1)

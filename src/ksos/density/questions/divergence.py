@@ -91,7 +91,9 @@ def l2_distance(p: Terms, q: Terms, max_operations: float) -> float:
         )
     if (atoms := p.measure.atoms) is not None:
         difference = p.logpdf(atoms.points), q.logpdf(atoms.points)
-        return math.sqrt(float(atoms.weights @ (np.exp(difference[0]) - np.exp(difference[1])) ** 2))
+        return math.sqrt(
+            float(atoms.weights @ (np.exp(difference[0]) - np.exp(difference[1])) ** 2)
+        )
     a, b = p.square, q.square
     if a is not None and b is not None:
         return between_squares(a, b, max_operations)

@@ -239,9 +239,7 @@ def _corrected_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses
     sum, draws from the normal densities in the box [Genz1992], each weighted by the correction.
     """
     n, d = low.shape
-    bounded = [
-        k for k in range(d) if np.any(np.isfinite(low[:, k]) | np.isfinite(high[:, k]))
-    ]
+    bounded = [k for k in range(d) if np.any(np.isfinite(low[:, k]) | np.isfinite(high[:, k]))]
     if not bounded:
         return Masses(np.ones(n), np.zeros(n), "closed form")
     if (interval := p.interval) is not None:

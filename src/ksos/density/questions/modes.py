@@ -190,12 +190,17 @@ def _polish(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> Found:
         if lower or np.abs(new - y).max() < 1e-15:
             break
         y = new
-    return float(f(y[None, :])[0][0]), y, is_maximum
+    return float(f(y[None, :])[0][0]), y, is_maximum or _falls(f, y, limits)
 
 
-def _hessian(
-    f: LogAndGradient, y: np.ndarray, free: np.ndarray, limits: np.ndarray
-) -> np.ndarray:
+def _falls(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> bool:
+    """Whether p falls along every axis, as at the tip of a kernel, where no gradient is flat."""
+    steps = _APART * np.concatenate([np.eye(y.shape[0]), -np.eye(y.shape[0])])
+    log_p = f(np.clip(y + np.concatenate([np.zeros((1, y.shape[0])), steps]), *limits.T))[0]
+    return bool(np.all(log_p[1:] <= log_p[0]))
+
+
+def _hessian(f: LogAndGradient, y: np.ndarray, free: np.ndarray, limits: np.ndarray) -> np.ndarray:
     n = free.shape[0]
     moved, index = np.tile(y, (2 * n, 1)), np.arange(n)
     moved[index, free] += _DIFFERENCE

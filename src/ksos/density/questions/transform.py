@@ -11,7 +11,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.normals import times_normal
 from ksos.density.square import NoMass, Square, assemble
 from ksos.density.standard import kernel_image
-from ksos.density.terms import Term, Terms, Weighted, weighed
+from ksos.density.terms import Term, Terms, weighed
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Discrete, Measure

@@ -11,8 +11,8 @@ import numpy as np
 
 from ksos.density.sampling.inversion import axis_panels, draw_by_inversion, scan_flops, tree_flops
 from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
-from ksos.density.square import feature_scales
 from ksos.density.sampling.trains import squares_of
+from ksos.density.square import feature_scales
 from ksos.ground.memory import available_memory, require_memory
 from ksos.ground.validation import as_choice
 
@@ -42,9 +42,7 @@ _GRAM_ROWS, _MOST_LOOKED_AT = 40, 20
 _MOST_TRAINS, _EXCESS = 40, 2.0
 
 
-def draw(
-    density: Square, size: int, rng: np.random.Generator, method: str = "auto"
-) -> np.ndarray:
+def draw(density: Square, size: int, rng: np.random.Generator, method: str = "auto") -> np.ndarray:
     """``size`` independent samples of ``density``, shape (size, d); ``method`` is one of
     :data:`METHODS`.
     """
