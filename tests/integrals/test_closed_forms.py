@@ -15,9 +15,13 @@ from oracles import quadrature_rule, tolerance
 from tables import KERNEL_CASES, PAIR_CASES, PairCase, points
 
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.integrals import CLOSED_FORMS, closed_form
-from ksos.integrals.erf import log_gauss_mass, truncated_moments
-from ksos.integrals.triple import apply_triple
+from ksos.integrals import (
+    CLOSED_FORMS,
+    apply_triple,
+    closed_form,
+    log_gauss_mass,
+    truncated_moments,
+)
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 
@@ -46,6 +50,8 @@ def test_mean_gram_and_triple_agree_with_quadrature(pair: PairCase) -> None:
     np.testing.assert_allclose(
         np.exp(integrals.log_gram(X, Y)), np.einsum("n,ni,nj", w, k_X, k_Y), rtol=tolerance()
     )
+    cross = integrals.log_product((pair.kernel, X), (embedding, Z))
+    np.testing.assert_allclose(np.exp(cross), np.einsum("n,ni,nr", w, k_X, k_Z), rtol=tolerance())
     triple = np.einsum("n,ni,nj,nr", w, k_X, k_X, k_Z)
     np.testing.assert_allclose(
         np.exp(integrals.log_triple(X, Z, embedding)), triple, rtol=tolerance()

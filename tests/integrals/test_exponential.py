@@ -16,8 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.integrate import nquad
 
-from ksos.integrals import closed_form
-from ksos.integrals.exponential import ExponentialBox, ExponentialLebesgue, LineIntegral
+from ksos.integrals import ExponentialBox, ExponentialLebesgue, LineIntegral, closed_form
 from ksos.kernels import Kernel, Laplace, Matern
 from ksos.measures import Box, Lebesgue
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal
 
-from ksos.integrals.normal_boxes import box_masses, mixture_box_masses
+from ksos.integrals import box_masses, mixture_box_masses
 
 
 def test_masses_of_normal_laws_to_the_last_digits() -> None:

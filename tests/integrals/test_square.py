@@ -9,10 +9,7 @@ import pytest
 
 import ksos
 from ksos import SoSDensity
-from ksos.integrals import closed_form
-from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.metric import GaussianMetric
-from ksos.integrals.quadruple import SquareIntegral
+from ksos.integrals import GaussianLebesgue, GaussianMetric, SquareIntegral, closed_form
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue, Measure, Normal
 

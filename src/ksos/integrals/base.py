@@ -1,4 +1,4 @@
-"""What a (kernel, measure) pair must answer. All integrands are positive, so every answer is a
+"""What a (kernel, measure) pair answers. All integrands are positive, so that every answer is a
 logarithm: nothing over- or underflows.
 """
 
@@ -8,18 +8,27 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ksos.exceptions import IntegralNotAvailableError
-from ksos.ground.arrays import Array, namespace
+from ksos.ground.arrays import Array, like, namespace, quiet, zeros
+from ksos.ground.memory import row_blocks
 from ksos.kernels import Kernel
-from ksos.measures import Measure
+from ksos.measures import Discrete, Measure
 
-__all__ = ["Integrals"]
+__all__ = ["AnyDiscrete", "Factor", "Integrals", "index_along"]
 
+Factor = tuple[Kernel, Array]
+"""A kernel k and points X: the functions k(·, X_i)."""
+
+# rows of a Gram matrix of which only the diagonal is kept: 64 of them waste little, and pay for
+# the overhead of a call
 _DIAGONAL_BLOCK = 64
+_BLOCK_ELEMENTS = 1 << 18  # kernel values at a time: 2 MB stay in the cache
 
 
 class Integrals(ABC):
-    """Integrals of products of a kernel against a measure, for points with ``n_features`` features."""
+    """Integrals of products of a kernel against a measure, for points with ``n_features`` features.
+
+    A closed form writes one formula, :meth:`log_product`.
+    """
 
     pairwise = False
     """Whether ∫kkk factorises over pairs, u_ijr = c·G_ij·H_ir·H_jr, so that it is applied without
@@ -30,37 +39,51 @@ class Integrals(ABC):
         self.kernel, self.measure, self.n_features = kernel, measure, n_features
 
     @abstractmethod
-    def log_mean(self, X: Array) -> Array:
-        """log ∫ k(x, X_i) dρ(x), shape (n,)."""
+    def log_product(self, *factors: Factor) -> Array:
+        """log ∫ Π_f k_f(x, X_f) dρ(x) for up to three factors, with one axis for each.
 
-    @abstractmethod
-    def log_gram(self, X: Array, Y: Array) -> Array:
-        """log ∫ k(x, X_i) k(x, Y_j) dρ(x), shape (n, m): the note's W for X = Y = X̃."""
-
-    @abstractmethod
-    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        """log ∫ k(x, X_i) k(x, X_j) k_σ(x, Z_r) dρ(x), shape (m, m, ℓ): the note's u_ijr. Callers
-        pass Z in blocks.
+        The last one may have a kernel of its own. Of three, the first two are the same.
         """
 
-    def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        """log ∫ k(x, X_i) k_σ(x, Z_r) dρ(x), shape (m, ℓ)."""
-        if embedding_kernel == self.kernel:
-            return self.log_gram(X, Z)
-        raise IntegralNotAvailableError(
-            f"{self.kernel!r} and {embedding_kernel!r} on {self.measure!r} have no closed-form"
-            " integrals together; measure MMD in the kernel of the model"
-        )
+    def log_mean(self, X: Array) -> Array:
+        """log ∫ k(x, X_i) dρ(x), shape (n,)."""
+        return self.log_product((self.kernel, X))
 
-    def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
-        """E[x_k − X_0k] and E[(x_k − X_0k)²], k = ``feature``, under the law ∝ k(x, X_i) k(x, X_j)
-        dρ, each of shape (m, m).
+    def log_gram(self, X: Array, Y: Array) -> Array:
+        """log ∫ k(x, X_i) k(x, Y_j) dρ(x), shape (n, m): the paper's W for X = Y = X̃."""
+        return self.log_product((self.kernel, X), (self.kernel, Y))
 
-        Under that law the features are independent: kernel and measure are products over them.
+    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
+        """log ∫ k(x, X_i) k(x, X_j) k_σ(x, Z_r) dρ(x), shape (m, m, ℓ): the paper's u_ijr. Callers
+        pass Z in blocks.
+        """
+        return self.log_product((self.kernel, X), (self.kernel, X), (embedding_kernel, Z))
+
+    def log_diagonal(self, X: Array) -> Array:
+        """log ∫ k(x, X_i)² dρ(x), shape (n,)."""
+        if (square := self.kernel.squared()) is not None:
+            return self.log_product((square, X))
+        blocks = (X[rows, :] for rows in row_blocks(X.shape[0], 1, _DIAGONAL_BLOCK))
+        found = [namespace(X).linalg.diagonal(self.log_gram(block, block)) for block in blocks]
+        return namespace(X).concat(found)
+
+    def feature_moments(
+        self, X: np.ndarray, feature: int, order: int, center: float
+    ) -> list[np.ndarray]:
+        """E[(x_k − center)^n] for n = 0 … order and k = ``feature``, under the distributions
+        ∝ k(x, X_i) k(x, X_j) dρ, each of shape (m, m).
+
+        Under these distributions the features are independent: kernel and measure are products
+        over them.
         """
         raise NotImplementedError(
             f"the components of {type(self).__name__} are not products over the features"
         )
+
+    def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
+        """E[x_k − X_0k] and E[(x_k − X_0k)²], k = ``feature``: see :meth:`feature_moments`."""
+        _, first, second = self.feature_moments(X, feature, 2, float(X[0, feature]))
+        return first, second
 
     def pair_normals(
         self, X: np.ndarray, origin: np.ndarray | float = 0.0
@@ -87,20 +110,18 @@ class Integrals(ABC):
         ``log_level`` is the logarithm of what counts as negligible for k; ends are relative to
         X_0k. A point beyond the boundary counts from the boundary: inside, k² falls faster still.
         """
+        d, length = self.n_features, self.measure.smooth_length(self.n_features)[feature]
         low, high = (end - X[0, feature] for end in self.measure.boundary(feature))
         x = np.clip(X[:, feature] - X[0, feature], low, high)
-        sigma = float(self.kernel.sigma_vector(self.n_features)[feature])
-        reach = self.kernel.reach(log_level) * sigma
-        return np.maximum(x - reach, low), np.minimum(x + reach, high), sigma
-
-    def log_diagonal(self, X: Array) -> Array:
-        """log ∫ k(x, X_i)² dρ(x), shape (n,)."""
-        xp = namespace(X)
-        blocks = (
-            X[start : min(start + _DIAGONAL_BLOCK, X.shape[0]), :]
-            for start in range(0, X.shape[0], _DIAGONAL_BLOCK)
-        )
-        return xp.concat([xp.linalg.diagonal(self.log_gram(block, block)) for block in blocks])
+        if self.kernel.full:
+            # along x_k, k is at most exp(−(x_k − x̃_k)²/S_kk), and with the other features held it
+            # is as smooth as (S⁻¹)_kk says
+            S = self.kernel.matrix(d)
+            sigma, smooth = np.sqrt([S[feature, feature], 1.0 / np.linalg.inv(S)[feature, feature]])
+        else:
+            sigma = smooth = self.kernel.sigma_vector(d)[feature]
+        reach = self.kernel.reach(log_level) * float(sigma)
+        return np.maximum(x - reach, low), np.minimum(x + reach, high), float(min(smooth, length))
 
     def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
         """(log c, k_G, k_H) if the factors of :meth:`log_pairwise` are kernel matrices, G = k_G(X,
@@ -113,3 +134,42 @@ class Integrals(ABC):
     ) -> tuple[float, Array, Array]:
         """(log c, log G, log H) with u_ijr = c·G_ij·H_ir·H_jr; only where :attr:`pairwise` is true."""
         raise NotImplementedError(f"{type(self).__name__} does not factorise over pairs")
+
+
+class AnyDiscrete(Integrals):
+    """Any kernel on a discrete measure: ∫ f dρ = Σ_j w_j f(x_j)."""
+
+    measure: Discrete
+
+    def log_product(self, *factors: Factor) -> Array:
+        first = factors[0][1]
+        out = zeros(tuple(X.shape[0] for _, X in factors), first)
+        points, weights = like(self.measure.points, first), like(self.measure.weights, first)
+        for nodes in row_blocks(points.shape[0], sum(out.shape), _BLOCK_ELEMENTS):
+            values: list[Array] = []
+            for i, (kernel, X) in enumerate(factors):
+                again = i and X is factors[i - 1][1] and kernel is factors[i - 1][0]
+                values.append(values[-1] if again else kernel(points[nodes, :], X))
+            out += _sums(weights[nodes], values)
+        with quiet():
+            return namespace(out).log(out)
+
+
+def _sums(weights: Array, values: list[Array]) -> Array:
+    """Σ_n w_n Π_f values_f[n, ·], with one axis for each factor."""
+    if len(values) == 1:
+        return weights @ values[0]
+    if len(values) == 2:
+        return (weights[:, None] * values[0]).T @ values[1]
+    *others, last = values
+    each = [_sums(weights * last[:, r], others) for r in range(last.shape[1])]
+    return namespace(weights).stack(each, axis=-1)
+
+
+def index_along(n: int, *axes: int) -> tuple[slice | None, ...]:
+    """The index that places the axes of an array among ``n`` axes.
+
+    >>> np.ones((4, 5))[index_along(3, 0, 2)].shape
+    (4, 1, 5)
+    """
+    return tuple(slice(None) if axis in axes else None for axis in range(n))

@@ -1,8 +1,8 @@
 """Product Laplace and half-integer Matérn kernels × {Lebesgue, Box}: per feature, exponentials
-times polynomials between the centres.
+times polynomials between the centers.
 
-On the line, a product of factors κ(r) = e^{−r}·polynomial(r) keeps this form between neighbouring
-centres.
+On the line, a product of factors κ(r) = e^{−r}·polynomial(r) keeps this form between neighboring
+centers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from ksos.ground.arrays import on_host
 from ksos.ground.memory import row_blocks
-from ksos.integrals.base import Integrals
+from ksos.integrals.base import Factor, Integrals
 from ksos.kernels import Kernel, Laplace, Matern
 from ksos.quadrature import laguerre, legendre
 
@@ -37,38 +37,39 @@ _GONE = 700.0
 
 @dataclass(frozen=True)
 class _Piece:
-    """A stretch without a centre inside, walked from its ``near`` end, where e^{height − decay·s},
-    0 ≤ s ≤ 1, is largest.
+    """A stretch without a center inside, walked from the end where e^{height − decay·s}, 0 ≤ s ≤ 1,
+    is largest.
     """
 
     near: np.ndarray
-    side: np.ndarray | float  # +1 where the walk goes right, −1 where it goes left
+    """Where the walk begins, relative to an origin."""
+    walk: np.ndarray
+    """How far it goes; negative to the left."""
     height: np.ndarray
     length: np.ndarray | float
+    """The same as a multiple of the line's unit."""
     decay: np.ndarray | float
-    start: list[
-        np.ndarray
-    ]  # scaled distances |x − c_i|/σ_i at the near end, of the factors that have a polynomial
-    change: list[np.ndarray | float]  # what these distances gain along the whole walk
+    start: list[np.ndarray]
+    """Scaled distances |x − c_i|/σ_i at that end, of the factors that have a polynomial."""
+    change: list[np.ndarray | float]
+    """What these distances gain along the whole walk."""
 
     def select(self, chosen: np.ndarray) -> Self:
         """The chosen entries, as flat arrays."""
-        fields, n = (
-            (self.near, self.side, self.height, self.length, self.decay, *self.start, *self.change),
-            len(self.start),
-        )
-        near, side, height, length, decay, *rest = (
-            np.broadcast_to(field, chosen.shape)[chosen] for field in fields
-        )
-        return type(self)(near, side, height, length, decay, rest[:n], rest[n:])
+        own, n = (self.near, self.walk, self.height, self.length, self.decay), len(self.start)
+        found = [
+            np.broadcast_to(field, chosen.shape)[chosen]
+            for field in (*own, *self.start, *self.change)
+        ]
+        return type(self)(*found[:5], found[5 : 5 + n], found[5 + n :])
 
 
 class LineIntegral:
     r"""∫_low^high Π_i κ_i(|x − c_i|/σ_i) dx with κ_i(r) = e^{−r} Σ_k q_ik r^k, for arrays of
-    centres c_i that broadcast together.
+    centers c_i that broadcast together.
 
     ``factors`` are pairs (σ_i, q_i); the ends may be infinite. Only differences of coordinates
-    enter, so a common shift of centres and ends costs no digits, and no sum here cancels.
+    enter, so a common shift of centers and ends costs no digits, and no sum here cancels.
 
     >>> line = LineIntegral([(1.0, np.ones(1))])  # ∫ e^{−|x|} dx
     >>> np.exp(line.log(np.zeros(1)))
@@ -83,143 +84,118 @@ class LineIntegral:
     ) -> None:
         self.bandwidths = [float(bandwidth) for bandwidth, _ in factors]
         self.unit = 1.0 / sum(1.0 / bandwidth for bandwidth in self.bandwidths)
-        """The length on which the product decays outside all centres; lengths and masses of pieces
+        """The length on which the product decays outside all centers; lengths and masses of pieces
         are in this unit.
         """
         self.low, self.high = float(low), float(high)
+        # the centers of two equal factors are interchangeable: in increasing order, answers are
+        # symmetric to the last bit
+        self.exchangeable = len(factors) > 1 and all(
+            np.array_equal(a, b) for a, b in zip(*factors[:2], strict=True)
+        )
         self._curved = [i for i, (_, polynomial) in enumerate(factors) if len(polynomial) > 1]
         self._polynomials = [np.asarray(factors[i][1], dtype=np.float64) for i in self._curved]
 
-    def log(self, *centres: np.ndarray) -> np.ndarray:
+    def log(self, *centers: np.ndarray) -> np.ndarray:
         """The logarithm of the integral."""
         with np.errstate(all="ignore"):
-            found = [self._mass(piece) for piece in self._pieces(centres)]
-            top = functools.reduce(np.maximum, [height for height, _ in found])
-            total = sum(mass * np.exp(height - top) for height, mass in found)
+            top, found = self._integrals(centers, 0.0, 0)
+            total = sum(scale * mass for scale, (mass,) in found)
             return np.asarray(top + (np.log(total) + math.log(self.unit)))
 
-    def moments(self, *centres: np.ndarray, origin: float) -> tuple[np.ndarray, np.ndarray]:
-        """E[x − origin] and E[(x − origin)²] under the law proportional to the integrand."""
+    def moments(self, *centers: np.ndarray, origin: float, order: int) -> list[np.ndarray]:
+        """E[(x − origin)^n] for n = 0 … order under the distribution proportional to the integrand."""
         with np.errstate(all="ignore"):
-            pieces = list(self._pieces(centres))
-            found = [_integrate(piece, self._polynomials, moments=True) for piece in pieces]
-            top = functools.reduce(np.maximum, [height for height, _ in found])
-            weights = [np.exp(height - top) * mass for height, (mass, _, _) in found]
-            total = sum(weights)
-            first, second = np.zeros(()), np.zeros(())
-            for piece, weight, (_, (_, way, root_mean_square_way)) in zip(
-                pieces, weights, found, strict=True
-            ):
-                share, end = weight / total, piece.near - origin
-                walked = piece.side * self.unit * way
-                square = end * (end + 2.0 * walked) + (self.unit * root_mean_square_way) ** 2
-                first = first + share * (end + walked)
-                second = second + np.where(
-                    share > 0.0, share * square, 0.0
-                )  # beyond 1e154 squares are inf: 0·inf must not spoil the rest
-            return first, second
+            _, found = self._integrals(centers, origin, order)
+            # powers beyond 1e308 are infinite: pieces without mass must not make them NaN
+            sums = [
+                sum(np.where(scale > 0.0, scale * values[n], 0.0) for scale, values in found)
+                for n in range(order + 1)
+            ]
+            return [value / sums[0] for value in sums]
 
-    def _mass(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray]:
-        if self._polynomials:
-            height, (mass,) = _integrate(piece, self._polynomials, moments=False)
-            return height, mass
-        decay = np.asarray(piece.decay)
-        return piece.height, piece.length * np.where(decay > 0.0, -np.expm1(-decay) / decay, 1.0)
+    def _integrals(
+        self, centers: Sequence[np.ndarray], origin: float, order: int
+    ) -> tuple[np.ndarray, list[tuple[np.ndarray, list[np.ndarray]]]]:
+        """(top, [(scale, sums)]): ∫ (x − origin)^n is e^{top}·unit times the sum of scale·sums_n."""
+        if self.exchangeable:
+            first, second, *rest = centers
+            centers = np.minimum(first, second), np.maximum(first, second), *rest
+        found = [
+            _integrate(piece, self._polynomials, order) for piece in self._pieces(centers, origin)
+        ]
+        top = functools.reduce(np.maximum, [height for height, _ in found])
+        return top, [(np.exp(height - top), sums) for height, sums in found]
 
-    def _pieces(self, centres: Sequence[np.ndarray]) -> Iterator[_Piece]:
-        """The two outer pieces, then those between neighbouring centres (of length 0 where centres
+    def _pieces(self, centers: Sequence[np.ndarray], origin: float) -> Iterator[_Piece]:
+        """The two outer pieces, then those between neighboring centers (of length 0 where centers
         coincide or lie beyond an end).
         """
-        points = _sorted([np.clip(centre, self.low, self.high) for centre in centres])
+        points = _sorted([np.clip(center, self.low, self.high) for center in centers])
         distances = [
             [
-                np.minimum(np.abs(point - centre) / width, _FAR)
-                for centre, width in zip(centres, self.bandwidths, strict=True)
+                np.minimum(np.abs(point - center) / width, _FAR)
+                for center, width in zip(centers, self.bandwidths, strict=True)
             ]
             for point in points
         ]
         heights = [-sum(distance) for distance in distances]
-        for end, side, limit in ((0, -1.0, self.low), (-1, 1.0, self.high)):
-            length = (
-                _FAR
-                if math.isinf(limit)
-                else np.minimum(np.abs(limit - points[end]) / self.unit, _FAR)
-            )
+        for end, limit, side in ((0, self.low, -self.unit), (-1, self.high, self.unit)):
+            length = np.minimum(np.abs(limit - points[end]) / self.unit, _FAR)
             start = [distances[end][i] for i in self._curved]
             change = [length * (self.unit / self.bandwidths[i]) for i in self._curved]
-            yield _Piece(points[end], side, heights[end], length, length, start, change)
+            near = points[end] - origin
+            yield _Piece(near, side * length, heights[end], length, length, start, change)
         for here, there in itertools.pairwise(range(len(points))):
             rise = heights[there] - heights[here]
             rightwards = rise <= 0.0
-            sides, near = (
-                np.where(rightwards, 1.0, -1.0),
-                np.where(rightwards, points[here], points[there]),
-            )
-            height, length = (
-                np.maximum(heights[here], heights[there]),
-                np.minimum((points[there] - points[here]) / self.unit, _FAR),
-            )
-            start = [
-                np.where(rightwards, distances[here][i], distances[there][i]) for i in self._curved
-            ]
-            change = [sides * (distances[there][i] - distances[here][i]) for i in self._curved]
-            yield _Piece(near, sides, height, length, np.abs(rise), start, change)
+            height = np.maximum(heights[here], heights[there])
+            length = np.minimum((points[there] - points[here]) / self.unit, _FAR)
+            ends = [(distances[here][i], distances[there][i]) for i in self._curved]
+            start = [np.where(rightwards, left, right) for left, right in ends]
+            change = [np.where(rightwards, right - left, left - right) for left, right in ends]
+            near = np.where(rightwards, points[here], points[there]) - origin
+            walk = np.where(rightwards, self.unit, -self.unit) * length
+            yield _Piece(near, walk, height, length, np.abs(rise), start, change)
 
 
 def _integrate(
-    piece: _Piece, polynomials: list[np.ndarray], moments: bool
+    piece: _Piece, polynomials: list[np.ndarray], order: int
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The piece as e^{height}·mass and, with ``moments``, mean and root mean square of the way
-    walked: (height, [mass, …]).
-    """
-    degree = sum(len(polynomial) - 1 for polynomial in polynomials) + 2 * moments
-    fast = np.asarray(piece.decay > degree + 4.0)
-    if fast.all() or not fast.any():
-        return _by_nodes(piece, polynomials, moments, degree, bool(fast.all()))
-    shape = np.broadcast_shapes(fast.shape, piece.height.shape)
-    fast = np.broadcast_to(fast, shape)
-    height, answers = np.empty(shape), [np.empty(shape) for _ in range(3 if moments else 1)]
-    for chosen, is_fast in ((fast, True), (~fast, False)):
-        height[chosen], found = _by_nodes(
-            piece.select(chosen), polynomials, moments, degree, is_fast
-        )
-        for answer, values in zip(answers, found, strict=True):
-            answer[chosen] = values
-    return height, answers
-
-
-def _by_nodes(
-    piece: _Piece, polynomials: list[np.ndarray], moments: bool, degree: int, fast: bool
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """:func:`_integrate` for pieces that all decay fast, or all slowly.
+    """(height, sums): ∫ (x − origin)^n over the piece, n = 0 … order, is e^{height}·sums_n.
 
     Evaluating the factors at nodes, rather than multiplying their polynomials out, never cancels,
     whatever the degree: for slow decay Gauss–Legendre is exact to rounding; for fast decay
     Gauss–Laguerre is exact, with the part behind the far end, then small, taken off.
     """
-    decay = np.asarray(piece.decay)
-    unit = np.asarray(piece.length / decay if fast else piece.length)
-    height, rays = piece.height, []
+    decay, degree = np.asarray(piece.decay), sum(len(q) - 1 for q in polynomials) + order
+    if degree == 0:
+        return piece.height, [piece.length * np.where(decay > 0.0, -np.expm1(-decay) / decay, 1.0)]
+    fast = np.asarray(decay > degree + 4.0)
+    if not fast.all() and fast.any():
+        shape = np.broadcast_shapes(fast.shape, piece.height.shape)
+        fast = np.broadcast_to(fast, shape)
+        height, sums = np.empty(shape), [np.empty(shape) for _ in range(order + 1)]
+        for chosen in (fast, ~fast):
+            height[chosen], found = _integrate(piece.select(chosen), polynomials, order)
+            for out, values in zip(sums, found, strict=True):
+                out[chosen] = values
+        return height, sums
+    is_fast = bool(fast.all())
+    # of nodes t, which are s·decay if the decay is fast
+    per_node = 1.0 / decay if is_fast else 1.0
+    height, rays, walk = piece.height, [], piece.walk * per_node
     for polynomial, start, change in zip(polynomials, piece.start, piece.change, strict=True):
-        rays.append(_Ray(polynomial, start, change / decay if fast else change))
+        rays.append(_Ray(polynomial, start, change * per_node))
         height = height + rays[-1].log_scale
-    total, first, second = np.zeros(()), np.zeros(()), np.zeros(())
-    for s, value in _fast(decay, degree) if fast else _slow(decay, degree):
+    sums = [np.zeros(())] * (order + 1)
+    for t, value in _fast(decay, degree) if is_fast else _slow(decay, degree):
         for ray in rays:
-            value = value * ray(s)
-        total = total + value
-        if moments:
-            first = first + value * s
-            second = second + value * s * s
-    return height, (
-        [
-            unit * total,
-            unit * (first / total),
-            unit * np.sqrt(second / total),
-        ]
-        if moments
-        else [unit * total]
-    )
+            value = value * ray(t)
+        for n in range(order + 1):
+            sums[n] = sums[n] + value
+            value = value * (piece.near + walk * t) if n < order else value
+    return height, [piece.length * per_node * value for value in sums]
 
 
 class _Ray:
@@ -304,57 +280,38 @@ class ExponentialLebesgue(Integrals):
         return LineIntegral(factors, *self.measure.boundary(feature))
 
     @on_host
-    def log_mean(self, X: np.ndarray) -> np.ndarray:
-        out = np.zeros(X.shape[0])
-        for k in range(self.n_features):
-            out += self._line(k, self.kernel).log(X[:, k])
-        return out
-
-    @on_host
-    def log_gram(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        lines = [self._line(k, self.kernel, self.kernel) for k in range(self.n_features)]
-        out = np.zeros((X.shape[0], Y.shape[0]))
-        for rows in row_blocks(X.shape[0], Y.shape[0], _BLOCK_ELEMENTS):
-            for k, line in enumerate(lines):
-                out[rows] += line.log(*_ordered(X[rows, k][:, None], Y[:, k][None, :]))
-        return out
-
-    @on_host
-    def log_triple(self, X: np.ndarray, Z: np.ndarray, embedding_kernel: Kernel) -> np.ndarray:
-        lines = [
-            self._line(k, self.kernel, self.kernel, embedding_kernel)
-            for k in range(self.n_features)
-        ]
-        m, n_landmarks = X.shape[0], Z.shape[0]
-        out = np.empty((m, m, n_landmarks))
-        first, second = np.triu_indices(m)  # u_ijr = u_jir: one half is computed
-        for pairs in row_blocks(first.shape[0], n_landmarks, _BLOCK_ELEMENTS):
-            i, j = first[pairs], second[pairs]
-            block = np.zeros((i.shape[0], n_landmarks))
-            for k, line in enumerate(lines):
-                block += line.log(*_ordered(X[i, k][:, None], X[j, k][:, None]), Z[:, k][None, :])
-            out[i, j] = block
-            out[j, i] = block
-        return out
-
-    def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
-        line, x = self._line(feature, self.kernel, self.kernel), X[:, feature]
-        first, second = np.empty((x.shape[0], x.shape[0])), np.empty((x.shape[0], x.shape[0]))
-        for rows in row_blocks(x.shape[0], x.shape[0], _BLOCK_ELEMENTS):
-            first[rows], second[rows] = line.moments(
-                *_ordered(x[rows, None], x[None, :]), origin=float(x[0])
+    def log_product(self, *factors: Factor) -> np.ndarray:
+        *others, last = (X for _, X in factors)
+        sizes = [X.shape[0] for X in others]
+        # u_ijr = u_jir: one half is computed
+        pairs = np.triu_indices(sizes[0]) if len(others) == 2 else tuple(map(np.arange, sizes))
+        lines = [self._line(k, *(kernel for kernel, _ in factors)) for k in range(self.n_features)]
+        out = np.empty((*sizes, last.shape[0]))
+        for rows in row_blocks(len(pairs[0]) if pairs else 1, last.shape[0], _BLOCK_ELEMENTS):
+            index = tuple(i[rows] for i in pairs)
+            block = sum(
+                line.log(
+                    *(X[i, k][:, None] for X, i in zip(others, index, strict=True)),
+                    last[None, :, k],
+                )
+                for k, line in enumerate(lines)
             )
-        return first, second
+            out[index] = out[index[::-1]] = block
+        return out
+
+    def feature_moments(
+        self, X: np.ndarray, feature: int, order: int, center: float
+    ) -> list[np.ndarray]:
+        line, x, m = self._line(feature, self.kernel, self.kernel), X[:, feature], X.shape[0]
+        out = [np.empty((m, m)) for _ in range(order + 1)]
+        for rows in row_blocks(m, m, _BLOCK_ELEMENTS):
+            found = line.moments(x[rows, None], x[None, :], origin=center, order=order)
+            for moment, values in zip(out, found, strict=True):
+                moment[rows] = values
+        return out
 
 
 class ExponentialBox(ExponentialLebesgue):
-    """The same on Π_k [low_k, high_k], sides possibly infinite: centres beyond the boundary break
+    """The same on Π_k [low_k, high_k], sides possibly infinite: centers beyond the boundary break
     the line there.
     """
-
-
-def _ordered(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smaller and the larger: the two centres of one kernel are interchangeable, and so the
-    answers are symmetric to the last bit.
-    """
-    return np.minimum(x, y), np.maximum(x, y)

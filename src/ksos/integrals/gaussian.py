@@ -4,19 +4,29 @@ boundary cuts it feature by feature.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
 
 from ksos.ground.arrays import Array, like, zeros
-from ksos.integrals.base import Integrals
+from ksos.ground.memory import row_blocks
+from ksos.integrals.base import Factor, Integrals, index_along
 from ksos.integrals.erf import log_gauss_mass, truncated_moments
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.distances import squared_distances
 from ksos.measures import Box, Normal
+from ksos.quadrature import legendre
 
 __all__ = ["GaussianBox", "GaussianLebesgue", "GaussianNormal", "GaussianProduct"]
+
+_NODES = 48  # for e^{−t²} over ten of its lengths, to rounding
+# e^{−45} is below rounding beside 1; powers of t add to what must have vanished
+_GONE = 45.0
+_BLOCK_ELEMENTS = 1 << 19  # nodes of pairs at a time: 4 MB
 
 
 class GaussianProduct:
@@ -39,18 +49,37 @@ class GaussianProduct:
         """√(A/(α_i α_j)): factors i and j contribute exp(−‖(x_i − x_j)/this‖²)."""
         return self.bandwidths[i] * (self.bandwidths[j] / self.width)
 
+    def log_pair(self, i: int, X: Array, j: int, Y: Array) -> Array:
+        """The logarithm of what factor i at X and factor j at Y contribute."""
+        out = squared_distances(X, Y, self.pair_bandwidth(i, j))
+        out *= -1.0
+        return out
+
+    def log_pairs(self, points: Sequence[Array]) -> Array:
+        """The sum of these over all pairs, with one axis for the points of each factor."""
+        n = len(points)
+        pairs = [
+            self.log_pair(i, points[i], j, points[j])[index_along(n, i, j)]
+            for i, j in itertools.combinations(range(n), 2)
+        ]
+        return (
+            functools.reduce(operator.add, pairs)
+            if pairs
+            else zeros(points[0].shape[:1], points[0])
+        )
+
     def weight(self, i: int) -> np.ndarray:
-        """α_i/A: the product is centred at x̄ = Σ_i (α_i/A) x_i."""
+        """α_i/A: the product is centered at x̄ = Σ_i (α_i/A) x_i."""
         return np.asarray((self.width / self.bandwidths[i]) ** 2)
 
 
-class _Gaussian(Integrals):
-    """What the Gaussian kernel has on every measure; the measure itself may be one more Gaussian
-    factor.
-    """
+class GaussianIntegrals(Integrals):
+    """What the Gaussian kernel has on every measure, which may be one more Gaussian factor."""
 
-    centre: np.ndarray | None = None
+    center: np.ndarray | None = None
+    """(1, d): where the factor of the measure lies."""
     spread: np.ndarray | None = None
+    """Its bandwidths."""
     log_constant = 0.0
 
     def product(self, *kernels: Kernel) -> GaussianProduct:
@@ -58,92 +87,66 @@ class _Gaussian(Integrals):
         factors = [kernel.sigma_vector(self.n_features) for kernel in kernels]
         return GaussianProduct(factors if self.spread is None else [*factors, self.spread])
 
-    def log_to_centre(self, product: GaussianProduct, i: int, X: Array) -> Array:
-        """−‖(X − centre)/…‖²: what the pairs (factor i, measure) contribute."""
-        if self.centre is None:
+    def log_to_center(self, product: GaussianProduct, i: int, X: Array) -> Array:
+        """What factor i of a product and the measure's factor contribute, shape (n,)."""
+        if self.center is None:
             return zeros((X.shape[0],), X)
-        last = len(product.bandwidths) - 1
-        return -squared_distances(
-            X, like(self.centre[None, :], X), product.pair_bandwidth(i, last)
-        )[:, 0]
+        return product.log_pair(i, X, -1, like(self.center, X))[:, 0]
+
+    def log_product(self, *factors: Factor) -> Array:
+        product, points = self.product(*(k for k, _ in factors)), [X for _, X in factors]
+        out = product.log_pairs(points)
+        n = len(points)
+        # all that concerns single points is summed first: the answer is symmetric to the last bit
+        away = (self.log_to_center(product, i, X)[index_along(n, i)] for i, X in enumerate(points))
+        out += sum(away) + (product.log_volume + self.log_constant)
+        return out
 
     def pair_normals(
         self, X: np.ndarray, origin: np.ndarray | float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
         product = self.product(self.kernel, self.kernel)
         xi = 2.0 * product.weight(0) * (X - origin)
-        return (
-            xi if self.centre is None else xi + product.weight(2) * (self.centre - origin)
-        ), product.width
-
-    def log_mean(self, X: Array) -> Array:
-        product = self.product(self.kernel)
-        return self.log_to_centre(product, 0, X) + (product.log_volume + self.log_constant)
-
-    def log_gram(self, X: Array, Y: Array) -> Array:
-        product = self.product(self.kernel, self.kernel)
-        out = -squared_distances(X, Y, product.pair_bandwidth(0, 1)) + (
-            product.log_volume + self.log_constant
-        )
-        if self.centre is not None:
-            out += self.log_to_centre(product, 0, X)[:, None] + self.log_to_centre(product, 1, Y)
-        return out
-
-    def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        product = self.product(self.kernel, embedding_kernel)
-        out = -squared_distances(X, Z, product.pair_bandwidth(0, 1)) + (
-            product.log_volume + self.log_constant
-        )
-        if self.centre is not None:
-            out += self.log_to_centre(product, 0, X)[:, None] + self.log_to_centre(product, 1, Z)
-        return out
-
-    def _log_pairwise(
-        self, X: Array, Z: Array, embedding_kernel: Kernel
-    ) -> tuple[float, Array, Array]:
-        """The factors of the triple integral on all of R^d."""
-        product = self.product(self.kernel, self.kernel, embedding_kernel)
-        log_G = -squared_distances(X, X, product.pair_bandwidth(0, 1))
-        log_H = -squared_distances(X, Z, product.pair_bandwidth(0, 2))
-        if self.centre is not None:
-            # the landmark's own term belongs to one factor of the three: half of it goes to each of
-            # the two H's
-            log_H += self.log_to_centre(product, 0, X)[:, None] + 0.5 * self.log_to_centre(
-                product, 2, Z
-            )
-        return product.log_volume + self.log_constant, log_G, log_H
-
-    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        log_c, log_G, log_H = self._log_pairwise(X, Z, embedding_kernel)
-        return log_c + log_G[:, :, None] + log_H[:, None, :] + log_H[None, :, :]
+        if self.center is not None:
+            xi += product.weight(2) * (self.center - origin)
+        return xi, product.width
 
 
-class GaussianLebesgue(_Gaussian):
-    """The note's appendix B, in pair distances and with model and embedding bandwidths of their
+class GaussianLebesgue(GaussianIntegrals):
+    """The paper's appendix B, in pair distances and with model and embedding bandwidths of their
     own.
     """
 
     pairwise = True
-    log_pairwise = _Gaussian._log_pairwise
 
-    def log_diagonal(self, X: Array) -> Array:
-        product = self.product(self.kernel, self.kernel)
-        return 2.0 * self.log_to_centre(product, 0, X) + (product.log_volume + self.log_constant)
+    def log_pairwise(
+        self, X: Array, Z: Array, embedding_kernel: Kernel
+    ) -> tuple[float, Array, Array]:
+        product = self.product(self.kernel, self.kernel, embedding_kernel)
+        log_G, log_H = product.log_pair(0, X, 1, X), product.log_pair(0, X, 2, Z)
+        # the landmark's own term belongs to one factor of the three: half of it goes to each of the
+        # two H's
+        log_H += self.log_to_center(product, 0, X)[:, None]
+        log_H += 0.5 * self.log_to_center(product, 2, Z)
+        return product.log_volume + self.log_constant, log_G, log_H
 
     def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
-        if self.centre is not None:
+        if self.center is not None:
             return None
         product = self.product(self.kernel, self.kernel, embedding_kernel)
-        return (
-            product.log_volume,
-            Gaussian(product.pair_bandwidth(0, 1)),
-            Gaussian(product.pair_bandwidth(0, 2)),
-        )
+        of_G, of_H = (Gaussian(product.pair_bandwidth(0, other)) for other in (1, 2))
+        return product.log_volume, of_G, of_H
 
-    def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
-        xi, width = self.pair_normals(X, X[0])
+    def feature_moments(
+        self, X: np.ndarray, feature: int, order: int, center: float
+    ) -> list[np.ndarray]:
+        xi, width = self.pair_normals(X, np.full(X.shape[1], center))
         mean = 0.5 * (xi[:, feature][:, None] + xi[:, feature])
-        return mean, mean**2 + 0.5 * width[feature] ** 2
+        # E[x^{n+1}] = E[x]·E[x^n] + n·Var·E[x^{n−1}]: all of them have the same variance
+        out = [np.ones_like(mean), mean]
+        for n in range(1, order):
+            out.append(mean * out[n] + n * (0.5 * width[feature] ** 2) * out[n - 1])
+        return out[: order + 1]
 
 
 class GaussianNormal(GaussianLebesgue):
@@ -153,8 +156,8 @@ class GaussianNormal(GaussianLebesgue):
 
     def __init__(self, kernel: Kernel, measure: Normal, n_features: int) -> None:
         super().__init__(kernel, measure, n_features)
-        self.centre, scale = measure.normal_factor(n_features)
-        self.spread = math.sqrt(2.0) * scale
+        mean, scale = measure.normal_factor(n_features)
+        self.center, self.spread = mean[None, :], math.sqrt(2.0) * scale
         self.log_constant = -float(np.sum(0.5 * math.log(2.0 * math.pi) + np.log(scale)))
 
     def windows(
@@ -163,77 +166,58 @@ class GaussianNormal(GaussianLebesgue):
         """Around the weighted mean of x̃ and μ, which is where k²ρ lives; its width is less than
         that of either factor.
         """
-        product = self.product(self.kernel, self.kernel)
-        centre = np.diagonal(self.moments(X, feature)[0])
-        width = float(product.width[feature])
+        xi, widths = self.pair_normals(X, X[0])
+        center, width = xi[:, feature], float(widths[feature])
         reach = math.sqrt(2.0) * self.kernel.reach(log_level) * width  # without ρ the width is σ/√2
-        return centre - reach, centre + reach, math.sqrt(2.0) * width
+        return center - reach, center + reach, math.sqrt(2.0) * width
 
 
-class GaussianBox(_Gaussian):
+class GaussianBox(GaussianIntegrals):
     """∫_box Π_i k_i = ∫_{R^d} Π_i k_i · Π_k ½[erf(√A(high−x̄)) − erf(√A(low−x̄))], with x̄ the
-    centre of the product.
+    center of the product.
     """
 
     measure: Box
 
-    def _ends(self, k: int, width: float, *centres: tuple[float, Array]) -> tuple[Array, Array]:
-        """√A(low − x̄) and √A(high − x̄) of feature k, with x̄ = Σ weight·centre.
-
-        The weights sum to one, so low − x̄ is the weighted sum of low − centre: differences that
-        lose nothing far from the origin.
-        """
-        low, high = self.measure.boundary(k)
-        width, centres = float(width), [(float(weight), centre) for weight, centre in centres]  # type: ignore[assignment]
-        at_low, at_high = (
-            sum(weight * ((end - centre) / width) for weight, centre in centres)
-            for end in (low, high)
-        )
-        return at_low, at_high
-
-    def log_mean(self, X: Array) -> Array:
-        out, width = super().log_mean(X), self.product(self.kernel).width
+    def log_product(self, *factors: Factor) -> Array:
+        out, product = super().log_product(*factors), self.product(*(k for k, _ in factors))
         for k in range(self.n_features):
-            out += log_gauss_mass(*self._ends(k, width[k], (1.0, X[:, k])))
-        return out
-
-    def log_gram(self, X: Array, Y: Array) -> Array:
-        out, width = super().log_gram(X, Y), self.product(self.kernel, self.kernel).width
-        for k in range(self.n_features):
-            out += log_gauss_mass(
-                *self._ends(k, width[k], (0.5, X[:, k][:, None]), (0.5, Y[:, k][None, :]))
+            # √A(end − x̄), where x̄ = Σ_i weight_i·x_i and the weights sum to one: a weighted sum of
+            # differences that lose nothing far from the origin
+            low, high = (
+                sum(
+                    float(product.weight(i)[k])
+                    * ((end - X[:, k]) / float(product.width[k]))[index_along(len(factors), i)]
+                    for i, (_, X) in enumerate(factors)
+                )
+                for end in self.measure.boundary(k)
             )
+            out += log_gauss_mass(low, high)
         return out
 
-    def log_cross(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        out, product = (
-            super().log_cross(X, Z, embedding_kernel),
-            self.product(self.kernel, embedding_kernel),
-        )
-        for k in range(self.n_features):
-            centres = (
-                (product.weight(0)[k], X[:, k][:, None]),
-                (product.weight(1)[k], Z[:, k][None, :]),
-            )
-            out += log_gauss_mass(*self._ends(k, product.width[k], *centres))
+    def feature_moments(
+        self, X: np.ndarray, feature: int, order: int, center: float
+    ) -> list[np.ndarray]:
+        xi, widths = self.pair_normals(X, np.full(X.shape[1], center))
+        middle, width = 0.5 * (xi[:, feature][:, None] + xi[:, feature]), float(widths[feature])
+        low, high = ((end - center - middle) / width for end in self.measure.boundary(feature))
+        if order <= 2:
+            first, second = truncated_moments(low, high)
+            shift = width * first
+            square = middle**2 + 2.0 * middle * shift + width**2 * second
+            return [np.ones_like(middle), middle + shift, square][: order + 1]
+        out = [np.empty_like(middle) for _ in range(order + 1)]
+        # e^{−t²} on the interval, seen from its highest point, until it has vanished
+        peak = np.clip(0.0, low, high)
+        reach = np.sqrt(peak**2 + _GONE + 4.0 * order) - np.abs(peak)
+        start, stop = np.maximum(peak - reach, low), np.minimum(peak + reach, high)
+        nodes, weights = legendre(_NODES)
+        for rows in row_blocks(*middle.shape, _BLOCK_ELEMENTS // _NODES):
+            low, high = start[rows, :, None], stop[rows, :, None]
+            t = low + (high - low) * (0.5 * (1.0 + nodes))
+            weight = weights * np.exp(peak[rows, :, None] ** 2 - t**2)
+            weight /= weight.sum(axis=2, keepdims=True)
+            for moment in out:
+                moment[rows] = weight.sum(axis=2)
+                weight *= middle[rows, :, None] + width * t
         return out
-
-    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        out, product = (
-            super().log_triple(X, Z, embedding_kernel),
-            self.product(self.kernel, self.kernel, embedding_kernel),
-        )
-        for k in range(self.n_features):
-            x, z, a, b = X[:, k], Z[:, k], product.weight(0)[k], product.weight(2)[k]
-            centres = (a, x[:, None, None]), (a, x[None, :, None]), (b, z[None, None, :])
-            out += log_gauss_mass(*self._ends(k, product.width[k], *centres))
-        return out
-
-    def moments(self, X: np.ndarray, feature: int) -> tuple[np.ndarray, np.ndarray]:
-        width = self.product(self.kernel, self.kernel).width[feature]
-        x = X[:, feature]
-        first, second = truncated_moments(
-            *self._ends(feature, width, (0.5, x[:, None]), (0.5, x[None, :]))
-        )
-        centre = 0.5 * ((x - x[0])[:, None] + (x - x[0])[None, :])
-        return centre + width * first, centre**2 + 2.0 * centre * width * first + width**2 * second

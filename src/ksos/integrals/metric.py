@@ -1,5 +1,5 @@
-"""Gaussian kernels whose metric ties the features, and normal laws with covariances: Gaussian
-integrals in the axes of the kernels.
+"""Gaussian kernels whose metric correlates the features, and mixtures of normal distributions with
+covariances: Gaussian integrals in the axes of the kernels.
 
 A change of coordinates y = Vx makes a product over features of one kernel, and of two at once: VSVᵀ
 = I and VS'Vᵀ diagonal. There the formulas of :mod:`ksos.integrals.gaussian` serve.
@@ -7,23 +7,22 @@ A change of coordinates y = Vx makes a product over features of one kernel, and 
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_numpy
+from ksos.ground.arrays import Array, like, namespace, quiet, zeros
 from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
-from ksos.integrals.base import Integrals
+from ksos.integrals.base import Factor, Integrals
 from ksos.integrals.gaussian import GaussianLebesgue, GaussianProduct
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Lebesgue, Measure
 
-__all__ = ["Axes", "GaussianMetric", "GaussianNormals", "axes_of"]
-
-_DIRECT, _PRODUCT_ERROR = 8, 1e-12
-"""Features that are subtracted one by one. More go through a matrix product, where its rounding is
-smaller than this, as in ``ksos.kernels.distances``."""
+__all__ = ["Axes", "GaussianMetric", "GaussianNormals", "axes_of", "in_axes"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,15 @@ def axes_of(kernel: Kernel, d: int, other: Kernel | None = None) -> Axes:
     return Axes(Q.T @ V, (np.ones(d), np.sqrt(squares)))
 
 
+def in_axes(*factors: Factor) -> tuple[Axes, Array, list[Factor]]:
+    """The axes, their origin, and the factors there: all but the last have the same kernel."""
+    (kernel, X), (last, _) = factors[0], factors[-1]
+    axes, origin = axes_of(kernel, X.shape[1], last), central_point(X)
+    kernels = [axes.bandwidths[0]] * (len(factors) - 1) + [axes.bandwidths[1]]
+    moved = [axes.coordinates(Y, origin) for _, Y in factors]
+    return axes, origin, list(zip(map(Gaussian, kernels), moved, strict=True))
+
+
 class GaussianMetric(Integrals):
     """A Gaussian kernel with any metric on Lebesgue measure: a change of coordinates, and its
     volume.
@@ -66,70 +74,34 @@ class GaussianMetric(Integrals):
 
     pairwise = True
 
-    def _plain(
-        self, embedding_kernel: Kernel | None = None
-    ) -> tuple[Axes, GaussianLebesgue, Gaussian]:
-        axes = axes_of(self.kernel, self.n_features, embedding_kernel)
-        return (
-            axes,
-            GaussianLebesgue(Gaussian(1.0), Lebesgue(), self.n_features),
-            Gaussian(axes.bandwidths[1]),
-        )
+    def _moved(self, *factors: Factor) -> tuple[Axes, GaussianLebesgue, list[Factor]]:
+        axes, _, moved = in_axes(*factors)
+        return axes, GaussianLebesgue(moved[0][0], Lebesgue(), self.n_features), moved
 
-    def log_mean(self, X: Array) -> Array:
-        axes, plain, _ = self._plain()
-        return plain.log_mean(axes.coordinates(X, central_point(X))) + axes.log_volume
-
-    def log_gram(self, X: Array, Y: Array) -> Array:
-        (axes, plain, _), origin = self._plain(), central_point(X)
-        at_X = axes.coordinates(X, origin)
-        return (
-            plain.log_gram(at_X, at_X if Y is X else axes.coordinates(Y, origin)) + axes.log_volume
-        )
-
-    def log_diagonal(self, X: Array) -> Array:
-        axes, plain, _ = self._plain()
-        return plain.log_diagonal(X) + axes.log_volume  # the same at every point
+    def log_product(self, *factors: Factor) -> Array:
+        axes, plain, moved = self._moved(*factors)
+        return plain.log_product(*moved) + axes.log_volume
 
     def log_pairwise(
         self, X: Array, Z: Array, embedding_kernel: Kernel
     ) -> tuple[float, Array, Array]:
-        (axes, plain, embedding), origin = self._plain(embedding_kernel), central_point(X)
-        at_X = axes.coordinates(X, origin)
-        log_c, log_G, log_H = plain.log_pairwise(
-            at_X, at_X if Z is X else axes.coordinates(Z, origin), embedding
-        )
+        axes, plain, moved = self._moved((self.kernel, X), (embedding_kernel, Z))
+        (_, x), (embedding, z) = moved
+        log_c, log_G, log_H = plain.log_pairwise(x, z, embedding)
         return log_c + axes.log_volume, log_G, log_H
 
-    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        log_c, log_G, log_H = self.log_pairwise(X, Z, embedding_kernel)
-        return log_c + log_G[:, :, None] + log_H[:, None, :] + log_H[None, :, :]
-
     def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
-        axes, plain, embedding = self._plain(embedding_kernel)
-        product = plain.product(plain.kernel, plain.kernel, embedding)
+        axes = axes_of(self.kernel, self.n_features, embedding_kernel)
+        product = GaussianProduct([axes.bandwidths[i] for i in (0, 0, 1)])
         of_G, of_H = (Gaussian(axes.metric(product.pair_bandwidth(0, other))) for other in (1, 2))
         return product.log_volume + axes.log_volume, of_G, of_H
 
     def pair_metric(self) -> np.ndarray:
         return 0.5 * self.kernel.matrix(self.n_features)
 
-    def windows(
-        self, X: np.ndarray, feature: int, log_level: float
-    ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Along x_k, k is at most exp(−(x_k − x̃_k)²/S_kk), and with the other features held it is
-        as smooth as (S⁻¹)_kk says.
-        """
-        S = self.kernel.matrix(self.n_features)
-        x, reach = (
-            X[:, feature] - X[0, feature],
-            self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature])),
-        )
-        return x - reach, x + reach, float(1.0 / np.sqrt(np.linalg.inv(S)[feature, feature]))
-
 
 class GaussianNormals(Integrals):
-    r"""A Gaussian kernel with any metric on a mixture of normal laws, Σ_c w_c N(μ_c, Σ_c).
+    r"""A Gaussian kernel with any metric on a mixture of normal distributions, Σ_c w_c N(μ_c, Σ_c).
 
     The kernels' product is e^{−s}·exp(−‖(y − z̄)/w‖²) in the axes of the kernels, with z̄ the
     weighted mean of their points, w the width and s the spread of the points around z̄. So ∫ Πk
@@ -142,125 +114,44 @@ class GaussianNormals(Integrals):
         assert normals is not None
         self.normals = normals
 
-    def components(
-        self, axes: Axes, product: GaussianProduct, origin: np.ndarray
-    ) -> list[tuple[float, np.ndarray, np.ndarray]]:
-        """(log of the constant, R, R·V(μ_c − origin)) of each component, with ‖R(z̄ − Vμ)‖² the
-        exponent of N(z̄; …).
-        """
+    def log_parts(self, *factors: Factor) -> Iterator[Array]:
+        """:meth:`log_product` for each component, as many at a time as a block of memory holds."""
+        axes, origin, moved = in_axes(*factors)
+        points, d = [Y for _, Y in moved], self.n_features
+        product = GaussianProduct([kernel.sigma for kernel, _ in moved])
+        log_pairs = product.log_pairs(points)
+        *others, last = (like(product.weight(i), Y) * Y for i, Y in enumerate(points))
+        # z̄ is a sum of weighted points: those of all factors but the last in one long list
+        left = functools.reduce(_sums_of_rows, others, zeros((1, d), last))
         weights, means, covariances = self.normals
         L = np.linalg.cholesky(axes.V @ covariances @ axes.V.T + 0.5 * np.diag(product.width**2))
-        log_normals = -np.log(np.diagonal(L, axis1=1, axis2=2)).sum(
-            axis=1
-        ) - 0.5 * self.n_features * np.log(2.0 * np.pi)
-        R = np.sqrt(0.5) * np.linalg.inv(L)
-        centres = (R @ (axes.V @ (means - origin)[:, :, None]))[:, :, 0]
-        return list(
-            zip(
-                (np.log(weights) + product.log_volume + log_normals).tolist(),
-                R,
-                centres,
-                strict=True,
-            )
-        )
+        log_c = np.log(weights) - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
+        log_c = like(log_c + (product.log_volume - 0.5 * d * np.log(2.0 * np.pi)), last)
+        R = like(np.sqrt(0.5) * np.linalg.inv(L).transpose(0, 2, 1), last)
+        # half of a mean for each side: the answers are symmetric to the last bit
+        half = 0.5 * axes.coordinates(like(means, last), origin)[:, None, :] @ R
+        for block in row_blocks(weights.shape[0], math.prod(log_pairs.shape), CACHE_ELEMENTS):
+            x, y = left @ R[block, ...] - half[block, ...], half[block, ...] - last @ R[block, ...]
+            logs = squared_distances(x, y, np.ones(d))
+            logs *= -1.0
+            logs += log_c[block, None, None]
+            logs = namespace(last).reshape(logs, (-1, *log_pairs.shape))
+            logs += log_pairs
+            yield logs
 
-    def windows(
-        self, X: np.ndarray, feature: int, log_level: float
-    ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Those of the kernel, which ρ only narrows; smooth where both are."""
-        S = self.kernel.matrix(self.n_features)
-        x, reach = (
-            X[:, feature] - X[0, feature],
-            self.kernel.reach(log_level) * float(np.sqrt(S[feature, feature])),
-        )
-        length = min(
-            1.0 / np.sqrt(np.linalg.inv(S)[feature, feature]),
-            self.measure.smooth_length(self.n_features)[feature],
-        )
-        return x - reach, x + reach, float(length)
-
-    def log_mean(self, X: Array) -> Array:
-        return self._log_power(X, 1)
-
-    def log_diagonal(self, X: Array) -> Array:
-        return self._log_power(X, 2)
-
-    def _log_power(self, X: Array, q: int) -> Array:
-        """log ∫ k(x, X_i)^q dρ: no spread."""
-        axes, origin = axes_of(self.kernel, self.n_features), central_point(X)
-        product, Y = GaussianProduct([axes.bandwidths[0]] * q), axes.coordinates(X, origin)
-        parts = []
-        for log_c, R, centre in self.components(axes, product, to_numpy(origin)[0]):
-            away = Y @ like(R.T, X) - like(centre, X)
-            parts.append(log_c - namespace(X).vecdot(away, away))
-        return _log_sum(parts)
-
-    def log_gram(self, X: Array, Y: Array) -> Array:
-        axes, origin = axes_of(self.kernel, self.n_features), central_point(X)
-        product = GaussianProduct([axes.bandwidths[0]] * 2)
-        at_X, at_Y = axes.coordinates(X, origin), axes.coordinates(Y, origin)
-        spread = squared_distances(at_X, at_Y, product.pair_bandwidth(0, 1))
-        components = self.components(axes, product, to_numpy(origin)[0])
-        if is_numpy(X):
-            return _log_sum_together(components, at_X, at_Y) - spread
-        parts = []
-        for log_c, R, centre in components:
-            x, y = (0.5 * (at @ like(R.T, X) - like(centre, X)) for at in (at_X, at_Y))
-            parts.append(log_c - squared_distances(x, -y, np.ones(self.n_features)))
-        return _log_sum(parts) - spread
-
-    def log_triple(self, X: Array, Z: Array, embedding_kernel: Kernel) -> Array:
-        axes, origin = axes_of(self.kernel, self.n_features, embedding_kernel), central_point(X)
-        product = GaussianProduct([axes.bandwidths[0], axes.bandwidths[0], axes.bandwidths[1]])
-        at_X, at_Z = axes.coordinates(X, origin), axes.coordinates(Z, origin)
-        log_G = -squared_distances(at_X, at_X, product.pair_bandwidth(0, 1))
-        log_H = -squared_distances(at_X, at_Z, product.pair_bandwidth(0, 2))
-        a, b = (like(product.weight(i), X) for i in (0, 2))
-        parts = []
-        for log_c, R, centre in self.components(axes, product, to_numpy(origin)[0]):
-            x, z = (a * at_X) @ like(R.T, X) - 0.5 * like(centre, X), (b * at_Z) @ like(R.T, X)
-            pairs = x[:, None, :] + x[None, :, :]
-            away = squared_distances(
-                namespace(X).reshape(pairs, (-1, self.n_features)), -z, np.ones(self.n_features)
-            )
-            parts.append(log_c - namespace(X).reshape(away, (X.shape[0], X.shape[0], Z.shape[0])))
-        return _log_sum(parts) + log_G[:, :, None] + log_H[:, None, :] + log_H[None, :, :]
-
-
-def _log_sum(parts: list[Array]) -> Array:
-    """log Σ_c e^{parts_c}, without a stack of all of them."""
-    xp, peak = namespace(parts[0]), parts[0]
-    for part in parts[1:]:
-        peak = xp.maximum(peak, part)
-    total = xp.zeros_like(peak)
-    for part in parts:
-        total += xp.exp(part - peak)
-    return peak + xp.log(total)
-
-
-def _log_sum_together(
-    components: list[tuple[float, np.ndarray, np.ndarray]], X: np.ndarray, Y: np.ndarray
-) -> np.ndarray:
-    """log Σ_c exp(log_c − ‖½R_c(x_i + y_j) − centre_c‖²), several components at a time."""
-    peak, total = np.full((X.shape[0], Y.shape[0]), -np.inf), np.zeros((X.shape[0], Y.shape[0]))
-    for rows in row_blocks(len(components), X.shape[0] * Y.shape[0], CACHE_ELEMENTS):
-        log_c, R, centres = (np.stack(part) for part in zip(*components[rows], strict=True))
-        x, y = (0.5 * (at @ R.transpose(0, 2, 1) - centres[:, None, :]) for at in (X, Y))
-        logs = np.broadcast_to(log_c[:, None, None], (log_c.size, *peak.shape)).copy()
-        exact = np.arange(log_c.size)
-        if X.shape[1] > _DIRECT:
-            x2, y2 = np.sum(x * x, axis=2), np.sum(y * y, axis=2)
-            near = (x2.max(axis=1) + y2.max(axis=1)) * np.finfo(float).eps <= _PRODUCT_ERROR
-            products = x[near] @ y[near].transpose(0, 2, 1)
-            logs[near] -= np.maximum(
-                x2[near][:, :, None] + y2[near][:, None, :] + 2.0 * products, 0.0
-            )
-            exact = np.flatnonzero(~near)
-        for k in range(X.shape[1] if exact.size else 0):
-            logs[exact] -= (x[exact, :, None, k] + y[exact, None, :, k]) ** 2
-        highest = np.maximum(peak, logs.max(axis=0))
-        logs -= highest
+    def log_product(self, *factors: Factor) -> Array:
+        xp, first = namespace(factors[0][1]), factors[0][1]
+        total = zeros(tuple(X.shape[0] for _, X in factors), first)
+        peak = total - np.inf
         with quiet():
-            total = total * np.exp(peak - highest) + np.exp(logs, out=logs).sum(axis=0)
-        peak = highest
-    return np.asarray(peak + np.log(total))
+            for logs in self.log_parts(*factors):
+                highest = xp.maximum(peak, xp.max(logs, axis=0))
+                logs -= highest
+                total = total * xp.exp(peak - highest) + xp.sum(xp.exp(logs), axis=0)
+                peak = highest
+            return peak + xp.log(total)
+
+
+def _sums_of_rows(X: Array, Y: Array) -> Array:
+    """X_i + Y_j in one list."""
+    return namespace(X).reshape(X[:, None, :] + Y[None, :, :], (-1, X.shape[1]))

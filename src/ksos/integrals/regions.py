@@ -12,9 +12,7 @@ import numpy as np
 from ksos.ground.arrays import to_numpy
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.metric import axes_of
-from ksos.kernels import Gaussian
-from ksos.kernels.distances import central_point
+from ksos.integrals.metric import in_axes
 from ksos.measures import Measure
 from ksos.quadrature import MixtureRule, composite, cut, halved, log_outer, merged, tensor_grid
 from ksos.quadrature import cells as cells_of
@@ -168,12 +166,9 @@ def importance_rules(
     """
     normals, d = integrals.pair_normals(X), X.shape[1]
     if integrals.pair_metric() is not None:  # in the axes of the metric
-        axes, plain, origin = (
-            axes_of(integrals.kernel, d),
-            GaussianLebesgue(Gaussian(1.0), integrals.measure, d),
-            central_point(X),
-        )
-        for y, log_weights in importance_rules(plain, axes.coordinates(X, origin), max_nodes, seed):
+        axes, origin, [(kernel, at_X)] = in_axes((integrals.kernel, X))
+        plain = GaussianLebesgue(kernel, integrals.measure, d)
+        for y, log_weights in importance_rules(plain, at_X, max_nodes, seed):
             yield origin + y @ np.linalg.inv(axes.V).T, log_weights + axes.log_volume
         return
     centres, scale = (

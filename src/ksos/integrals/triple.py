@@ -1,9 +1,16 @@
 """The order-3 integrals applied to a matrix: U(B)_r = Σ_ij B_ij ∫ k(x,X_i) k(x,X_j) k_σ(x,Z_r) dρ,
 never stored as m × m × ℓ.
+
+Over a mixture of normal distributions they are products over pairs of points, one component after
+the other, with the constant function or without it. With √(k_σ(·, z_r) N_c) as a factor of each,
+the functions k(·, x̃_i) are Gaussian functions of one width whose distances do not depend on the
+landmark z_r. So their Gram matrix has entries in [0, 1], times an amplitude for each function and
+landmark.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,14 +20,35 @@ import numpy as np
 from ksos.ground.arrays import Array, flat, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.pivoted_cholesky import thin_root
-from ksos.integrals.base import Integrals
-from ksos.integrals.components import component_pairs
-from ksos.integrals.constant import WithConstant
+from ksos.integrals.base import Factor, Integrals
+from ksos.integrals.metric import GaussianNormals, axes_of
 from ksos.kernels import Kernel
+from ksos.kernels.distances import central_point, squared_distances
+from ksos.measures import Measure
 
-__all__ = ["PairFactors", "ThinPairs", "apply_triple", "thin_pairs", "triple_blocks"]
+__all__ = ["ComponentPairs", "PairFactors", "ThinPairs", "WithConstant", "apply_triple"]
+__all__ += ["component_pairs", "thin_pairs", "triple_blocks"]
 
-_BLOCK_ELEMENTS, _TEMPORARIES = 8_000_000, 8
+_BLOCK_ELEMENTS = 8_000_000  # 64 MB for a block of the triple integral
+# arrays of the size of a block that a closed form holds at a time, at most
+_TEMPORARIES = 8
+
+
+class WithConstant(Integrals):
+    """Integrals of ``own``, whose triple integral has a first row, and a first column, for the
+    constant function.
+    """
+
+    def __init__(self, own: Integrals) -> None:
+        super().__init__(own.kernel, own.measure, own.n_features)
+        self.own = own
+
+    def log_product(self, *factors: Factor) -> Array:
+        xp, (first, _, last) = namespace(factors[0][1]), factors
+        alone, cross = self.own.log_product(last), self.own.log_product(first, last)
+        row = xp.concat([alone[None, None, :], cross[None, :, :]], axis=1)
+        rest = xp.concat([cross[:, None, :], self.own.log_product(*factors)], axis=1)
+        return xp.concat([row, rest], axis=0)
 
 
 class PairFactors:
@@ -119,3 +147,55 @@ def triple_blocks(
     require_memory(FLOAT_BYTES * m * m * _TEMPORARIES, what, remedy, beside=X)
     for rows in row_blocks(Z.shape[0], m * m * _TEMPORARIES, _BLOCK_ELEMENTS):
         yield rows, xp.exp(integrals.log_triple(X, Z[rows, :], embedding_kernel) - log_unit)
+
+
+@dataclass(frozen=True)
+class ComponentPairs:
+    """One component w·N(μ, Σ): ∫ k_i k_j k_σ(·, z_r) w dN = c·G_ij·H_ir·H_jr, in units of
+    exp(log_unit).
+    """
+
+    c: float
+    G: np.ndarray
+    """(m, m), at most 1."""
+    H: np.ndarray
+    """(m, ℓ), at most 1."""
+    cross: np.ndarray
+    """(m, ℓ): ∫ k_i k_σ(·, z_r) w dN."""
+    masses: np.ndarray
+    """(ℓ,): ∫ k_σ(·, z_r) w dN."""
+
+
+def component_pairs(
+    kernel: Kernel,
+    measure: Measure,
+    X: np.ndarray,
+    Z: np.ndarray,
+    embedding_kernel: Kernel,
+    log_unit: float,
+) -> Iterator[ComponentPairs]:
+    """The pairs of every component of a mixture of normal distributions."""
+    d, last = X.shape[1], (embedding_kernel, Z)
+    integrals, axes = GaussianNormals(kernel, measure, d), axes_of(kernel, d, embedding_kernel)
+    y = axes.coordinates(X, central_point(X))
+    # u_iir = c·H_ir², as G_ii = 1, so that H is known from the integrals with k_i² as one factor
+    squares, crosses, masses = (
+        itertools.chain.from_iterable(integrals.log_parts(*factors))
+        for factors in (((kernel.scaled(math.sqrt(0.5)), X), last), ((kernel, X), last), (last,))
+    )
+    for log_square, log_cross, log_mass, covariance in zip(
+        squares, crosses, masses, integrals.normals.covariances, strict=True
+    ):
+        peak = float(log_square.max())
+        # in the axes of the kernels exp(−yᵀAy) is k²k_σN, and G_ij = exp(−(y_i − y_j)ᵀA⁻¹(y_i − y_j))
+        A = np.diag(2.0 + axes.bandwidths[1] ** -2.0)
+        A += 0.5 * np.linalg.inv(axes.V @ covariance @ axes.V.T)
+        moved = np.linalg.solve(np.linalg.cholesky(0.5 * (A + A.T)), y.T).T
+        with np.errstate(under="ignore"):
+            yield ComponentPairs(
+                math.exp(peak - log_unit),
+                np.exp(-squared_distances(moved, moved, np.ones(d))),
+                np.exp(0.5 * (log_square - peak)),
+                np.exp(log_cross - log_unit),
+                np.exp(log_mass - log_unit),
+            )

@@ -158,6 +158,10 @@ class Kernel(ABC):
         """The same kernel, wider by a factor in every direction."""
         return self.with_sigma(factor * self.sigma)
 
+    def squared(self) -> Self | None:
+        """k², if it is a kernel of the same kind."""
+        return None
+
     def with_sigma(self, sigma: Any) -> Self:
         """The same kernel with another bandwidth."""
         return type(self)(sigma, product=self.product)

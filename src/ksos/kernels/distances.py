@@ -4,7 +4,9 @@ and far-away queries.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterator
 
 import numpy as np
@@ -47,53 +49,48 @@ def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
     common shift.
     """
     xp = namespace(X, Y)
-    one_x, one_y = xp.ones_like(X[:, 0]), xp.ones_like(Y[:, 0])
-    for k in range(X.shape[1]):
+    one_x, one_y = xp.ones_like(X[..., 0]), xp.ones_like(Y[..., 0])
+    for k in range(X.shape[-1]):
         # x_i − y_j as the matrix product [x 1]·[1; −y]: one rounding per entry, as in the
         # subtraction itself, in a third of its time
-        scaled = xp.stack([X[:, k], one_x], axis=1) @ xp.stack([one_y, -Y[:, k]])
+        scaled = xp.stack([X[..., k], one_x], axis=-1) @ xp.stack([one_y, -Y[..., k]], axis=-2)
         scaled *= 1.0 / sigma[k]  # a division per entry would cost the most here
         scaled *= scaled
         yield scaled
 
 
 def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
-    """D_ij = Σ_k ((X_ik − Y_jk)/σ_k)², shape (n, m).
+    """D_ij = Σ_k ((X_ik − Y_jk)/σ_k)², shape (…, n, m), for points (…, n, d) and (…, m, d).
 
     Few features are subtracted one by one, which loses nothing. Many features go through one matrix
     product, with the error of that form, ε·(‖x‖² + ‖y‖²) around a common center, checked first.
     """
     xp = namespace(X, Y)
-    n, d = X.shape
+    n, d = X.shape[-2:]
     sigma = like(sigma, X)
     with quiet():
         if d > DIRECT_FEATURES:
-            center = xp.mean(Y, axis=0)
+            center = xp.mean(Y, axis=-2, keepdims=True)
             Xs, Ys = (X - center) / sigma, (Y - center) / sigma
-            x2, y2 = xp.sum(Xs * Xs, axis=1), xp.sum(Ys * Ys, axis=1)
+            x2, y2 = (xp.sum(Z * Z, axis=-1, keepdims=True) for Z in (Xs, Ys))
             if n and float(xp.max(x2) + xp.max(y2)) * 2.0 * _DOUBLE <= _PRODUCT_ERROR:
                 # the norms as two more columns of the product
-                left = xp.concat([Xs, x2[:, None], xp.ones_like(x2)[:, None]], axis=1)
-                right = xp.concat([-2.0 * Ys, xp.ones_like(y2)[:, None], y2[:, None]], axis=1)
-                D = left @ right.T
+                left = xp.concat([Xs, x2, xp.ones_like(x2)], axis=-1)
+                D = left @ xp.concat([-2.0 * Ys, xp.ones_like(y2), y2], axis=-1).mT
                 # to look is cheaper than to write
                 return D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)
         elements = CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
-        blocks = list(row_blocks(n, Y.shape[0], elements))
+        blocks = list(row_blocks(n, Y.shape[-2], elements))
         if len(blocks) <= 1:
             return _sum_of_squares(X, Y, sigma)
-        D = xp.empty((n, Y.shape[0]), dtype=xp.float64, device=X.device)
+        D = xp.empty((*X.shape[:-1], Y.shape[-2]), dtype=xp.float64, device=X.device)
         for rows in blocks:
-            D[rows, :] = _sum_of_squares(X[rows, :], Y, sigma)
+            D[..., rows, :] = _sum_of_squares(X[..., rows, :], Y, sigma)
         return D
 
 
 def _sum_of_squares(X: Array, Y: Array, sigma: Array) -> Array:
-    squares = feature_squares(X, Y, sigma)
-    total = next(squares)
-    for more in squares:
-        total += more
-    return total
+    return functools.reduce(operator.iadd, feature_squares(X, Y, sigma))
 
 
 class Products:

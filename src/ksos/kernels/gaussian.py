@@ -140,6 +140,9 @@ class Gaussian(Kernel):
     def scaled(self, factor: float) -> Self:
         return type(self)((factor * factor if self.full else factor) * self.sigma)
 
+    def squared(self) -> Self:
+        return self.scaled(math.sqrt(0.5))
+
     def with_sigma(self, sigma: Any) -> Self:
         return type(self)(sigma)
 

@@ -47,6 +47,9 @@ class Laplace(Kernel):
     def reach(self, log_level: float) -> float:
         return -log_level
 
+    def squared(self) -> Self:
+        return self.scaled(0.5)
+
 
 class Matern(Kernel):
     r"""k(x, y) = 2^{1−ν}/Γ(ν) · r^ν K_ν(r), with r = ‖(x − y)/σ‖ (no √(2ν), as in the paper).

@@ -10,7 +10,7 @@ from ksos.observables.base import Observable, ObservableMatrix, SumObservable, s
 from ksos.observables.indicator import BoxIndicator
 from ksos.observables.kernel_function import KernelFunction
 from ksos.observables.numeric import NumericFunction
-from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate, feature_moments
+from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate
 from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "as_observable",
     "coordinate",
     "enclosure",
-    "feature_moments",
     "proven_supremum",
     "searched_supremum",
     "sum_over_nodes",

@@ -11,8 +11,7 @@ import numpy as np
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import row_blocks
 from ksos.integrals import closed_form
-from ksos.integrals.components import component_pairs
-from ksos.integrals.triple import PairFactors, triple_blocks
+from ksos.integrals.triple import PairFactors, component_pairs, triple_blocks
 from ksos.kernels import Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Measure

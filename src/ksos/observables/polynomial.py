@@ -5,30 +5,27 @@ k(x,x̃_i)k(x,x̃_j)dρ.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.validation import as_count, as_vector
-from ksos.integrals import Integrals, closed_form
+from ksos.integrals import closed_form
 from ksos.integrals.exact_rule import exact_rule
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.observables.over_normals import Monomial, are_normal, polynomial_matrix
-from ksos.quadrature import legendre
 
-__all__ = ["Polynomial", "as_polynomial", "coordinate", "feature_moments"]
+__all__ = ["Polynomial", "as_polynomial", "coordinate"]
 
 Terms = dict[Monomial, Fraction]
 _OPERATIONS = 4e9  # at the nodes of a rule
-_SHOWN_TERMS, _ORDER, _BLOCK_ELEMENTS = 6, 48, 1 << 14
-_GONE = 45.0
-"""e^{−45} is below rounding beside 1."""
+_SHOWN_TERMS = 6  # in a repr, which should fit on one line
 
 
 class Polynomial(Observable):
@@ -224,7 +221,7 @@ class Polynomial(Observable):
             "use fewer support points",
         )
         moments = {
-            k: feature_moments(integrals, X, k, powers[k], self.centre.get(k, 0.0))
+            k: integrals.feature_moments(X, k, powers[k], self.centre.get(k, 0.0))
             for k in sorted(shared)
         }
         total = np.full((m, m), self.terms.get((), 0.0))
@@ -239,7 +236,7 @@ class Polynomial(Observable):
                 own = (
                     moments[k]
                     if k in moments
-                    else feature_moments(integrals, X, k, order, self.centre.get(k, 0.0))
+                    else integrals.feature_moments(X, k, order, self.centre.get(k, 0.0))
                 )
                 for power in range(1, order + 1):
                     value = self.terms.get(((k, power),), 0.0)
@@ -371,89 +368,3 @@ def _rounded(value: Fraction) -> float:
 
 def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:
     return sum(power for _, power in monomial), [(k, -power) for k, power in monomial]
-
-
-# --- moments of any order of one feature under the laws ∝ k(x, X_i) k(x, X_j) dρ, for kernels that
-# are products over the features ---
-
-
-def feature_moments(
-    integrals: Integrals, X: np.ndarray, feature: int, order: int, centre: float
-) -> list[np.ndarray]:
-    """E[(x_k − centre)^n] for n = 0..order, k = ``feature``, each of shape (m, m)."""
-    if not np.any(np.isfinite(integrals.measure.boundary(feature))):
-        normals = integrals.pair_normals(X, np.full(X.shape[1], centre))
-        if normals is not None:
-            return _of_normal_laws(normals[0][:, feature], float(normals[1][feature]), order)
-    m = X.shape[0]
-    out = [np.ones((m, m)), *(np.empty((m, m)) for _ in range(order))]
-    for rows in row_blocks(m, m, _BLOCK_ELEMENTS):
-        block = _by_nodes(
-            integrals, X[rows, feature][:, None], X[:, feature][None, :], feature, order, centre
-        )
-        for n in range(1, order + 1):
-            out[n][rows] = block[n]
-    return [0.5 * (moment + moment.T) for moment in out]
-
-
-def _of_normal_laws(xi: np.ndarray, width: float, order: int) -> list[np.ndarray]:
-    """E[x^{n+1}] = E[x]·E[x^n] + n·Var·E[x^{n−1}], every law being normal with the same variance."""
-    mean, variance = 0.5 * (xi[:, None] + xi), 0.5 * width**2
-    out = [np.ones_like(mean), mean]
-    for n in range(1, order):
-        out.append(mean * out[n] + n * variance * out[n - 1])
-    return out[: order + 1]
-
-
-def _by_nodes(
-    integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, order: int, centre: float
-) -> list[np.ndarray]:
-    """Ratios of Gauss–Legendre sums over pieces without a kink, each cut where the integrand has
-    vanished: positive terms, to rounding.
-    """
-    nodes, weights = legendre(_ORDER)
-    nodes = 0.5 * (nodes + 1.0)
-    kernel, sigma = integrals.kernel, float(integrals.kernel.sigma_vector(integrals.n_features)[k])
-    sums: list[np.ndarray | float] = [0.0] * (order + 1)
-    pieces = list(_pieces(integrals, x, y, k, sigma, order))
-    logs = []
-    for start, length in pieces:
-        t = start[..., None] + length[..., None] * nodes  # in bandwidths, relative to x
-        other = t - ((y - x) / sigma)[..., None]
-        logs.append(kernel.log_profile(t * t) + kernel.log_profile(other * other))
-    peak = np.max([log.max(axis=-1) for log in logs], axis=0)
-    for (start, length), log in zip(pieces, logs, strict=True):
-        weight = length[..., None] * weights * np.exp(log - peak[..., None])
-        position = (x - centre)[..., None] + sigma * (start[..., None] + length[..., None] * nodes)
-        for n in range(order + 1):
-            sums[n] = sums[n] + weight.sum(axis=-1)
-            weight = weight * position
-    return [np.asarray(total / sums[0]) for total in sums]
-
-
-def _pieces(
-    integrals: Integrals, x: np.ndarray, y: np.ndarray, k: int, sigma: float, n: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(start, length) of the pieces of the law of x and y, in bandwidths and relative to x, for
-    moments of order n.
-    """
-    drop = _GONE + 4.0 * n
-    gap = (y - x) / sigma
-    low, high = ((end - x) / sigma + 0.0 * gap for end in integrals.measure.boundary(k))
-    if integrals.kernel.smooth:
-        # e^{−t²−(t−gap)²}: a parabola of curvature 2 about gap/2, seen from its highest point
-        # within the boundary
-        peak = np.clip(0.5 * gap, low, high)
-        slope = 4.0 * np.abs(peak - 0.5 * gap)
-        reach = (-slope + np.sqrt(slope**2 + 8.0 * drop)) / 4.0
-        start, stop = np.maximum(peak - reach, low), np.minimum(peak + reach, high)
-        yield start, stop - start
-        return
-    left, right = np.clip(np.minimum(gap, 0.0), low, high), np.clip(np.maximum(gap, 0.0), low, high)
-    # κ(r) = e^{−r}·polynomial of degree p: beyond the centres, the product falls at the rate 2, up
-    # to what the polynomial adds
-    reach = 0.5 * drop + 2.0 * math.sqrt(drop)
-    start = np.maximum(left - reach, low)
-    yield start, left - start
-    yield left, right - left
-    yield right, np.minimum(right + reach, high) - right

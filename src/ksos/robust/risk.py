@@ -22,7 +22,6 @@ from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
 from ksos.observables import KernelFunction
-from ksos.observables.polynomial import feature_moments
 from ksos.solvers.newton import Minimum
 from ksos.space.embedding_map import blocks_of
 from ksos.space.space import SoSSpace
@@ -294,7 +293,7 @@ def affine_moments(space: SoSSpace, centre: np.ndarray, scale: np.ndarray) -> np
     W = np.exp(integrals.log_gram(X, X) - space.log_unit)
     first, second = [np.ones_like(W)], [np.ones_like(W)]
     for k in range(d):
-        _, one, two = feature_moments(integrals, X, k, 2, float(centre[k]))
+        _, one, two = integrals.feature_moments(X, k, 2, float(centre[k]))
         first.append(one / scale[k])
         second.append(two / scale[k] ** 2)
     return _assembled(space, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
@@ -323,7 +322,7 @@ def kernel_moments(
             closed_form(Gaussian(eta[dx:]), space.measure.restrict(range(dx, d)), 1),
         )
         base = np.exp(integrals_y.log_gram(Y, Y) + (unit_x - space.log_unit))
-        W_y = [base * moment for moment in feature_moments(integrals_y, Y, 0, 2, centre)]
+        W_y = [base * moment for moment in integrals_y.feature_moments(Y, 0, 2, centre)]
     sigma = kernel.sigma_vector(dx)
     half = Gaussian(sigma / np.sqrt(2.0))
 

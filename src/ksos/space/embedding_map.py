@@ -20,11 +20,17 @@ from scipy.linalg.lapack import dpstrf
 from ksos.ground.arrays import Array, eye, flat, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
-from ksos.integrals.components import ComponentPairs, component_pairs
-from ksos.integrals.constant import WithConstant
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.integrals.regions import Rule
-from ksos.integrals.triple import PairFactors, ThinPairs, thin_pairs, triple_blocks
+from ksos.integrals.triple import (
+    ComponentPairs,
+    PairFactors,
+    ThinPairs,
+    WithConstant,
+    component_pairs,
+    thin_pairs,
+    triple_blocks,
+)
 from ksos.kernels import Kernel
 
 __all__ = [
