@@ -124,7 +124,7 @@ def throughput(rows: int = 8 * CHUNK, repeats: int = 4) -> dict[str, float]:
         "sums": lambda: [nothing.update(part) for part in parts],
         "passes": passes,
         "bare scores": lambda: [
-            bare_scores(part, p.support_points, p.unit_factor, sigma) for part in parts
+            bare_scores(part, p.support_points, square_of(p).unit_factor, sigma) for part in parts
         ],
         "scores": lambda: list(fitted.score_samples(chunks(parts))),
         "score": lambda: fitted.score(chunks(parts)),

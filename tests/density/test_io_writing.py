@@ -17,7 +17,7 @@ import pytest
 from densities import random_density
 
 import ksos.density.io
-from ksos.density.io import load, save
+from ksos.density import load, save
 from ksos.kernels import Gaussian, Laplace
 
 SOURCE = Path(ksos.density.io.__file__).parents[2]

@@ -10,10 +10,11 @@ from ksos.density.estimate import Estimate
 from ksos.density.far import FeatureRange
 from ksos.density.io import load, read_header, save
 from ksos.density.mixture import mixture, reference_density, to_sklearn
-from ksos.density.normals import inner_product
-from ksos.density.questions.divergence import normal_groups
-from ksos.density.questions.expectation import embedded
+from ksos.density.normals import Group, inner_product
+from ksos.density.questions.divergence import between_squares, normal_groups
+from ksos.density.questions.expectation import embedded, square_clouds
 from ksos.density.square import Square, feature_scales
+from ksos.density.standard import standardize
 from ksos.density.terms import Terms, joint_of
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "Corrected",
     "Estimate",
     "FeatureRange",
+    "Group",
     "SoSDensity",
     "Square",
     "Terms",
+    "between_squares",
     "embedded",
     "feature_scales",
     "from_terms",
@@ -36,6 +39,8 @@ __all__ = [
     "read_header",
     "reference_density",
     "save",
+    "square_clouds",
     "square_of",
+    "standardize",
     "to_sklearn",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ksos.density.corrected import Corrected
+from ksos.density.square import assemble
 from ksos.density.terms import Term
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 
@@ -75,8 +76,9 @@ def compressed(term: Term, rank: int | None, m: int | None) -> Term:
         constant = None if c is None else c + means @ F - means[chosen] @ factor
         points = X[chosen]
         small = replace(square, support_points=points, unit_factor=factor, unit_constant=constant)
-    small = small.scaled_to_one()
-    return replace(term, joint=small) if isinstance(term, Corrected) else small
+    if isinstance(term, Corrected):
+        return replace(term, joint=small.scaled_to_one())
+    return assemble(small.kernel, small.support_points, small.measure, small.unit_factor)
 
 
 def _pursue(W: np.ndarray, inner: np.ndarray, m: int) -> list[int]:

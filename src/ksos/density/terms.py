@@ -122,6 +122,10 @@ class Terms:
         masses = atoms.weights * np.exp(self.logpdf(atoms.points))
         return np.asarray(masses / masses.sum())
 
+    def mass(self) -> float:
+        """∫ p dρ, which is one to rounding, of terms that hide nothing."""
+        return math.fsum(w * joint_of(term).mass() for w, term in self.weighted)
+
     def logpdf(self, X: Array) -> Array:
         """log p relative to the measure, shape (n,); −inf where it vanishes, never NaN."""
         if self.own is not None:

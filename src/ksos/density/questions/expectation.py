@@ -259,7 +259,9 @@ def _integrand(p: Square, g: Integrand) -> Function:
     return f
 
 
-def square_clouds(p: Square, n_points: int, rng: Any) -> tuple[list[Cloud], str]:
+def square_clouds(
+    p: Square, n_points: int, rng: Any, *, least_efficiency: float = _LEAST_EFFICIENCY
+) -> tuple[list[Cloud], str]:
     """Independent clouds of about ``n_points`` together, and how they were made.
 
     Scrambled Sobol' points of the mixture of the densities ∝ k(x, x̃_i)²dρ carry the weights
@@ -282,7 +284,7 @@ def square_clouds(p: Square, n_points: int, rng: Any) -> tuple[list[Cloud], str]
         efficiency += _share_that_counts(mass)
         seen = mass > 0.0
         found.append((y[seen], log_p[seen], mass[seen] / mass.sum()))
-    if efficiency >= _LEAST_EFFICIENCY:
+    if efficiency >= least_efficiency:
         return found, "quasi-Monte Carlo"
     groups = np.array_split(draw(p, n_points, generator), _GROUPS)
     return [(y, p.logpdf(y), np.full(y.shape[0], 1.0 / y.shape[0])) for y in groups], "sampling"
