@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import erf
 
 import ksos
+from ksos.density import square_of
 
 __all__ = ["dyadic_samples"]
 

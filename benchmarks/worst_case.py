@@ -23,9 +23,7 @@ from ksos.functionals import Expectation
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.observables import Polynomial
-from ksos.robust.problem import Goal, Problem
-from ksos.robust.risk import FixedRisk
-from ksos.robust.search import solve
+from ksos.robust import FixedRisk, Goal, Problem, solve
 
 LOSS = Polynomial({(2, 0): 1.0, (0, 2): 1.0})
 DOMAIN = Box([-2.0, -2.0], [2.0, 2.0])

@@ -285,7 +285,7 @@ def test_names_that_are_none(names: Any, error: type[Exception], words: str) -> 
             "in 'hp' low is 1.0 and high is 0.0",
         ),
         (lambda p: p.probability(low={"year": 1.0}), "low names the feature 'year'"),
-        (lambda p: p.probability(low={"hp": 1.0, 0: 0.0}), "give each feature once"),
+        (lambda p: p.probability(low={"hp": 1.0, 0: 0.0}), "name each feature once"),
         (lambda p: p.probability(low={5: 1.0}), "numbered 0 to 2"),
         (lambda p: p.moment({"x": 1}), "powers names the feature 'x'"),
         (lambda p: p.affine({"wt": 0.0}), "that of 'wt' is"),

@@ -24,8 +24,7 @@ from sklearn.datasets import load_iris, make_moons
 from ksos import mmd
 from ksos.density import SoSDensity
 from ksos.explorer import answers
-from ksos.explorer.session import Fitted, Samples, Session
-from ksos.explorer.settings import Settings
+from ksos.explorer.session import Fitted, Samples, Session, Settings
 from ksos.space.embedding import MeanEmbedding
 
 __all__ = ["SETS", "Grid", "build"]

@@ -13,7 +13,6 @@ from sklearn.datasets import load_iris, make_moons
 from ksos import MeanEmbedding, SoSSpace
 from ksos.choose import fit_path
 from ksos.functionals import Functional, NegativeLogLikelihood, SquaredMMD, Trace
-from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Measure
 from ksos.solvers import regularization_path
@@ -65,7 +64,7 @@ def test_fits_are_as_low_as_certified_ones_and_score_the_same(name: str, objecti
     for strength, tight, F in zip(
         strengths,
         certified,
-        fit_path(objective, space, X[train], weights, strengths, Deadline()),
+        fit_path(objective, space, X[train], weights, strengths),
         strict=True,
     ):
         assert tight.status == "solved" and np.sum(F * F) == pytest.approx(1.0, abs=1e-6), (
@@ -94,7 +93,7 @@ def test_single_precision_where_it_is_enough() -> None:
         NegativeLogLikelihood(X), Trace(relative=True), [1.0, 0.1], space, tol=1e-4
     )
     for solution, F in zip(
-        tight, fit_path("likelihood", space, X, weights, [1.0, 0.1], Deadline()), strict=True
+        tight, fit_path("likelihood", space, X, weights, [1.0, 0.1]), strict=True
     ):
         assert log_density(space, F, X).mean() == pytest.approx(
             log_density(space, solution.parameter_factor, X).mean(), abs=0.01
@@ -104,7 +103,7 @@ def test_single_precision_where_it_is_enough() -> None:
 @pytest.mark.parametrize("objective", STRENGTHS)
 def test_rank_one_spaces_and_zero_regularization(objective: str) -> None:
     space = SoSSpace(Gaussian(1.0), [[0.0], [0.0]])
-    (F,) = fit_path(objective, space, np.zeros((1, 1)), np.ones(1), [0.0], Deadline())
+    (F,) = fit_path(objective, space, np.zeros((1, 1)), np.ones(1), [0.0])
     assert abs(F[0, 0]) == pytest.approx(1.0) and F.shape[0] == 1
 
 
@@ -114,7 +113,7 @@ def test_a_path_costs_a_fraction_of_certified_fits(objective: str) -> None:
     space, weights = SoSSpace(kernel, X), np.full(len(X), 1 / len(X))
     space.compressed_map, space.trace_matrix, space.projection  # noqa: B018 - shared by both
     began = time.process_time()
-    list(fit_path(objective, space, X, weights, strengths, Deadline()))
+    list(fit_path(objective, space, X, weights, strengths))
     quick, began = time.process_time() - began, time.process_time()
     regularization_path(
         distance_to(X, weights, kernel, objective),

@@ -57,8 +57,7 @@ def test_a_picture_with_data(
     np.testing.assert_array_equal(display.artists_[(0, 1)]["data"].get_offsets(), points)
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("x", "y")
     assert (
-        set(display.panels[(0, 1)].heights.levels) == {0.5, 0.9}
-        and "support" in display.artists_[(0, 1)]
+        set(display.panels[(0, 1)].levels) == {0.5, 0.9} and "support" in display.artists_[(0, 1)]
     )
     assert len(display.figure_.axes) == 2, "with a colour bar"
     assert dict(mpl.rcParams) == before
@@ -84,7 +83,7 @@ def test_options_of_the_picture(
     words = ["--regions", "0.25", "--no-support", "--dpi", "40", "-o", tmp_path / "o.png"]
     assert ksos("plot", model, *words).code == 0
     assert (
-        set(shown[-1].panels[(0, 1)].heights.levels) == {0.25}
+        set(shown[-1].panels[(0, 1)].levels) == {0.25}
         and "support" not in shown[-1].artists_[(0, 1)]
     )
     assert imread(tmp_path / "o.png").shape[:2] == (168, 240)
@@ -124,8 +123,8 @@ def test_pairs_and_parts(ksos: Command, three: Path, tmp_path: Path, shown: list
         shown[-1].panels[(0, 1)],
         library.load(three).conditional({1: 0.5}).marginal([1, 0]),
     )
-    assert panel.heights.values[3, 9] == pytest.approx(
-        part.pdf([[panel.x[9], panel.y[3]]])[0], rel=1e-9
+    assert panel.values[3, 9] == pytest.approx(
+        part.pdf([[panel.axes[0][9], panel.axes[1][3]]])[0], rel=1e-9
     )
     assert (shown[-1].ax_.get_xlabel(), shown[-1].ax_.get_ylabel()) == ("$x_{3}$", "$x_{1}$")
 

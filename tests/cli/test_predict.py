@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ksos.estimators.conditional_file import load_conditional
+from ksos.estimators import load_conditional
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from tables import PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
 from ksos.density.conditional_line import ConditionalLine
-from ksos.density.sampling import inversion_seconds, squares_seconds
-from ksos.density.sampling.trains import squares_of
+from ksos.density.sampling import predicted_seconds, squares_of
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
@@ -92,20 +91,17 @@ def test_proposals_dominate_their_squares(d: int, sigma: float) -> None:
     """
     p = searched(d, sigma=sigma)
     squares, x = squares_of(p), p.rvs(4000, rng=0, method="inversion")
-    k = np.exp(
-        squares.density.kernel.log(x, squares.density.support_points)
-        - squares.log_norms
-        + squares.log_volume
-    )
+    f, h = squares.squares_and_bumps(x, squares.F)
     for r, share in enumerate(squares.shares):
         train = squares.train(r)
-        (M, beta), f, h = train.bound, k @ squares.F[:, r], np.mean(k * k, axis=1)
-        tilde = train.values(squares.at(x, train.bases))
-        assert np.all(f**2 <= M * (tilde**2 + beta * share * h))
-        assert train.mass == pytest.approx(share, rel=1e-5)
-        for core in train.cores[1:]:  # orthonormal: what is left of the later features is ‖v‖²
+        approximate = squares.follow(train, x)[1]
+        assert np.all(f[:, r] ** 2 <= squares.M * (approximate**2 + squares.BETA * share * h))
+        assert np.sum(train[0].weights ** 2) == pytest.approx(share, rel=1e-5)
+        for core in train[1:]:  # orthonormal: what is left of the later features is ‖v‖²
             np.testing.assert_allclose(
-                np.tensordot(core, core, axes=((1, 2), (1, 2))), np.eye(core.shape[0]), atol=1e-10
+                np.tensordot(core.weights, core.weights, axes=((1, 2), (1, 2))),
+                np.eye(core.weights.shape[0]),
+                atol=1e-10,
             )
 
 
@@ -134,7 +130,8 @@ def test_the_order_of_calls_changes_nothing() -> None:
 
 def test_auto_takes_it_for_searched_models_of_many_points() -> None:
     p = searched(3, 200, sigma=1.2)
-    assert squares_seconds(p, 1000) < inversion_seconds(p, 1000)
+    predicted = predicted_seconds(p, 1000)
+    assert predicted["squares"] < predicted["inversion"]
     np.testing.assert_array_equal(p.rvs(100, rng=0), p.rvs(100, rng=0, method="squares"))
 
 

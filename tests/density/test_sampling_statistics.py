@@ -13,7 +13,7 @@ from statistics_checks import chi_square_passes, dkw_passes_at
 from tables import points
 
 import ksos
-from ksos.density.sampling.rejection import PairEnvelope
+from ksos.density.sampling import envelope
 from ksos.kernels import Gaussian
 
 N = 300_000
@@ -128,8 +128,8 @@ def unsigned_factor(p: ksos.SoSDensity) -> np.ndarray:
 
 def negative_weights_dropped(p: ksos.SoSDensity) -> np.ndarray:
     """Every proposal of the envelope, none rejected."""
-    envelope = PairEnvelope(p)
-    return envelope.density.support_points[0] + envelope.propose(N, np.random.default_rng(11))
+    found = envelope(p)
+    return found.density.support_points[0] + found.propose(N, np.random.default_rng(11))
 
 
 def another_width(p: ksos.SoSDensity) -> np.ndarray:

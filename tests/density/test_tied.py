@@ -19,7 +19,7 @@ from tables import points
 
 import ksos
 from ksos.density import ConditionalLine, square_of
-from ksos.density.sampling.inversion import draw_by_inversion
+from ksos.density.sampling import draw_by_inversion
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, NumericFunction, Polynomial, coordinate

@@ -25,7 +25,8 @@ every_wall = pytest.mark.parametrize(("law", "box"), WALLED.values(), ids=WALLED
 
 
 def sample(law: object, n: int, seed: int) -> np.ndarray:
-    return np.asarray(law.ppf(np.random.default_rng(seed).random(n)))[:, None]  # type: ignore[attr-defined]
+    levels = np.random.default_rng(seed).random(n)
+    return np.asarray(law.ppf(levels))[:, None]  # type: ignore[attr-defined]
 
 
 def line(box: Box, step: float = 2e-3) -> np.ndarray:

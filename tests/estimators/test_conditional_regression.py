@@ -23,7 +23,7 @@ from statistics_checks import dkw_passes_at
 
 import ksos
 from ksos import KernelSoSConditional, KernelSoSDensity
-from ksos.estimators._conditional_conformal import SplitConformal
+from ksos.choose import SplitConformal
 from ksos.solvers import Fista
 
 QUICK = KernelSoSDensity(n_support=20, tol=1e-4)
@@ -117,7 +117,8 @@ def test_density_is_the_slope_of_the_distribution_function(fitted: KernelSoSCond
 def test_samples_follow_the_law(fitted: KernelSoSConditional) -> None:
     draws = fitted.sample(NEW[:2], 5000, random_state=3)
     for i in range(2):
-        assert dkw_passes_at(draws[i], lambda t, i=i: fitted.cdf(NEW[[i]], grid=t)[0])  # type: ignore[misc]
+        row = NEW[[i]]
+        assert dkw_passes_at(draws[i], lambda t, row=row: fitted.cdf(row, grid=t)[0])  # type: ignore[misc]
     assert not dkw_passes_at(draws[0], lambda t: fitted.cdf(NEW[[1]], grid=t)[0])
 
 

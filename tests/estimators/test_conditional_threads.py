@@ -22,7 +22,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from ksos import KernelSoSConditional, KernelSoSDensity
 X, y = load_diabetes(return_X_y=True)
 quick = KernelSoSDensity(n_support=20, tol=1e-3)
-est = KernelSoSConditional(HistGradientBoostingRegressor(), scale="constant", given=None, transform=None, estimator=quick, cv=2)
+options = {"scale": "constant", "given": None, "transform": None, "estimator": quick, "cv": 2}
+est = KernelSoSConditional(HistGradientBoostingRegressor(), **options)
 start = time.perf_counter()
 est.fit(X[:331], y[:331])
 print(time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""Cost follows the rank: pivoted support points stop at their tolerance and lose next to nothing."""
+"""Cost follows the rank: pivoted support points stop at their tolerance and lose little."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV
-from ksos.estimators import search
+from ksos.choose import Search
 from ksos.ground import resources
 from ksos.measures import Box
 
@@ -27,7 +27,7 @@ PAIRED = (
 
 @pytest.fixture(autouse=True)
 def _no_work(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Scanning bandwidths is work, and so is everything for which memory is set aside."""
+    """The search is work, and so is everything for which memory is set aside."""
     if "works" in request.node.name:
         yield
         return
@@ -35,7 +35,7 @@ def _no_work(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     def work(*arguments: Any, **options: Any) -> None:
         raise AssertionError("work was done before the input was refused")
 
-    monkeypatch.setattr(search, "bandwidth_unit", work)
+    monkeypatch.setattr(Search, "run", work)
     with resources(memory=0.0):
         yield
 

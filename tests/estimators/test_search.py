@@ -30,7 +30,6 @@ from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity, SoSSpace
 from ksos.choose import fit_path, projected_embedding, regularization_unit, simplest_good
 from ksos.density import square_of
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
-from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, GaussianMixture, Lebesgue, Normal
 from ksos.space import Projection
@@ -371,7 +370,7 @@ def test_held_out_mmds_on_a_box_share_their_integrals(kernel: Kernel) -> None:
     X = np.random.default_rng(5).beta(1.0, 3.0, size=(40, 1))
     space = SoSSpace(kernel, X, Box([0.0], [np.inf]))
     projection = Projection(kernel.with_sigma(0.7), X[::2])
-    (F,) = fit_path("likelihood", space, X, np.full(40, 1 / 40), [0.1], Deadline())
+    (F,) = fit_path("likelihood", space, X, np.full(40, 1 / 40), [0.1])
     shared = projected_embedding(space, projection)(F)
     np.testing.assert_allclose(shared, projection.coordinates(space.density(F)), atol=1e-9)
 

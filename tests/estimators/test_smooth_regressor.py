@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import check_grad
 
-from ksos.estimators._conditional_location import SmoothRegressor, _loss
+from ksos.estimators import SmoothRegressor
 
 
 def test_the_smooth_regressor_knows_the_slope_of_its_likelihood_and_which_features_matter() -> None:
@@ -14,12 +14,8 @@ def test_the_smooth_regressor_knows_the_slope_of_its_likelihood_and_which_featur
     y = np.sin(2.0 * points[:, 0]) + 0.1 * rng.normal(size=200)
     at = np.array([0.2, 0.1, 0.7, -0.3, -1.0])
     weights = rng.uniform(0.5, 2.0, size=200)
-    assert (
-        check_grad(
-            lambda v: _loss(v, points, y, weights)[0], lambda v: _loss(v, points, y, weights)[1], at
-        )
-        < 1e-4
-    )
+    loss, known = SmoothRegressor.negative_log_likelihood, (points, y, weights)
+    assert check_grad(lambda v: loss(v, *known)[0], lambda v: loss(v, *known)[1], at) < 1e-4
     found = SmoothRegressor().fit(points, y)
     assert found.lengths_[0] < 2.0 < 10.0 < found.lengths_[1:].min()
     new = rng.normal(size=(200, 3))

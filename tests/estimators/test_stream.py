@@ -97,7 +97,8 @@ def as_function(folder: Path) -> object:
 def test_every_source_gives_the_fit_of_the_array(
     source: object, in_memory: dict[str, KernelSoSDensity], tmp_path: Path
 ) -> None:
-    found = KernelSoSDensity(**PARTED).fit(chunks(source(tmp_path), rows=5000))  # type: ignore[operator]
+    rows = source(tmp_path)  # type: ignore[operator]
+    found = KernelSoSDensity(**PARTED).fit(chunks(rows, rows=5000))
     assert_same(found, in_memory["parted"])
 
 
@@ -247,7 +248,7 @@ def test_a_killed_fit_goes_on_where_it_was(
 
 @pytest.mark.parametrize("options", [GIVEN, PARTED])
 def test_a_fit_that_failed_goes_on_where_it_was(options: dict[str, object], tmp_path: Path) -> None:
-    """In each of its passes: the source fails once in each, and the third attempt has the answer."""
+    """The source fails once in each of its passes, and the third attempt has the answer."""
     parts, calls = np.array_split(X, 300), []
 
     def rows() -> Iterator[np.ndarray]:

@@ -14,7 +14,7 @@ from tables import points
 
 import ksos
 from ksos import KernelSoSDensity
-from ksos.estimators.density import OBJECTIVES
+from ksos.estimators import OBJECTIVES
 
 X = points(24, 2, 11)
 FIXED: dict[str, Any] = {"bandwidth": 1.2, "regularization": 1e-3, "tol": 1e-9}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ksos
-from ksos.explorer.server import LARGEST_BODY
+from ksos.explorer import LARGEST_BODY
 from tests.explore.conftest import Client
 
 JSON = "application/json"

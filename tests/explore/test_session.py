@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 import ksos
-from ksos.explorer.session import DRAFTS, Cancelled, Samples, Session
-from ksos.explorer.settings import Settings
+from ksos.explorer import DRAFTS, Cancelled, Samples, Session, Settings
 from tests.explore.conftest import Client, Reply, moons
 
 SLOW = {

@@ -125,3 +125,10 @@ def test_a_fitted_mixture_of_any_covariance_type_is_a_measure() -> None:
         GaussianMixture([1.0], [[0.0, 1.0]], [1.0])
     with pytest.raises(ValueError, match=r"covariances\[1\] .*positive definite"):
         GaussianMixture([1, 1], [[0.0, 1.0]] * 2, [np.eye(2), [[1.0, 2.0], [2.0, 1.0]]])
+
+
+def test_scattered_nodes_are_the_same_in_every_call() -> None:
+    box = Box([-2.0] * 2, [2.0] * 2)
+    one, again, other = (Discrete.qmc(box, 64, **seed) for seed in ({}, {}, {"rng": 1}))
+    np.testing.assert_array_equal(one.points, again.points)
+    assert not np.array_equal(one.points, other.points)

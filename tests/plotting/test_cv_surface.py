@@ -43,7 +43,8 @@ def texts(labels: Any) -> list[str]:
 
 def test_cells_are_the_scores_and_the_ring_is_the_choice(search: KernelSoSDensityCV) -> None:
     display = CrossValidationDisplay.from_estimator(search, ax=Figure().add_subplot(), depth=1e6)
-    values, results = display.artists_["cells"].get_array().reshape(4, 3), search.cv_results_
+    values = display.artists_["cells"].get_array().reshape(4, 3)[::-1]
+    results = search.cv_results_
     for multiple, strength, score in zip(
         results["bandwidth_multiple"],
         results["relative_regularization"],
@@ -56,8 +57,8 @@ def test_cells_are_the_scores_and_the_ring_is_the_choice(search: KernelSoSDensit
         )
     assert not np.ma.getmaskarray(values).any(), "the score of λ = ∞ stands for every bandwidth"
     assert texts(display.ax_.get_xticklabels()) == ["1.5", "3", "5"]
-    assert texts(display.ax_.get_yticklabels()) == ["∞", "1", "0.1", "0"]
-    np.testing.assert_allclose(display.ax_.get_yticks(), [3, 2, 1, 0])
+    assert texts(display.ax_.get_yticklabels()) == ["0", "0.1", "1", "∞"]
+    np.testing.assert_allclose(display.ax_.get_yticks(), [0, 1, 2, 3])
     (x,), (y,) = display.artists_["chosen"].get_data()
     best = search.best_params_
     assert y == 3 - STRENGTHS.index(best["relative_regularization"])
@@ -120,7 +121,7 @@ def test_depth_and_pairs_without_a_score() -> None:
     display = CrossValidationDisplay(multiples, strengths, scores).plot(
         Figure().add_subplot(), depth=2.0
     )
-    shown = display.artists_["cells"].get_array().reshape(3, 2)
+    shown = display.artists_["cells"].get_array().reshape(3, 2)[::-1]
     assert np.ma.getmaskarray(shown)[2].all() and not np.ma.getmaskarray(shown)[:2].any()
     assert (
         float(shown.min()) == -2.0

@@ -65,11 +65,9 @@ def test_every_pair_is_drawn_as_it_is(name: str) -> None:
             "nearly all of the mass is in view, as a density of x"
         )
     else:
-        grid = np.stack([g.ravel() for g in np.meshgrid(panel.x, panel.y)], axis=1)
-        np.testing.assert_allclose(
-            panel.heights.values.ravel(), usual(p, grid), rtol=1e-8, atol=1e-12
-        )
-    for window, k in zip(panel.windows if d == 2 else [panel.window], range(d), strict=True):
+        grid = np.stack([g.ravel() for g in np.meshgrid(panel.axes[0], panel.axes[1])], axis=1)
+        np.testing.assert_allclose(panel.values.ravel(), usual(p, grid), rtol=1e-8, atol=1e-12)
+    for window, k in zip(panel.windows, range(d), strict=True):
         low, high = p.measure.boundary(k)
         assert low <= window.low < window.high <= high
         assert window.view[0] <= window.low and window.high <= window.view[1]
@@ -105,8 +103,8 @@ def test_regions_of_a_curve_hold_their_mass(line: ksos.SoSDensity, measure: Any)
     curve = DensityDisplay.from_density(
         p, regions=(0.5, 0.9, 0.99), resolution=4001, ax=axes()
     ).panels[(0,)]
-    y, step = curve.heights.values, curve.x[1] - curve.x[0]
-    for mass, level in curve.heights.levels.items():
+    y, step = curve.values, curve.axes[0][1] - curve.axes[0][0]
+    for mass, level in curve.levels.items():
         assert step * y[y >= level].sum() == pytest.approx(mass, abs=3e-3)
 
 
@@ -117,12 +115,12 @@ def test_shaded_regions_are_nested_and_where_the_density_is_high(line: ksos.SoSD
     for mass, region in regions.items():
         inside = np.any(
             [
-                path.contains_points(np.c_[curve.x, 1e-9 + 0.0 * curve.x])
+                path.contains_points(np.c_[curve.axes[0], 1e-9 + 0.0 * curve.axes[0]])
                 for path in region.get_paths()
             ],
             axis=0,
         )
-        agree = inside == (curve.heights.values >= curve.heights.levels[mass])
+        agree = inside == (curve.values >= curve.levels[mass])
         assert (~agree).sum() <= 2 * 2 * len(region.get_paths())
 
 
@@ -170,7 +168,7 @@ def test_levels_hold_their_share_of_samples_on_other_measures(
         plane.kernel, plane.support_points, square_of(plane).unit_factor, measure, normalize=True
     )
     heights = usual(p, p.rvs(20_000, rng=3))
-    levels = DensityDisplay.from_density(p, ax=axes()).panels[(0, 1)].heights.levels
+    levels = DensityDisplay.from_density(p, ax=axes()).panels[(0, 1)].levels
     for mass, level in levels.items():
         assert np.mean(heights >= level) == pytest.approx(mass, abs=0.02)
 
@@ -183,7 +181,7 @@ def test_filled_contours_data_and_support_points(plane: ksos.SoSDensity) -> None
     np.testing.assert_array_equal(np.transpose(drawn["support"].get_data()), plane.support_points)
     assert (
         drawn["filled"].levels[0] == 0.0
-        and drawn["filled"].levels[-1] >= display.panels[(0, 1)].heights.values.max()
+        and drawn["filled"].levels[-1] >= display.panels[(0, 1)].values.max()
     )
     assert drawn["filled"].cmap(0.0) == (1.0, 1.0, 1.0, 1.0), "nothing is white"
     assert drawn["filled"].norm.vmin >= 0.5 * drawn["filled"].levels[1], "so is the lowest band"
@@ -205,8 +203,8 @@ def test_the_order_of_features_is_the_order_of_the_axes(plane: ksos.SoSDensity) 
     swapped = DensityDisplay.from_density(plane, features=[1, 0], ax=axes())
     assert (swapped.ax_.get_xlabel(), swapped.ax_.get_ylabel()) == ("$x_{2}$", "$x_{1}$")
     panel = swapped.panels[(1, 0)]
-    assert panel.heights.values[5, 7] == pytest.approx(
-        plane.pdf([[panel.y[5], panel.x[7]]])[0], rel=1e-8
+    assert panel.values[5, 7] == pytest.approx(
+        plane.pdf([[panel.axes[1][5], panel.axes[0][7]]])[0], rel=1e-8
     )
 
 
@@ -231,9 +229,9 @@ def test_panels_of_a_pair_plot_are_exact_marginals(four: ksos.SoSDensity) -> Non
         assert ax.axison == (j <= i)
         if j < i:
             panel, marginal = display.panels[(j, i)], four.marginal([j, i])
-            grid = np.stack([g.ravel() for g in np.meshgrid(panel.x, panel.y)], axis=1)
+            grid = np.stack([g.ravel() for g in np.meshgrid(panel.axes[0], panel.axes[1])], axis=1)
             np.testing.assert_allclose(
-                panel.heights.values.ravel(), marginal.pdf(grid), rtol=1e-9, atol=1e-14
+                panel.values.ravel(), marginal.pdf(grid), rtol=1e-9, atol=1e-14
             )
             np.testing.assert_array_equal(
                 display.artists_[(j, i)]["data"].get_offsets(), X[:, [j, i]]
@@ -245,8 +243,8 @@ def test_panels_of_a_pair_plot_are_exact_marginals(four: ksos.SoSDensity) -> Non
         if j == i:
             curve = display.panels[(i,)]
             np.testing.assert_allclose(
-                curve.heights.values,
-                four.marginal([i]).pdf(curve.x[:, None]),
+                curve.values,
+                four.marginal([i]).pdf(curve.axes[0][:, None]),
                 rtol=1e-9,
                 atol=1e-14,
             )
@@ -272,7 +270,7 @@ def test_regions_of_small_panels_hold_their_mass(measure: Any) -> None:
     for pair in ((0, 1), (0, 2), (1, 2)):
         marginal = p.marginal(pair)
         heights = marginal.pdf(marginal.rvs(5000, rng=1))
-        for mass, level in display.panels[pair].heights.levels.items():
+        for mass, level in display.panels[pair].levels.items():
             assert np.mean(heights >= level) == pytest.approx(mass, abs=0.03)
 
 
@@ -285,7 +283,7 @@ def test_some_features_of_many() -> None:
     display = DensityDisplay.from_density(p, np.zeros((1, 784)), features=[700, 3], ax=axes())
     assert display.ax_.get_xlabel() == "$x_{701}$"
     one = DensityDisplay.from_density(p, features=[3], ax=axes())
-    assert float(one.panels[(3,)].heights.values.max()) == pytest.approx(
+    assert float(one.panels[(3,)].values.max()) == pytest.approx(
         float(p.marginal([3]).pdf([[0.0]])[0]), rel=1e-4
     )
 
@@ -326,7 +324,7 @@ def test_too_many_data_are_thinned_and_counted(plane: ksos.SoSDensity) -> None:
         for text in display.ax_.get_legend().get_texts()
         if text.get_text().startswith("data")
     ]
-    assert label.replace("\N{NARROW NO-BREAK SPACE}", ",").startswith("data (4,000 of 5,000)")
+    assert label.startswith("data (4,000 of 5,000)")
 
 
 def test_an_outlier_does_not_hide_everything_else(line: ksos.SoSDensity) -> None:
@@ -336,10 +334,7 @@ def test_an_outlier_does_not_hide_everything_else(line: ksos.SoSDensity) -> None
         with_outlier.ax_.get_xlim()
         == DensityDisplay.from_density(line, inside, ax=axes()).ax_.get_xlim()
     )
-    assert (
-        with_outlier.artists_[(0,)]["data"].get_label().replace("\N{NARROW NO-BREAK SPACE}", ",")
-        == "data (9 of 11)"
-    )
+    assert with_outlier.artists_[(0,)]["data"].get_label() == "data (9 of 11)"
     assert len(with_outlier.artists_[(0,)]["data"].get_segments()) == 9
 
 
@@ -367,7 +362,7 @@ def test_any_scale_and_any_place(d: int, scale: float, shift: float) -> None:
         for s, t in ((1.0, 0.0), (scale, shift))
     )
     moved.figure_.canvas.draw()
-    a, b = (display.panels[tuple(range(d))].heights for display in (plain, moved))
+    a, b = (display.panels[tuple(range(d))] for display in (plain, moved))
     assert b.exponent == 0 or 1.0 <= b.values.max() < 10.0
     ratio = b.levels[0.5] / b.values.max() / (a.levels[0.5] / a.values.max())
     assert ratio == pytest.approx(1.0, abs=0.02)
@@ -564,9 +559,9 @@ def test_mixtures_are_drawn_as_they_are(d: int) -> None:
     curve = display.panels[(0,)] if d != 2 else None
     if curve is not None:
         one = p if d == 1 else p.marginal([0])
-        np.testing.assert_allclose(curve.heights.values, one.pdf(curve.x[:, None]), rtol=1e-10)
+        np.testing.assert_allclose(curve.values, one.pdf(curve.axes[0][:, None]), rtol=1e-10)
     if d > 1:
         surface = display.panels[(0, 1)]
-        at = np.stack([g.ravel() for g in np.meshgrid(surface.x, surface.y)], axis=1)
+        at = np.stack([g.ravel() for g in np.meshgrid(surface.axes[0], surface.axes[1])], axis=1)
         both = p if d == 2 else p.marginal([0, 1])
-        np.testing.assert_allclose(surface.heights.values.ravel(), both.pdf(at), rtol=1e-10)
+        np.testing.assert_allclose(surface.values.ravel(), both.pdf(at), rtol=1e-10)

@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 
 import ksos
-from ksos.ground.deadline import Deadline
+from ksos.ground.run import Run
 from ksos.kernels import Gaussian
 from ksos.measures import Box
-from ksos.robust.barrier import JointBarrier
-from ksos.robust.node_risk import NodeRisk, UserLoss
-from ksos.robust.problem import Goal, Problem
-from ksos.robust.search import solve
+from ksos.robust import Goal, JointBarrier, NodeRisk, Problem, UserLoss, solve
 from ksos.space import nodes_of
 
 X = np.array([[-0.5], [-0.4], [-0.1], [0.0], [0.3]])
@@ -58,7 +55,7 @@ class WithoutBarrier(NodeRisk):
 
 @pytest.mark.parametrize("radius", [0.05, 0.3, 1.2])
 def test_both_sides_meet(problem: Problem, radius: float) -> None:
-    found = barrier(problem).solve(radius, 1e-7 / problem.units[1], np.zeros(2), Deadline())
+    found = barrier(problem).solve(radius, 1e-7 / problem.units[1], np.zeros(2))
     assert found is not None
     point = problem.point(found.C)
     upper = problem.upper(found.theta, found.y, radius)[0]
@@ -81,16 +78,15 @@ def test_the_search_agrees(problem: Problem) -> None:
 
 
 def test_time_is_kept(problem: Problem) -> None:
-    late = Deadline(1e-9)
-    assert barrier(problem).solve(0.3, 1e-7, np.zeros(2), late) is None
+    with Run(1e-9):
+        assert barrier(problem).solve(0.3, 1e-7, np.zeros(2)) is None
 
 
 def test_a_point_midway_is_a_start_for_the_next_radius(problem: Problem) -> None:
-    first = barrier(problem).solve(0.2, 1e-7, np.zeros(2), Deadline())
+    first = barrier(problem).solve(0.2, 1e-7, np.zeros(2))
     assert first is not None and first.midway is not None
     warm, cold = (
-        barrier(problem).solve(0.4, 1e-7, np.zeros(2), Deadline(), start)
-        for start in (first.midway, None)
+        barrier(problem).solve(0.4, 1e-7, np.zeros(2), start) for start in (first.midway, None)
     )
     assert warm is not None and cold is not None and warm.n_iter < cold.n_iter
     assert problem.upper(warm.theta, warm.y, 0.4)[0] == pytest.approx(

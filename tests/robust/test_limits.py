@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from tables import points
 
 import ksos
@@ -65,6 +66,19 @@ def test_a_time_limit_is_for_the_whole_call(loss: Any, seconds: float) -> None:
         assert worst.mmd <= 0.05 and worst.value <= worst.upper_bound
     else:
         assert worst.status == "time_limit" and worst.distribution is not None
+
+
+@pytest.mark.parametrize("name", ["worst_case", "robust_minimize"])
+def test_a_time_limit_without_a_value_is_a_warning(name: str) -> None:
+    def loss(theta: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.sum((theta - Z) ** 2, axis=1), 2.0 * (theta - Z)
+
+    ball = ksos.Ball(points(40, 2), 0.1, kernel=Gaussian(1.0), domain=Box([-2.0] * 2, [2.0] * 2))
+    arguments = (SQUARE, ball) if name == "worst_case" else (loss, np.zeros(2), ball)
+    with pytest.warns(ConvergenceWarning, match=f"{name}: time_limit.* there is no value") as said:
+        found = getattr(ksos, name)(*arguments, n_support=36, time_limit=1e-9)
+    assert found.status == "time_limit" and found.value is None
+    assert said[0].filename == __file__
 
 
 def test_an_absolute_tolerance() -> None:

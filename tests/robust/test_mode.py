@@ -13,7 +13,6 @@ import pytest
 from tables import points
 
 import ksos
-from ksos.ground.deadline import Deadline
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 from ksos.observables import KernelFunction
@@ -131,7 +130,7 @@ def test_worst_atoms_of_any_loss_against_a_conic_solver() -> None:
 def test_the_gradient_is_that_of_the_value() -> None:
     space = figure_space(0.5, 31)
     ball = ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0), domain=LINE)
-    player = Player(adversary_in(ball, space=space), Deadline())
+    player = Player(adversary_in(ball, space=space))
     for theta in (-0.7, 0.3):
         slope = player(np.array([theta]))[1][0]
         low, high = (player(np.array([theta + step]))[0] for step in (-0.02, 0.02))

@@ -17,13 +17,11 @@ from tables import points
 
 import ksos
 from ksos.functionals import Expectation
-from ksos.ground.deadline import Deadline
+from ksos.ground.run import Run
 from ksos.kernels import KERNELS, Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial, coordinate
-from ksos.robust.problem import Goal, Problem, Saddle
-from ksos.robust.risk import FixedRisk
-from ksos.robust.search import solve
+from ksos.robust import FixedRisk, Goal, Problem, Saddle, solve
 
 LINE = Box([-2.0], [2.0])
 LOSSES: dict[str, Observable] = {
@@ -130,7 +128,7 @@ def test_laws_of_the_value_in_the_radius(kernel: str, measure: Any) -> None:
         np.linspace(-2.0, 2.0, 11)[:, None],
     )
     pb = problem(coordinate(0) ** 2, space)
-    least = pb.nearest(Deadline()).distance
+    least = pb.nearest().distance
     radii = np.linspace(1.05 * least + 1e-3, 0.7, 5)
     found = [solved_at(pb, float(radius), 1e-8) for radius in radii]
     values = np.array([one.value for one in found])
@@ -287,9 +285,10 @@ def test_a_value_that_jumps_in_the_multiplier() -> None:
 
 @pytest.mark.parametrize("seconds", [1e-6, 1e-3, 1e-2])
 def test_a_time_limit_is_a_status(seconds: float) -> None:
-    pb, deadline = problem(coordinate(0) ** 2, line_space(0.3, 41)), Deadline(seconds)
-    found = solve(pb, 0.05, Goal(rtol=1e-13), deadline)
-    assert deadline.elapsed <= seconds + 0.5
+    pb = problem(coordinate(0) ** 2, line_space(0.3, 41))
+    with Run(seconds) as run:
+        found = solve(pb, 0.05, Goal(rtol=1e-13))
+        assert run.elapsed <= seconds + 0.5
     assert found.status in ("time_limit", "solved_inaccurate", "undecided", "solved")
     assert found.status == "time_limit" or found.n_solves > 1
 

@@ -23,7 +23,7 @@ from ksos.observables import (
     proven_supremum,
     searched_supremum,
 )
-from ksos.robust.upper_bound import supremum_on
+from ksos.robust import supremum_on
 
 FUNCTIONS: dict[str, Observable] = {
     **{

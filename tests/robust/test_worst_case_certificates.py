@@ -124,6 +124,7 @@ def _with_a_peak(theta: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarr
     )
 
 
+@pytest.mark.filterwarnings("ignore:robust_minimize. :sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("loss", "status"),
     [(_distance, "solved"), (_with_a_peak, "solved_inaccurate")],

@@ -1,53 +1,87 @@
-"""The scores of held-out samples along a path of λ, and the one rule that chooses by them."""
+"""Fits along a path of λ, their scores at held-out samples, and the one rule that chooses by them.
+
+The fits are as accurate as the choice needs, and no more: cross-validation makes hundreds of them.
+The problem is that of ``regularization_path(NegativeLogLikelihood(X, a), Trace(relative=True),
+strengths, space)``, and the code beside it is for speed. The general path certifies every fit,
+which takes eigenvalues of r × r matrices; one such matrix costs more than all the L-BFGS steps of a
+fit. Eleven λ took, with the general path at a tolerance of 1e-3 nats and here (one thread,
+seconds):
+
+    samples, features, rank    90, 2, 59    90, 5, 90    320, 2, 99    320, 5, 320
+    general                       0.123        0.112         0.292          1.60
+    here                          0.027        0.031         0.052          0.117
+
+These fits are the whole time of a search. A test holds the two against each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import cast
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ksos.choose.path import fit_path
 from ksos.data.samples import Fold
 from ksos.density import Square, from_terms
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.functionals import SquaredL2
-from ksos.ground.deadline import Deadline
-from ksos.ground.threads import one_blas_thread
+from ksos.functionals import Bound, SquaredL2, SquaredMMD, Trace
+from ksos.ground import Run, one_blas_thread
 from ksos.integrals import closed_form
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.space.embedding import MeanEmbedding, Projection
+from ksos.solvers import LBFGS, LowRank, regularization_path
+from ksos.solvers.lbfgs import descend_until
+from ksos.space import MeanEmbedding, Projection, SoSSpace
 from ksos.space.embedding_map import embedding_map
-from ksos.space.space import SoSSpace
 
-__all__ = ["CRITERIA", "Problem", "held_out_scores", "regularization_unit", "simplest_good"]
+__all__ = ["CRITERIA", "FARTHEST", "Problem", "fit_path", "held_out_scores"]
+__all__ += ["projected_embedding", "regularization_unit", "simplest_good"]
 
 # Nats: a density of zero at a held-out sample counts as this much, so that squares stay finite.
 FARTHEST = -1e100
-_MOST_TENSOR = 4e6  # entries, 32 MB per fold: beyond, projected embeddings are computed one by one
+# Entries, 32 MB per fold: beyond, projected embeddings are computed one by one.
+_MOST_TENSOR = 4e6
+# Rank of a fit: optima on the tables of benchmarks/quality have fewer.
+_COLUMNS = 10
+# Nats: tighter ones, and more steps, change no choice of benchmarks/quality --other.
+_TOLERANCE = 3e-5
+_STEPS = 80  # at that tolerance
+# Of the start, what is added before a weaker λ: any part that is neither 0 nor 1 serves ...
+_REVIVED = 0.1
+# ... and likewise the part of the start that is no constant.
+_CORRECTION = 0.3
+# Just above where float64 loses digits.
+_TINY = 1e-290
+# Entries of ψ: beyond, single precision saves more than half the time, and errs far less than the
+# tolerance.
+_LARGE = 1e5
+# Entries, 128 MB: up to here Newton's method is worth its tensor.
+_SMALL_TENSOR = 1.6e7
+# Of squared MMDs around 1e-3: far less than what changes a held-out score.
+_GAP = 1e-6
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Samples, folds and measures: everything that does not depend on the bandwidth and on λ."""
+class Problem(NamedTuple):
+    """Samples, folds and measures: everything that does not depend on the bandwidth and on λ.
+
+    ``measures`` are those of every fold, and last that of all samples. ``constant``: whether they
+    are references that the sum of squares corrects. The ``projection`` is that of the held-out MMD,
+    and exp(−log_unit) the unit of squared densities. Both are the same for every bandwidth, so that
+    scores compare.
+    """
 
     points: np.ndarray
     weights: np.ndarray
     folds: Sequence[Fold]
     measures: Sequence[Measure]
-    """The measure of every fold, and last that of all samples."""
     constant: bool
-    """Whether the measures are references that the sum of squares corrects."""
     objective: str
     criterion: str
     projection: Projection | None = None
-    """Of the held-out MMD: the same for every bandwidth, so that scores compare."""
     log_unit: float = 0.0
-    """The unit 1/exp(log_unit) of squared densities, the same for every bandwidth."""
 
 
 def simplest_good(scores: np.ndarray, weights: np.ndarray) -> int:
@@ -70,7 +104,7 @@ def simplest_good(scores: np.ndarray, weights: np.ndarray) -> int:
 
 
 def regularization_unit(space: SoSSpace) -> float:
-    """What λ is a multiple of, in natural units: w₀, or with a reference the mean of ∫k(x,x̃_i)²dρ."""
+    """The unit of λ in natural units: w₀, or with a reference the mean of ∫k(x,x̃_i)²dρ."""
     if not space.constant:
         return 1.0
     return float(
@@ -85,33 +119,34 @@ def held_out_scores(
     kernel: Kernel,
     support: np.ndarray,
     strengths: Sequence[float],
-    deadline: Deadline,
+    time_limit: float | None = None,
 ) -> np.ndarray:
     """Scores (held-out samples, λ) of fold k: fits along the path of λ, descending, which may begin
     with ∞.
 
-    After the deadline nothing more is fitted: what is missing has a score of −inf.
+    When the time is up nothing more is fitted: what is missing has a score of −inf.
     """
     fold, measure = problem.folds[k], problem.measures[k]
     out = np.full((fold.test.size, len(strengths)), -np.inf)
-    if deadline.passed:
-        return out
-    space = SoSSpace(kernel, support, measure, constant=problem.constant)
-    judge = CRITERIA[problem.criterion](problem, space, fold)
-    unit, first = regularization_unit(space), int(np.isinf(strengths[0]))
-    if first:  # the constant function is the first direction of its space
-        out[:, 0] = judge(np.eye(space.rank, 1))
-    relative = [unit * strength for strength in strengths[first:]]
-    train = problem.points[fold.train], fold.train_weights
-    for j, F in enumerate(fit_path(problem.objective, space, *train, relative, deadline), first):
-        if deadline.passed:
-            break
-        out[:, j] = judge(F)
+    with Run(time_limit) as run:
+        if run.over:
+            return out
+        space = SoSSpace(kernel, support, measure, constant=problem.constant)
+        judge = CRITERIA[problem.criterion](problem, space, fold)
+        unit, first = regularization_unit(space), int(np.isinf(strengths[0]))
+        if first:  # the constant function is the first direction of its space
+            out[:, 0] = judge(np.eye(space.rank, 1))
+        relative = [unit * strength for strength in strengths[first:]]
+        train = problem.points[fold.train], fold.train_weights
+        for j, F in enumerate(fit_path(problem.objective, space, *train, relative), first):
+            if run.over:
+                break
+            out[:, j] = judge(F)
     return out
 
 
+# from a factor F of a fit to its scores at the held-out samples
 Judge = Callable[[np.ndarray], np.ndarray]
-"""From a factor F of a fit to its scores at the held-out samples."""
 
 
 def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
@@ -127,9 +162,8 @@ def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
         basis, shift = np.exp(log_k - peak[:, None]) @ space.T, 2.0 * peak - space.log_unit
 
     def judge(F: np.ndarray) -> np.ndarray:
-        V = basis @ F
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(np.einsum("ij,ij->i", V, V)) + shift)
+            return np.asarray(np.log(np.sum((basis @ F) ** 2, axis=1)) + shift)
 
     return judge
 
@@ -138,11 +172,7 @@ def _l2(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """2p − ∫p²dρ: its mean is minus the squared L² distance to the truth, up to a constant."""
     unit, basis = np.exp(problem.log_unit - space.log_unit), space.basis(problem.points[fold.test])
     square = _squared_norm(space, MeanEmbedding(problem.points[fold.test], kernel=space.kernel))
-
-    def judge(F: np.ndarray) -> np.ndarray:
-        return np.asarray(unit * (2.0 * np.sum((basis @ F) ** 2, axis=1) - square(F)))
-
-    return judge
+    return lambda F: np.asarray(unit * (2.0 * np.sum((basis @ F) ** 2, axis=1) - square(F)))
 
 
 def _squared_norm(space: SoSSpace, samples: MeanEmbedding) -> Callable[[np.ndarray], float]:
@@ -165,10 +195,9 @@ def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     """2w_p(x) − ‖w_p‖², projected on landmarks: its mean is minus the squared MMD, up to a
     constant.
     """
-    projection = problem.projection
-    assert projection is not None
-    X, embed = problem.points[fold.test], projected_embedding(space, projection)
-    at = projection.kernel(X, projection.landmarks) @ projection.S.T
+    projection = cast("Projection", problem.projection)
+    embed = projected_embedding(space, projection)
+    at = projection.kernel(problem.points[fold.test], projection.landmarks) @ projection.S.T
 
     def judge(F: np.ndarray) -> np.ndarray:
         z = embed(F)
@@ -199,3 +228,114 @@ CRITERIA: dict[str, Callable[[Problem, SoSSpace, Fold], Judge]] = {
     "l2": _l2,
     "mmd": _mmd,
 }
+
+
+def fit_path(
+    objective: str,
+    space: SoSSpace,
+    points: np.ndarray,
+    weights: np.ndarray,
+    strengths: Sequence[float],
+) -> Iterator[np.ndarray]:
+    """Factors F of C = FFᵀ for one λ (in natural units, descending) after the other, each from the
+    one before.
+    """
+    if objective == "likelihood":
+        yield from _likelihood_path(space, points, weights, strengths)
+        return
+    data = MeanEmbedding(points, weights, kernel=space.embedding_kernel)
+    distance, penalty = (Bound(f.bind(space)) for f in (SquaredMMD(data), Trace(relative=True)))
+    newton = space.tensor_size <= _SMALL_TENSOR and space.rank < space.support_points.shape[0]
+    # a fit that would take more steps serves the search as it is
+    solver = (
+        LowRank(extra_steps=0, max_iter=80) if newton else LBFGS(columns=4, stall=1e-9, max_iter=6)
+    )
+    options: dict[str, Any] = {"solver": solver, "tol": _GAP}
+    for strength in strengths:  # one by one: the search may end the path at any λ
+        (solution,) = regularization_path(distance, penalty, [strength], space, **options)
+        if Run.current().interrupted:
+            raise KeyboardInterrupt
+        options["start"] = solution.parameter_factor
+        yield np.asarray(solution.parameter_factor)
+
+
+def _likelihood_path(
+    space: SoSSpace, points: np.ndarray, weights: np.ndarray, strengths: Sequence[float]
+) -> Iterator[np.ndarray]:
+    """Factors F, ‖F‖ = 1, of min −Σ a_i log p(x_i) + λ⟨N, C⟩ over C = FFᵀ, for one λ (in units of
+    w₀, descending) after the other.
+
+    All in the eigenbasis of N, whose eigenvalues ν make the penalty λ Σ_k ν_k ‖F_k‖²: scaling row k
+    by (1 + λν_k)^{−1/2} conditions it for every λ at once, and a step of L-BFGS costs two products
+    with the (n, r) matrix of ψ(x_i). The first fit starts at the leading squares of the kernel
+    density estimate over the samples; in a space with the constant function, at this one and a
+    little of what samples see.
+    """
+    nu, Q = np.linalg.eigh(space.trace_matrix)
+    nu, psi = np.maximum(nu, 0.0), space.basis(points) @ Q
+    start = (
+        _around_the_constant(psi @ Q.T, weights)
+        if space.constant
+        else _leading_squares(space, points, weights)
+    )
+    F = start = Q.T @ start
+    for strength in strengths:
+        # directions that a strong λ has put out are stationary points of the factor; a weaker λ may
+        # need them again
+        F = _fit(psi, weights, strength * nu, F + _REVIVED * start)
+        yield Q @ F
+
+
+def _fit(psi: np.ndarray, a: np.ndarray, penalty: np.ndarray, F: np.ndarray) -> np.ndarray:
+    """L-BFGS until four steps have changed the objective by less than the tolerance."""
+    s = 1.0 / np.sqrt(1.0 + penalty)
+    precision, tiny = (np.float32, 1e-30) if psi.size > _LARGE else (np.float64, _TINY)
+    A, mass, cost = (psi * s).astype(precision), (s * s)[:, None], (penalty * s * s)[:, None]
+
+    def function(Y: np.ndarray) -> tuple[float, np.ndarray]:
+        V = A @ Y.astype(precision)
+        p = np.maximum(np.einsum("ij,ij->i", V, V), tiny).astype(np.float64)
+        MY, PY = mass * Y, cost * Y
+        total, penalised = float(np.vdot(Y, MY)), float(np.vdot(Y, PY))
+        V *= (a / p)[:, None].astype(precision)
+        gradient = -2.0 * (A.T @ V).astype(np.float64)
+        gradient += (2.0 / total - 2.0 * penalised / total**2) * MY
+        gradient += (2.0 / total) * PY
+        return float(-(a @ np.log(p))) + math.log(total) + penalised / total, gradient
+
+    F = descend_until(function, F / s[:, None], _STEPS, _TOLERANCE) * s[:, None]
+    return np.asarray(F / np.linalg.norm(F))
+
+
+def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The constant, which is the first direction of its space, and little columns: the leading
+    directions of Σ_i a_i ψ(x_i)ψ(x_i)ᵀ.
+    """
+    rank = psi.shape[1]
+    leading = _leading(np.sqrt(weights)[:, None] * psi, min(_COLUMNS - 1, rank))
+    F = np.concatenate([np.eye(rank, 1), _CORRECTION * leading], axis=1)
+    return np.asarray(F / np.linalg.norm(F))
+
+
+def _leading_squares(space: SoSSpace, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The columns of most mass of the kernel density estimate, by one pass over random combinations
+    of its components [Halko2011].
+    """
+    # −inf where a discrete measure does not see the component
+    log_masses = space.integrals.log_diagonal(points)
+    log_scale = np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)
+    gram = np.exp(space.integrals.log_gram(points, space.support_points) - space.log_unit)
+    components = (np.exp(0.5 * log_scale) * np.sqrt(weights))[:, None] * (gram @ space.T)
+    return _leading(components, min(_COLUMNS, space.rank))
+
+
+def _leading(rows: np.ndarray, columns: int) -> np.ndarray:
+    """The first left singular vectors of rowsᵀ times their singular values, of unit norm."""
+    most = 2 * columns + 10
+    if rows.shape[0] > columns + most:
+        # fixed: a fit must not depend on the state of a global generator
+        rng = np.random.default_rng(0)
+        rows = rng.standard_normal((most, rows.shape[0])) @ rows
+    U, s, _ = np.linalg.svd(rows.T, full_matrices=False)
+    F = U[:, :columns] * s[:columns]
+    return np.asarray(F / np.linalg.norm(F))

@@ -12,45 +12,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammainc, gammaincinv
 
-from ksos.ground.deadline import Deadline
+from ksos.ground import Run
 
-__all__ = [
-    "MOST_FULL",
-    "Mixtures",
-    "Samples",
-    "mixture_path",
-    "moments",
-    "seeds",
-    "student",
-    "student_scales",
-]
+__all__ = ["MOST_FULL", "Mixtures", "Samples", "mixture_path", "seeds", "student"]
+__all__ += ["moments", "student_scales"]
 
 # Nats per sample and step: stopping there changes no cell of benchmarks/quality by 0.001 nats.
-_STEPS, _TOLERANCE = 100, 1e-3
-_LLOYD_STEPS = 10  # k-means only starts EM: more steps change no start by a visible amount
-_CANDIDATES = 3  # of k-means++ per center: 2 + log(number of centers), as scikit-learn takes
-_EMPTY = 1e-10  # of the mass: a component with less keeps its place
+_TOLERANCE = 1e-3
+# At that tolerance, no fit of benchmarks/quality takes as many steps.
+_STEPS = 100
+# K-means only starts EM: more of Lloyd's steps change no start by a visible amount.
+_LLOYD_STEPS = 10
+# Candidates of k-means++ per center: 2 + log(number of centers), as scikit-learn takes.
+_CANDIDATES = 3
+# Of the mass: a component with less keeps its place, for its moments would be rounding.
+_EMPTY = 1e-10
+# Features: with more of them a full covariance has over 800 numbers, and fits are diagonal.
 MOST_FULL = 40
-"""Features: with more of them a full covariance has over 800 numbers, and fits are diagonal."""
-# EM for a Student distribution converges linearly; the change is then below 1e-4
+# EM for a Student distribution converges linearly; the change is then below 1e-4.
 _STUDENT_ROUNDS = 30
-_SCALES, _ENDS = 8, 5e-4  # a scale mixture of 8 normals is within 0.005 nats of a Student, ν ≥ 2.5
+# A mixture of 8 normals is within 0.005 nats of a Student distribution with ν ≥ 2.5 ...
+_SCALES = 8
+# ... if their scales leave out this probability at each end.
+_ENDS = 5e-4
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Points (n, d) near the origin with standard deviations near one, and φ of them."""
+class Samples(NamedTuple):
+    """Points (n, d) near the origin with standard deviations near one, φ of them (n, q), and the
+    i ≤ j of the products x_i x_j in φ: all pairs, or (i, i) alone.
+    """
 
     points: np.ndarray
     features: np.ndarray
-    """Φ (n, q)."""
     pairs: tuple[np.ndarray, np.ndarray]
-    """i ≤ j of the products x_i x_j: all pairs, or (i, i) alone."""
 
     @classmethod
     def of(cls, points: np.ndarray) -> Samples:
@@ -61,50 +60,49 @@ class Samples:
         return cls(points, features, (first, second))
 
 
-@dataclass(frozen=True)
-class Mixtures:
-    """One mixture of c normal distributions for each of B weightings."""
+class Mixtures(NamedTuple):
+    """One mixture of c normal distributions for each of B weightings: shares (B, c), means
+    (B, c, d) and covariances (B, c, d, d).
+    """
 
     shares: np.ndarray
-    """(B, c)."""
     means: np.ndarray
-    """(B, c, d)."""
     covariances: np.ndarray
-    """(B, c, d, d)."""
 
     @classmethod
     def of_scales(
         cls, shares: np.ndarray, scales: np.ndarray, means: np.ndarray, covariances: np.ndarray
     ) -> Mixtures:
         """Normals of several scales around one mean (B, d), with one covariance (B, d, d)."""
-        B, c = means.shape[0], scales.size
         return cls(
-            np.tile(shares, (B, 1)),
-            np.repeat(means[:, None], c, axis=1),
+            np.tile(shares, (means.shape[0], 1)),
+            np.repeat(means[:, None], scales.size, axis=1),
             scales[:, None, None] ** 2 * covariances[:, None],
         )
-
-    def with_variances(self, added: np.ndarray) -> Mixtures:
-        """With ``added`` (B, c, d) to the variances of the features of each component."""
-        more = added[..., None] * np.eye(self.means.shape[2])
-        return Mixtures(self.shares, self.means, self.covariances + more)
 
     def places(self, samples: Samples, masses: np.ndarray) -> np.ndarray:
         """How many samples each component holds, (B, c): (Σr)²/Σr² of its responsibilities times
         the ``masses`` (B, n) [Kish1965]. A sample of a large mass counts once.
         """
-        R = _exponents(self, samples)
-        R -= R.max(axis=2, keepdims=True)
-        np.exp(R, out=R)
-        R *= masses.T[:, :, None] / R.sum(axis=2, keepdims=True)
-        total, squares = R.sum(axis=0), np.einsum("nbc,nbc->bc", R, R)
-        return np.asarray(total * total / np.maximum(squares, 1e-300))
+        R = self.responsibilities(samples)[0] * masses.T[:, :, None]
+        squares = np.einsum("nbc,nbc->bc", R, R)
+        return np.asarray(R.sum(axis=0) ** 2 / np.maximum(squares, 1e-300))
 
     def log_densities(self, samples: Samples) -> np.ndarray:
         """(B, n)."""
-        E = _exponents(self, samples)
-        peak = E.max(axis=2)
-        return np.asarray(np.log(np.exp(E - peak[:, :, None]).sum(axis=2)) + peak).T
+        return self.responsibilities(samples)[1].T
+
+    def responsibilities(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """The share of each component in the density at every point, (n, B, c), and the logarithm
+        of that density, (n, B).
+        """
+        R = _exponents(self, samples)
+        peak = R.max(axis=2, keepdims=True)
+        R -= peak
+        np.exp(R, out=R)
+        total = R.sum(axis=2, keepdims=True)
+        R /= total
+        return R, (np.log(total) + peak)[:, :, 0]
 
 
 def seeds(points: np.ndarray, masses: np.ndarray, count: int, start: int = 0) -> np.ndarray:
@@ -138,7 +136,7 @@ def mixture_path(
     masses: np.ndarray,
     centers: np.ndarray,
     floors: Sequence[np.ndarray],
-    deadline: Deadline,
+    *,
     shared: bool = False,
 ) -> Iterator[Mixtures]:
     """Mixtures of ``centers.shape[1]`` normals for each weighting, one covariance floor after the
@@ -148,26 +146,24 @@ def mixture_path(
     to the variances in every step. The first fits start at the clusters of k-means, the next ones
     at those before. With ``shared``, all components of a mixture have one covariance.
     """
+    R = np.zeros((samples.points.shape[0], *centers.shape))
     labels = _clusters(samples.points, masses, centers)
-    B, c = centers.shape
-    R = np.zeros((samples.points.shape[0], B, c))
-    np.put_along_axis(R, labels.T[:, :, None], 1.0, axis=2)
-    R *= masses.T[:, :, None]
-    start = _maximized(samples, R, floors[0], None, shared)
+    np.put_along_axis(R, labels.T[:, :, None], masses.T[:, :, None], axis=2)
+    found = _maximized(samples, R, floors[0], shared)
     for floor in floors:
-        start = _converged(samples, masses, start, floor, deadline, shared)
-        yield start
+        found = _converged(samples, masses, found, floor, shared)
+        yield found
 
 
 def moments(
     samples: Samples, masses: np.ndarray, floor: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (B, d) and covariance (B, d, d) under each weighting, with a floor on the variances."""
-    X, total = samples.points, masses.sum(axis=1)
-    mean = masses @ X / total[:, None]
-    second = np.einsum("bn,ni,nj->bij", masses, X, X, optimize=True)
-    centered = second - total[:, None, None] * mean[:, :, None] * mean[:, None, :]
-    return mean, _regular(centered, floor)
+    """Mean (B, d) and Σ_i a_i (x_i − mean)(x_i − mean)ᵀ (B, d, d) of each weighting, with a floor
+    on the variances.
+    """
+    total = masses.sum(axis=1)[:, None, None]
+    one = _maximized(samples, masses.T[:, :, None], floor / total)
+    return one.means[:, 0], total * one.covariances[:, 0]
 
 
 def student(samples: Samples, masses: np.ndarray, freedom: float, floor: np.ndarray) -> Mixtures:
@@ -193,66 +189,48 @@ def student_scales(freedom: float) -> tuple[np.ndarray, np.ndarray]:
     ends = np.log(2.0 * gammaincinv(0.5 * freedom, [_ENDS, 1.0 - _ENDS]))
     edges = np.linspace(ends[0], ends[1], _SCALES + 1)
     inside = gammainc(0.5 * freedom, 0.5 * np.exp(edges[1:-1]))
-    return np.diff(np.r_[0.0, inside, 1.0]), np.sqrt(
-        freedom * np.exp(-0.5 * (edges[1:] + edges[:-1]))
-    )
-
-
-def _regular(covariance: np.ndarray, floor: np.ndarray) -> np.ndarray:
-    """Diagonal beyond ``MOST_FULL`` features, with the floor on the variances."""
-    d = covariance.shape[-1]
-    own = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0.0) + floor
-    out = covariance.copy() if d <= MOST_FULL else np.zeros_like(covariance)
-    out[:, np.arange(d), np.arange(d)] = own
-    return out
+    scales = np.sqrt(freedom * np.exp(-0.5 * (edges[1:] + edges[:-1])))
+    return np.diff(np.r_[0.0, inside, 1.0]), scales
 
 
 def _converged(
-    samples: Samples,
-    masses: np.ndarray,
-    start: Mixtures,
-    floor: np.ndarray,
-    deadline: Deadline,
-    shared: bool,
+    samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.ndarray, shared: bool
 ) -> Mixtures:
     """EM until the likelihood of a weighting gains less than the tolerance; finished ones stand
     still.
     """
-    shares, means, covariances = (
-        np.array(part) for part in (start.shares, start.means, start.covariances)
-    )
+    found, run = Mixtures(*map(np.array, start)), Run.current()
     active, before = np.arange(masses.shape[0]), np.full(masses.shape[0], -np.inf)
     for _ in range(_STEPS):
-        now = Mixtures(shares[active], means[active], covariances[active])
-        E = _exponents(now, samples)
-        peak = E.max(axis=2, keepdims=True)
-        E -= peak
-        np.exp(E, out=E)
-        total = E.sum(axis=2, keepdims=True)
-        value = np.einsum("nb,bn->b", (np.log(total) + peak)[:, :, 0], masses[active])
+        R, logs = Mixtures(*(part[active] for part in found)).responsibilities(samples)
+        value = np.einsum("nb,bn->b", logs, masses[active])
         going = value - before[active] > _TOLERANCE
         before[active] = value
-        if not going.any() or deadline.passed:
+        if not going.any() or run.over:
             break
-        if not going.all():
-            active, E, total = active[going], E[:, going], total[:, going]
-            now = Mixtures(shares[active], means[active], covariances[active])
-        E *= masses[active].T[:, :, None] / total
-        new = _maximized(samples, E, floor, now, shared)
-        shares[active], means[active] = new.shares, new.means
-        covariances[active] = new.covariances
-    return Mixtures(shares, means, covariances)
+        R, active = R if going.all() else R[:, going], active[going]
+        R *= masses[active].T[:, :, None]
+        now = Mixtures(*(part[active] for part in found))
+        for part, new in zip(found, _maximized(samples, R, floor, shared, now), strict=True):
+            part[active] = new
+    return found
 
 
 def _maximized(
-    samples: Samples, R: np.ndarray, floor: np.ndarray, before: Mixtures | None, shared: bool
+    samples: Samples,
+    R: np.ndarray,
+    floor: np.ndarray,
+    shared: bool = False,
+    before: Mixtures | None = None,
 ) -> Mixtures:
-    """Shares, means and covariances from responsibilities (n, B, c) times masses."""
+    """Shares, means and covariances from responsibilities (n, B, c) times masses. Components
+    without mass stay where they were.
+    """
     (n, B, c), d = R.shape, samples.points.shape[1]
     G = (R.reshape(n, B * c).T @ samples.features).reshape(B, c, -1)
     mass = G[:, :, 0]
-    alive = mass > _EMPTY
-    G = G / np.where(alive, mass, 1.0)[:, :, None]
+    empty = mass <= _EMPTY
+    G = G / np.where(empty, 1.0, mass)[:, :, None]
     means = G[:, :, 1 : d + 1]
     i, j = samples.pairs
     covariances = np.zeros((B, c, d, d))
@@ -264,12 +242,9 @@ def _maximized(
     diagonal = np.arange(d)
     own = np.maximum(covariances[:, :, diagonal, diagonal], 0.0) + floor
     covariances[:, :, diagonal, diagonal] = own
-    if not alive.all():
-        if before is None:
-            covariances[~alive] = np.eye(d)
-        else:
-            means[~alive] = before.means[~alive]
-            covariances[~alive] = before.covariances[~alive]
+    if empty.any():
+        covariances[empty] = np.eye(d) if before is None else before.covariances[empty]
+        means[empty] = 0.0 if before is None else before.means[empty]
     return Mixtures(np.maximum(mass, 1e-300), means, covariances)
 
 

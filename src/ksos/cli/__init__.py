@@ -4,8 +4,6 @@ line and an exit code.
 Nothing heavy is imported before a command runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -161,6 +159,4 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-__getattr__, __dir__ = later(
-    globals(), dict.fromkeys(("FormulaError", "Loss", "parse_formula"), "ksos.cli.formula")
-)
+__getattr__, __dir__ = later(globals(), {"parse_formula": "ksos.cli.formula"})

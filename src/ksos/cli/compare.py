@@ -9,28 +9,29 @@ examples:
   ksos compare old.csv new.csv --level 0.01 --permutations 9999 --json
 """
 
-from __future__ import annotations
-
 import argparse
 
 from ksos import two_sample_test
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError, aligned
 from ksos.cli.options import READING, column_names, table_options, warn_of_order
-from ksos.cli.values import argument
 from ksos.data import Table, excerpt, option, read_table
 
 ARGUMENTS = [
-    argument("first", metavar="FIRST", help="a table, one row per sample; - is CSV from stdin"),
-    argument("second", metavar="SECOND", help="another one, with the same columns in any order"),
-    argument(
+    values.argument(
+        "first", metavar="FIRST", help="a table, one row per sample; - is CSV from stdin"
+    ),
+    values.argument(
+        "second", metavar="SECOND", help="another one, with the same columns in any order"
+    ),
+    values.argument(
         "--level",
         type=values.share,
         default=0.05,  # the custom of the sciences
         metavar="ALPHA",
         help="the share of false alarms (default: %(default)s)",
     ),
-    argument(
+    values.argument(
         "--permutations",
         type=values.whole(1),
         default=999,  # with the rows themselves 1000: p-values are thousandths
@@ -38,7 +39,7 @@ ARGUMENTS = [
         help="how many permutations decide; no p-value is less than 1/(N + 1) (default:"
         " %(default)s)",
     ),
-    argument(
+    values.argument(
         "--seed",
         type=values.seed,
         metavar="SEED",

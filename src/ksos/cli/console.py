@@ -4,11 +4,8 @@ Results go to stdout, one line per warning or error to stderr, and progress to a
 are also the exit codes and the check of a file that will be written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
-import math
 import os
 import sys
 import threading
@@ -49,13 +46,10 @@ class Console:
         # the answer may go to the same terminal: from now on there is no progress
         self._answering = True
         self.erase()
-        stream = sys.stdout
-        if stream is None:
-            raise ValueError(NO_OUTPUT)
         for line in lines:  # computing a line may fail too, with an error of its own
-            if not _written(stream, line + "\n"):
+            if not _written(sys.stdout, line + "\n"):
                 return
-        _written(stream, "", flush=True)
+        _written(sys.stdout, "", flush=True)
 
     def answer(self, as_json: bool, value: dict[str, Any], lines: Iterable[str]) -> int:
         """Write one JSON object to stdout, or ``lines`` with the same for a reader.
@@ -121,15 +115,17 @@ class Console:
         """
         self.erase()
         with contextlib.suppress(ValueError):
-            _ = sys.stdout is None or _written(sys.stdout, "", flush=True)
+            _written(sys.stdout, "", flush=True)
 
     def _to_stderr(self, text: str) -> None:
         with contextlib.suppress(ValueError):
-            _ = sys.stderr is None or _written(sys.stderr, text, flush=True)
+            _written(sys.stderr, text, flush=True)
 
 
-def _written(stream: TextIO, text: str, *, flush: bool = False) -> bool:
+def _written(stream: TextIO | None, text: str, *, flush: bool = False) -> bool:
     """Write to stdout or stderr; False if nobody reads it any more."""
+    if stream is None:
+        raise ValueError(NO_OUTPUT)
     encoding = stream.encoding or "utf-8"
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -152,15 +148,8 @@ def strict_json(value: Any) -> str:
     >>> strict_json({"mean": float("-inf"), "n": 3})
     '{"mean": null, "n": 3}'
     """
-    return json.dumps(_finite(value), allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    # NaN and Infinity, which Python writes, are no JSON: there and back they become None
+    return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

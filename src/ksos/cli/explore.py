@@ -7,27 +7,24 @@ examples:
   ksos explore cars.csv --clean --no-browser --port 8000
 """
 
-from __future__ import annotations
-
 import argparse
 from contextlib import suppress
 
 from ksos.cli import values
 from ksos.cli.console import DONE, Console
 from ksos.cli.options import READING, WEIGHTS, data_argument, reading, table_options
-from ksos.cli.values import argument
 from ksos.data import read_table
 from ksos.explorer import explore
 
 ARGUMENTS = [
     data_argument(several=False),
-    argument(
+    values.argument(
         "--port",
         type=values.whole(0, 65_535),
         default=0,  # the system then takes a free one
         help="the port of the page (default: a free one)",
     ),
-    argument(
+    values.argument(
         "--no-browser", action="store_true", help="print the address and leave the browser alone"
     ),
     *READING,

@@ -12,8 +12,6 @@ examples:
   ksos fit cars.csv -o mpg.ksos --clean --target mpg
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
@@ -49,7 +47,6 @@ from ksos.cli.report import (
     shortened,
     solver_line,
 )
-from ksos.cli.values import argument, dest
 from ksos.data import Stream, Table, excerpt, find_columns, open_table, read_table
 from ksos.estimators.conditional_file import StoredConditional, save_conditional
 from ksos.estimators.density import OBJECTIVES, PENALTIES
@@ -66,14 +63,14 @@ _PARAMETERS = {"folds": "cv", "seed": "random_state"}
 
 
 _OTHER = {"search": "mmd", "mmd": "search"}
-_method = partial(argument, group="how to fit")
-_model = partial(argument, group="the density")
-_search = partial(argument, group="options of --method search")
-_paper = partial(argument, group="options of --method mmd")
-_limits = partial(argument, group="limits")
+_method = partial(values.argument, group="how to fit")
+_model = partial(values.argument, group="the density")
+_search = partial(values.argument, group="options of --method search")
+_paper = partial(values.argument, group="options of --method mmd")
+_limits = partial(values.argument, group="limits")
 ARGUMENTS = [
     data_argument(several=True),
-    argument(
+    values.argument(
         "-o",
         "--output",
         required=True,
@@ -86,20 +83,20 @@ ARGUMENTS = [
         help="search: cross-validation chooses the model (default). mmd: the paper's fit, with the"
         " parameters that you set",
     ),
-    argument(
+    values.argument(
         "--target",
         metavar="COLUMN",
         help="name or 1-based number of the column whose density given the others is wanted; ksos"
         " predict reads that model",
     ),
-    argument(
+    values.argument(
         "--categories",
         type=values.columns,
         metavar="LIST",
         help="with --target: names or numbers of columns of text that are to be kept, as"
         " categories",
     ),
-    argument(
+    values.argument(
         "--verbose",
         action="store_true",
         help="add the details of the solver, and print progress on stderr in lines that stay (a"
@@ -306,19 +303,16 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.note(table.report() or "")
     solution = estimator.solution_
     status = estimator.status_ if method == "search" else solution.status
-    lines = fit_lines(estimator, table, arguments.weights)
+    value = {
+        "output": arguments.output,
+        "method": method,
+        **fit_value(estimator, table, arguments.weights),
+        "status": status,
+    }
+    lines = fit_lines(value, estimator)
     if arguments.verbose:
         lines += [solver_line(solution), f"kernel: {solution.space.kernel!r}"]
-    console.answer(
-        arguments.json,
-        {
-            "output": arguments.output,
-            "method": method,
-            **fit_value(estimator, table, arguments.weights),
-            "status": status,
-        },
-        [*lines, f"written: {arguments.output}"],
-    )
+    console.answer(arguments.json, value, [*lines, f"written: {arguments.output}"])
     if status == "solved":
         return DONE
     early = f"{status}: the search ended before everything was tried; raise --time-limit"
@@ -329,7 +323,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _given(arguments: argparse.Namespace, *groups: str) -> dict[str, Any]:
     """The options of these groups that were given, by name."""
-    names = [dest(one) for one in ARGUMENTS if one[0] in groups]
+    names = [values.dest(one) for one in ARGUMENTS if one[0] in groups]
     return {name: value for name in names if (value := vars(arguments)[name]) is not None}
 
 
@@ -429,20 +423,13 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
     x, y = (table.take([k for k in range(d) if k != place]), table.take([place]).as_frame())
     y = y.ravel() if isinstance(y, np.ndarray) else y[y.columns[0]]
     console.status(f"fitting regressors and the density of {target} given {d - 1} columns ...")
-    late: list[str] = []
-    show = warnings.showwarning
-
-    def shown(message: Any, category: Any, *more: Any, **told: Any) -> None:
-        if issubclass(category, ConvergenceWarning):
-            late.append(str(message))
-        else:
-            show(message, category, *more, **told)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", ConvergenceWarning)
-        warnings.showwarning = shown
-        estimator = KernelSoSConditional(**_parameters(given))
+    estimator = KernelSoSConditional(**_parameters(given))
+    with warnings.catch_warnings(record=True) as caught:
         estimator.fit(x.as_frame(), y, sample_weight=table.weights)
+    late = [one.message for one in caught if issubclass(one.category, ConvergenceWarning)]
+    for one in caught:
+        if one.message not in late:
+            console.warning(str(one.message))
     labels = [str(k + 1) for k in range(d - 1)] if x.names is None else names
     categories = tuple(
         (name, words) for name, words in zip(labels, x.words or (), strict=False) if words
@@ -460,15 +447,6 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
         shape = ", ".join(names[k] for k in depends)
     transform = "" if estimator.transform_ is None else f" (through {estimator.transform_})"
     of = f"{made['n_components']} Gaussians, " if made["n_components"] else ""
-    lines = [
-        rows_line(table, searched=False),
-        f"density: {target}{transform} given {shortened(names)}",
-        f"scaled residuals: {of}rank {made['rank']}; their shape depends on {shape}",
-        certificate_line(inner),
-        *([solver_line(inner.solution_)] if arguments.verbose else []),
-        f"written: {arguments.output} (next: ksos predict {arguments.output} DATA --quantiles"
-        " 0.05,0.5,0.95)",
-    ]
     value = {
         "output": arguments.output,
         "n_samples": table.n_samples,
@@ -481,6 +459,15 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
         "gap": inner.solution_.gap,
         "status": status,
     }
+    lines = [
+        rows_line(value),
+        f"density: {target}{transform} given {shortened(names)}",
+        f"scaled residuals: {of}rank {made['rank']}; their shape depends on {shape}",
+        certificate_line(inner),
+        *([solver_line(inner.solution_)] if arguments.verbose else []),
+        f"written: {arguments.output} (next: ksos predict {arguments.output} DATA --quantiles"
+        " 0.05,0.5,0.95)",
+    ]
     console.answer(arguments.json, value, lines)
     if not late:
         return DONE

@@ -45,10 +45,6 @@ _HIGHEST_POWER = 24  # of a closed form: beyond it, moments lose their digits to
 _MOST_TERMS = 400  # of a polynomial: more of them cost more than the quadrature they replace
 
 
-class FormulaError(ValueError):
-    """A formula that is not one: the message shows where."""
-
-
 class Loss(NamedTuple):
     """A formula that has been read: a function of the ``features``, given by their positions among
     all columns, with values in ``range``.
@@ -86,7 +82,7 @@ def parse_formula(
     if not isinstance(text, str):
         raise TypeError(f"a formula is text; got {text!r}")
     if len(text) > _LONGEST:
-        raise FormulaError(f"the formula has {len(text)} characters; at most {_LONGEST} are read")
+        raise ValueError(f"the formula has {len(text)} characters; at most {_LONGEST} are read")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the parser, about code that this is not
@@ -94,7 +90,7 @@ def parse_formula(
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         offset = error.offset if isinstance(error, SyntaxError) else None
         where = f" at character {offset}" if offset else ""
-        raise FormulaError(
+        raise ValueError(
             f"{excerpt(text)} is not a formula: it cannot be read{where}; write for example 'x1**2"
             " + abs(x2)'"
         ) from None
@@ -140,14 +136,14 @@ class _Reader:
     ) -> None:
         self.text, self.places, self.features = text, places, features
 
-    def error(self, node: ast.expr, what: str) -> FormulaError:
-        return FormulaError(
+    def error(self, node: ast.expr, what: str) -> ValueError:
+        return ValueError(
             f"{what} at character {node.col_offset + 1} of the formula {excerpt(self.text)}"
         )
 
     def part(self, node: ast.expr, depth: int = 0) -> _Part:
         if depth > _DEEPEST:
-            raise FormulaError(
+            raise ValueError(
                 f"the formula {excerpt(self.text)} is nested more than {_DEEPEST} levels deep"
             )
         children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
@@ -290,7 +286,9 @@ def _closed_form(name: str, one: _Part, other: _Part, *, d: int) -> Observable |
         small = 0 <= number * max(left.degree, 1) <= _HIGHEST_POWER
         small = small and len(left.terms) ** min(int(number), 4) <= _MOST_TERMS
         found = left ** int(number) if small else None
-    return found if found is None or all(map(_is_finite, found.parts())) else None
+    scales = [] if found is None else [scale for scale, _ in found.parts()]
+    terms = found.terms.values() if isinstance(found, Polynomial) else []
+    return found if all(map(math.isfinite, [*scales, *terms])) else None
 
 
 def _constant(part: Observable) -> float | None:
@@ -330,10 +328,3 @@ def _product(left: Observable, right: Observable) -> Observable | None:
                 both = BoxIndicator(low, high)
                 return both if a * b == 1.0 else both * (a * b)
     return None
-
-
-def _is_finite(part: tuple[float, Observable]) -> bool:
-    scale, function = part
-    return math.isfinite(scale) and (
-        not isinstance(function, Polynomial) or all(map(math.isfinite, function.terms.values()))
-    )

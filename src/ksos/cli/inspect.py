@@ -7,8 +7,6 @@ examples:
   ksos inspect mpg.ksos --json > mpg.json
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from typing import Any

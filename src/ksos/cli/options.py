@@ -1,7 +1,5 @@
 """Options that several commands share, and what they mean: a table, a box, a part of a density."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +12,12 @@ import numpy as np
 from ksos import IntegralNotAvailableError, SoSDensity
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError
-from ksos.cli.values import Argument, argument, dest
 from ksos.data import Stream, Table, TableOptions, excerpt, find_columns, open_table
 
 
-def data_argument(several: bool) -> Argument:
+def data_argument(several: bool) -> values.Argument:
     """DATA, which may be ``several`` files."""
-    return argument(
+    return values.argument(
         "data",
         nargs="+" if several else None,
         metavar="DATA",
@@ -30,7 +27,7 @@ def data_argument(several: bool) -> Argument:
 
 
 TABLE = "reading the table"
-_table = partial(argument, group=TABLE)
+_table = partial(values.argument, group=TABLE)
 READING = [
     _table(
         "--columns",
@@ -101,7 +98,7 @@ def table_options(arguments: argparse.Namespace, **model: Any) -> TableOptions:
 
 def reading(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options that say how to read a table, as far as they were given."""
-    given = {dest(one): vars(arguments).get(dest(one)) for one in [*READING, WEIGHTS]}
+    given = {values.dest(one): vars(arguments).get(values.dest(one)) for one in [*READING, WEIGHTS]}
     usual = {"clean": False, "drop_missing": False}
     return {name: value for name, value in given.items() if value is not usual.get(name)}
 
@@ -166,10 +163,10 @@ def column_names(names: Sequence[str] | None, d: int) -> list[str]:
     return [f"x{k + 1}" for k in range(d)] if names is None else list(names)
 
 
-def box_arguments(what: str, group: str) -> list[Argument]:
+def box_arguments(what: str, group: str) -> list[values.Argument]:
     """``--low`` and ``--high``. ``what`` they bound goes into the help."""
     return [
-        argument(
+        values.argument(
             f"--{side}",
             group=group,
             type=values.bounds,
@@ -274,7 +271,7 @@ class View:
         )
 
 
-_part = partial(argument, group="which part of the density")
+_part = partial(values.argument, group="which part of the density")
 VIEW = [
     _part(
         "--given",
@@ -293,7 +290,7 @@ VIEW = [
         " all that are not given); names of columns, or 2 for the second feature",
     ),
 ]
-MODEL = argument("model", metavar="MODEL", help="a file written by ksos fit")
+MODEL = values.argument("model", metavar="MODEL", help="a file written by ksos fit")
 
 
 def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:

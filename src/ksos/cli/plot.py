@@ -7,8 +7,6 @@ examples:
   ksos plot cars.ksos --given hp=100 --features mpg -o mpg.svg
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import os
@@ -17,7 +15,6 @@ from typing import Any
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError, require_writable
 from ksos.cli.options import MODEL, READING, VIEW, WEIGHTS, open_samples, reading, take_view
-from ksos.cli.values import argument
 from ksos.data import Stream
 from ksos.density import load
 from ksos.ground.files import replace_whole
@@ -39,37 +36,37 @@ _COARSEST = 20  # pixels per inch: less shows nothing
 _FINEST = 1200  # more than printers have, and a page is then half a gigabyte of pixels
 ARGUMENTS = [
     MODEL,
-    argument(
+    values.argument(
         "-o",
         "--output",
         required=True,
         metavar="FILE",
         help=f"the figure, ending in {', '.join(_METADATA)}",
     ),
-    argument(
+    values.argument(
         "--data",
         metavar="DATA",
         help="a table of samples to show, with one column for each feature of the model; - is CSV"
         " from the standard input",
     ),
-    argument(
+    values.argument(
         "--regions",
         type=lambda word: [] if word == "none" else values.probabilities(word),
         metavar="LIST",
         help="draw the smallest regions with these probabilities, separated by commas, or none"
         " (default: 0.5,0.9)",
     ),
-    argument(
+    values.argument(
         "--no-cdf",
         action="store_true",
         help="leave the distribution function out (it is drawn for one feature)",
     ),
-    argument(
+    values.argument(
         "--no-support",
         action="store_true",
         help="leave the support points out (they are drawn for one and two features)",
     ),
-    argument(
+    values.argument(
         "--dpi",
         type=values.whole(_COARSEST, _FINEST),
         default=150,  # sharp on a screen, and small

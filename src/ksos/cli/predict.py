@@ -10,8 +10,6 @@ examples:
   ksos predict mpg.ksos new.csv --interval 0.9 --method conformal
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 
@@ -21,33 +19,32 @@ from ksos.cli import values
 from ksos.cli.console import Console, UsageError
 from ksos.cli.options import READING, data_argument, in_model_order, table_options
 from ksos.cli.sample import csv_lines
-from ksos.cli.values import argument
 from ksos.data import excerpt, read_table
 from ksos.estimators.conditional import METHODS
 from ksos.estimators.conditional_file import load_conditional
 
 ARGUMENTS = [
-    argument("model", metavar="MODEL", help="a file written by ksos fit --target"),
+    values.argument("model", metavar="MODEL", help="a file written by ksos fit --target"),
     data_argument(several=False),
-    argument(
+    values.argument(
         "--quantiles",
         type=values.probabilities,
         metavar="LIST",
         help="quantiles of the target, such as 0.05,0.5,0.95 (default: the mean alone)",
     ),
-    argument(
+    values.argument(
         "--interval",
         type=values.number,
         metavar="LEVEL",
         help="an interval that holds the target with this probability, such as 0.9",
     ),
-    argument(
+    values.argument(
         "--method",
         choices=METHODS,
         help="of the interval: from the density, or calibrated on held-out rows so that it covers"
         " at least as often as it says (default: density)",
     ),
-    argument(
+    values.argument(
         "--trust",
         action="store_true",
         help="read a model whose regressors are not scikit-learn's: it may run any code",

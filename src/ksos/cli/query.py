@@ -9,8 +9,6 @@ examples:
   ksos query cars.ksos --features mpg -o mpg.ksos
 """
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from typing import Any
@@ -20,10 +18,9 @@ import numpy as np
 from ksos.cli import values
 from ksos.cli.console import Console, aligned, require_writable
 from ksos.cli.options import MODEL, VIEW, View, box_arguments, box_sides, take_view
-from ksos.cli.values import argument
 from ksos.density import load
 
-_question = partial(argument, group="what to ask of it")
+_question = partial(values.argument, group="what to ask of it")
 ARGUMENTS = [
     MODEL,
     *VIEW,

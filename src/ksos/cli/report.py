@@ -1,16 +1,15 @@
 """What a density is made of and what its fit guarantees, for a program and for a reader."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ksos import KernelSoSDensityCV, Solution
+from ksos import KernelSoSDensityCV, Solution, SoSDensity
 from ksos.cli.console import described
 from ksos.data import Stream, Table, find_columns
+from ksos.density import joint_of
 from ksos.estimators.search import MOST_SAMPLES
 
 _MOST_NAMES = 6  # of columns on a line, which must stay one line
@@ -22,19 +21,19 @@ _UNITS = {
 _DISTANCES = {"squared_mmd": " (squared MMD)", "mmd": " (MMD)"}
 
 
-def composition(density: Any) -> dict[str, Any]:
+def composition(density: SoSDensity) -> dict[str, Any]:
     """The sizes, the kernel and the measure of a density.
 
-    ``n_components`` counts the Gaussians of the reference, and is 0 if there is none; of a mixture
-    it counts the components. ``n_support`` is 0 if the density is the reference itself.
+    ``n_components`` counts the Gaussians of the reference, and is 0 if there is none; ``n_support``
+    is 0 if the density is the reference itself. In a mixture of several parts both are sums.
     """
-    d, m = density.n_features, density.support_points.shape[0]
-    if hasattr(density, "factor"):
-        normals = None if density.constant is None else density.measure.normals(d)
-        n = 0 if normals is None else len(normals.weights)
-        m = m if n == 0 or density.factor.any() else 0
-    else:  # a mixture has no single factor
-        n = len(density.components)
+    n = m = 0
+    for _, term in density.terms.on_host.weighted:
+        part = joint_of(term)
+        normals = None if part.unit_constant is None else part.measure.normals(part.n_features)
+        n += 0 if normals is None else len(normals.weights)
+        m += part.support_points.shape[0] if normals is None or part.unit_factor.any() else 0
+    d = density.n_features
     return {
         "n_components": n,
         "n_support": m,
@@ -46,25 +45,27 @@ def composition(density: Any) -> dict[str, Any]:
 
 def fit_value(estimator: Any, table: Table | Stream, weights: str | None) -> dict[str, Any]:
     """A fit of a density for a program, in full precision."""
-    names = None if table.names is None else list(table.names)
+    solution, header, names = estimator.solution_, table.header or (), list(table.names or ())
+    words = [weights] if weights and names else []
+    places = find_columns(words, header, len(header), table.source)
+    used = {*names, *(header[k] for k in places)}
     value: dict[str, Any] = {
         "n_samples": table.n_samples,
         "n_dropped": table.n_dropped,
         "n_features": table.n_features,
-        "feature_names": names,
-        "dropped_columns": _dropped(table, weights),
+        "feature_names": names or None,
+        "dropped_columns": [name for name in header if names and name not in used],
         **composition(estimator.distribution_),
         "bandwidth": np.asarray(estimator.bandwidth_).tolist(),
         "regularization": float(estimator.regularization_),
     }
     if isinstance(estimator, KernelSoSDensityCV):
         value |= {name: float(number) for name, number in estimator.best_params_.items()}
+        corrects = estimator.reference_ is not None
         value |= {
             "held_out_score": float(estimator.best_score_),
             "n_folds": estimator.n_splits_,
-            "reference_gap": (
-                None if estimator.reference_ is None else float(estimator.reference_gap_)
-            ),
+            "reference_gap": float(estimator.reference_gap_) if corrects else None,
         }
     else:
         value |= {
@@ -72,47 +73,44 @@ def fit_value(estimator: Any, table: Table | Stream, weights: str | None) -> dic
             "embedding_bandwidth": estimator.embedding_bandwidth_.tolist(),
             "relative_regularization": float(estimator.relative_regularization_),
         }
-    return {**value, **estimator.solution_.summary(), "time": estimator.solution_.time}
+    return {**value, **solution.summary(), "time": solution.time}
 
 
-def fit_lines(estimator: Any, table: Table | Stream, weights: str | None) -> list[str]:
+def fit_lines(value: dict[str, Any], estimator: Any) -> list[str]:
     """The same for a reader."""
-    made, searched = composition(estimator.distribution_), isinstance(estimator, KernelSoSDensityCV)
-    dropped, n, m = _dropped(table, weights), made["n_components"], made["n_support"]
-    names = "" if table.names is None else f" ({shortened(table.names)})"
+    searched = isinstance(estimator, KernelSoSDensityCV)
+    n, m, rank = value["n_components"], value["n_support"], value["rank"]
+    names, dropped = value["feature_names"], value["dropped_columns"]
+    named = f" ({shortened(names)})" if names else ""
     lost = f"; dropped: {shortened(dropped)}" if dropped else ""
-    lines = [rows_line(table, searched), f"columns: {table.n_features}{names}{lost}"]
-    if searched and math.isfinite(estimator.best_score_):
-        lines.append(
-            f"held-out score: {estimator.best_score_:.5g} {_UNITS[estimator.criterion]},"
-            f" {estimator.n_splits_} folds"
-        )
-    elif searched:
-        lines.append("held-out score: none, nothing was compared")
-    if n:
-        proven = searched and estimator.reference in ("auto", "mixture")
-        of = "a Gaussian" if n == 1 else f"a mixture of {n} Gaussians"
-        if proven:
-            of += f", its weights within {_bound(estimator.reference_gap_)} nats of the best"
-        lines.append(f"reference: {of}")
+    lines = [rows_line(value, searched), f"columns: {value['n_features']}{named}{lost}"]
+    strength, reference = f"{value['regularization']:.3g}", "a Gaussian"
+    if n > 1:
+        reference = f"a mixture of {n} Gaussians"
     if searched:
+        score = "none, nothing was compared"
+        if math.isfinite(value["held_out_score"]):
+            unit = _UNITS[estimator.criterion]
+            score = f"{value['held_out_score']:.5g} {unit}, {value['n_folds']} folds"
+        lines.append(f"held-out score: {score}")
         unit = "w₀" if estimator.reference_ is None else "∫k²dρ"
-        strength = f"{estimator.best_params_['relative_regularization']:.3g} (units of {unit})"
-    else:
-        strength = f"{estimator.regularization_:.3g}"
-    corrected = "the reference, corrected by " if n else ""
-    lines.append(
-        f"density: the reference itself (λ = ∞), rank {made['rank']}"
-        if n and not m
-        else f"density: {corrected}a kernel sum of squares of rank {made['rank']}, {m} support"
-        f" point{'s' if m > 1 else ''}, λ = {strength}"
-    )
-    return [*lines, certificate_line(estimator)]
+        strength = f"{value['relative_regularization']:.3g} (units of {unit})"
+        if n and estimator.reference in ("auto", "mixture"):
+            gap = _bound(value["reference_gap"])
+            reference += f", its weights within {gap} nats of the best"
+    made = f"a kernel sum of squares of rank {rank}, {m} support point{'s' if m > 1 else ''}"
+    made += f", λ = {strength}"
+    if n:
+        lines.append(f"reference: {reference}")
+        made = f"the reference, corrected by {made}"
+    if n and not m:
+        made = f"the reference itself (λ = ∞), rank {rank}"
+    return [*lines, f"density: {made}", certificate_line(estimator)]
 
 
-def rows_line(table: Table | Stream, searched: bool) -> str:
+def rows_line(value: dict[str, Any], searched: bool = False) -> str:
     """How many rows were read and dropped."""
-    n, dropped = table.n_samples, table.n_dropped
+    n, dropped = value["n_samples"], value["n_dropped"]
     if n is None:
         return "rows: those of the checkpoint"
     of = f" of {n + dropped:,} ({dropped:,} dropped: missing cells)" if dropped else ""
@@ -128,16 +126,6 @@ def shortened(names: Sequence[str]) -> str:
     """
     more = len(names) - _MOST_NAMES
     return ", ".join([*names[:_MOST_NAMES], *[f"and {more} more"] * (more > 0)])
-
-
-def _dropped(table: Table | Stream, weights: str | None) -> list[str]:
-    """The names of columns that are neither features nor weights; none in a table without names."""
-    if table.header is None or table.names is None:
-        return []
-    words = [] if weights is None else [weights]
-    places = find_columns(words, table.header, len(table.header), table.source)
-    used = {*table.names, *(table.header[k] for k in places)}
-    return [name for name in table.header if name not in used]
 
 
 def solver_line(solution: Solution) -> str:

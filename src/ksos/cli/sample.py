@@ -7,8 +7,6 @@ examples:
   ksos sample cars.ksos -n 100000 --features mpg -o mpg.npy
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io
@@ -19,14 +17,13 @@ import numpy as np
 from ksos.cli import values
 from ksos.cli.console import Console, require_writable
 from ksos.cli.options import MODEL, VIEW, take_view
-from ksos.cli.values import argument
 from ksos.density import load
 from ksos.ground.files import replace_whole
 from ksos.ground.validation import as_count
 
 ARGUMENTS = [
     MODEL,
-    argument(
+    values.argument(
         "-n",
         "--n-samples",
         type=values.count,
@@ -34,13 +31,13 @@ ARGUMENTS = [
         metavar="N",
         help="how many (default: %(default)s)",
     ),
-    argument(
+    values.argument(
         "--seed",
         type=values.seed,
         metavar="SEED",
         help="of the samples (default: a new one each time)",
     ),
-    argument(
+    values.argument(
         "-o",
         "--output",
         metavar="FILE",

@@ -10,8 +10,6 @@ examples:
   ksos score cars.ksos 'data/*.parquet' --json
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Iterator

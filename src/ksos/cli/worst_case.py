@@ -14,8 +14,6 @@ examples:
   ksos worst-case cars.csv --clean --loss "abs(mpg - 25)" --penalty 10 -o worst.ksos
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import warnings
@@ -36,37 +34,36 @@ from ksos.cli.options import (
     data_argument,
     table_options,
 )
-from ksos.cli.values import argument
 from ksos.data import read_table
 from ksos.ground import to_numpy
 from ksos.ground.validation import as_bandwidth
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 
-_distributions = partial(argument, group="the distributions")
-_bootstrap = partial(argument, group="the radius by the bootstrap")
-_solver = partial(argument, group="the solver")
+_distributions = partial(values.argument, group="the distributions")
+_bootstrap = partial(values.argument, group="the radius by the bootstrap")
+_solver = partial(values.argument, group="the solver")
 ARGUMENTS = [
     data_argument(several=False),
-    argument(
+    values.argument(
         "--loss",
         required=True,
         metavar="FORMULA",
         help="what to maximize the expectation of, such as 'x1**2 + abs(x2)'",
     ),
-    argument(
+    values.argument(
         "--radius",
         type=values.expected("a number", float, ["bootstrap"]),
         metavar="R",
         help="of the ball, in MMD: a number, or bootstrap",
     ),
-    argument(
+    values.argument(
         "--penalty",
         type=float,
         metavar="GAMMA",
         help="instead of a radius: maximize loss - GAMMA * MMD squared",
     ),
-    argument(
+    values.argument(
         "-o",
         "--output",
         metavar="MODEL",

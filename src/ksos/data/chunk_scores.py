@@ -52,6 +52,7 @@ class MeanScore:
 
     def update(self, chunk: Chunk) -> MeanScore:
         scores, masses = self.of.weighted(chunk)
+        # 0 · −∞ is not a number
         counted = masses > 0.0
         return replace(
             self,
@@ -91,6 +92,7 @@ def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
 
     def parts() -> Iterator[bytes | memoryview]:
         nonlocal count
+        # written again when the count is known, over the same bytes
         yield head()
         chunks = iter(scores)
         while True:

@@ -47,13 +47,15 @@ LONGEST_LINE = 1 << 20
 without line ends must not fill the memory.
 """
 
-_BLOCK_CHARACTERS = 1 << 20  # cost: pandas takes 1 ms a call, and a megabyte of cells takes 10 ms
+_BLOCK_CHARACTERS = 1 << 20  # pandas takes 1 ms a call, and 10 ms for as many characters of cells
 _LOOKED_AT = 1000  # first lines that decide which columns hold text; more rarely changes the answer
 _DETECTED_FROM = 100  # first lines that decide on delimiter and decimals: five splits of each
 _LONGEST_EXCERPT = 40  # characters of a cell in an error, which must fit on one line of a screen
 
+# what R, pandas, spreadsheets and the UCI archive write for a cell that is not known
 _MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", ".")
-# pandas compares letter by letter, so it is given the usual spellings; others are found cell by cell
+# pandas compares letter by letter, so it is given the usual spellings; the rest is found cell by
+# cell
 _MISSING_SPELLINGS = sorted(
     {spelling for word in _MISSING for spelling in (word, word.upper(), word.capitalize(), "NaN")}
 )
@@ -180,7 +182,8 @@ def _split(line: str, delimiter: str) -> list[str]:
     """The cells of one line. Several spaces separate as one does."""
     if delimiter == " ":
         line = line.strip()
-    if '"' not in line:  # then a csv.reader would do no more, at twice the time
+    # without quotes, a csv.reader would do no more, at twice the time
+    if '"' not in line:
         return line.split(None if delimiter == " " else delimiter)
     return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
 
@@ -189,7 +192,8 @@ def _even_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     """The lines that have as many cells as most of them have, as cells."""
     rows = []
     for line in lines:
-        with suppress(csv.Error):  # a cell that is too long
+        # csv.Error: a cell that is too long
+        with suppress(csv.Error):
             rows.append(_split(line, delimiter))
     width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
     return [row for row in rows if len(row) == width]
@@ -216,37 +220,29 @@ def detect(lines: Sequence[str], delimiter: str | None, decimal: str | None) -> 
         # 0.01: a file without numbers is still cut where its lines are even
         score = (0.01 + numeric) * len(rows)
         likely = 2 * len(rows) >= len(lines) and len(cells) > len(rows[1:] or rows)
-        words = candidate == " " and numeric < 1.0  # words have spaces
+        # words have spaces between them, so that spaces separate only numbers
+        words = candidate == " " and numeric < 1.0
         if delimiter is not None or (score > most and likely and not words):
             best, found, most = rows, candidate, score
-    return found, decimal or ("," if _has_decimal_commas(best) else ".")
-
-
-def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether cells are numbers only with a decimal comma. 1,234 alone may also be a thousand."""
-    cells = [cell for row in rows for cell in row]
-    with_comma = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
-    if not with_comma or all(map(_THOUSANDS.fullmatch, with_comma)):
-        return False
-    return not any("." in cell and is_number(cell) for cell in cells)
-
-
-def _expanded(stream: BinaryIO, source: str) -> Any:
-    """The stream, decompressed if it begins as a compressed file does."""
-    if not isinstance(stream, io.BufferedReader):
-        stream = io.BufferedReader(cast(io.RawIOBase, stream))
-    begin = stream.peek(8)
-    expand = next((open_ for magic, open_ in _COMPRESSED.items() if begin.startswith(magic)), None)
-    return stream if expand is None else expand(stream)
+    cells = [cell for row in best for cell in row]
+    # numbers only with a decimal comma; 1,234 alone may also be a thousand
+    commas = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+    doubtful = all(map(_THOUSANDS.fullmatch, commas))
+    points = any("." in cell and is_number(cell) for cell in cells)
+    return found, decimal or ("." if doubtful or points else ",")
 
 
 def _blocks(
     stream: BinaryIO, source: str, encoding: str | None, delimiter: str | None
 ) -> Iterator[str]:
     """Whole records, about a megabyte at a time, without empty lines at the end of the file."""
-    expanded = _expanded(stream, source)
-    number, empty = 1, ""
+    if not isinstance(stream, io.BufferedReader):
+        stream = io.BufferedReader(cast(io.RawIOBase, stream))
+    begin = stream.peek(8)
+    expand = next((open_ for magic, open_ in _COMPRESSED.items() if begin.startswith(magic)), None)
+    expanded: Any = stream if expand is None else expand(stream)
     text: io.TextIOWrapper | None = None
+    number, empty = 1, ""
 
     def fault(before: str, what: str) -> ValueError:
         """An error behind the text ``before``, which begins in row ``number``."""
@@ -297,7 +293,8 @@ def _blocks(
         raise ValueError(message) from None
     finally:
         if text is not None and not expanded.closed:
-            text.detach()  # or the stream, which may be the standard input, would be closed
+            # otherwise the stream, which may be the standard input, would be closed with it
+            text.detach()
 
 
 def _comment_lines(lines: Sequence[str], delimiter: str) -> int:
@@ -334,13 +331,14 @@ class CsvFile:
     """A CSV file of which the first rows have been read; ``source`` names it in errors.
 
     ``say`` gets what is detected and not usual. Rows are numbered from 1, with the header and the
-    lines of comment before it.
+    lines of comment before it. ``names`` are those of the columns, once :meth:`find_header` has
+    found them; ``width`` is how many cells every row has, once the ``first`` one is known;
+    ``bytes_per_row`` is about what the first rows take; ``sample`` are their cells below the
+    header, as far as these are sound.
     """
 
     names: tuple[str, ...] | None = None
-    """Those of the columns, once :meth:`find_header` has found them."""
     width: int | None = None
-    """How many cells every row has, once the first one is known."""
 
     def __init__(
         self, stream: BinaryIO, source: str, written: Written, say: Say = lambda _: None
@@ -364,15 +362,12 @@ class CsvFile:
                 f" {excerpt(lines[0])}, dropped"
             )
         self.bytes_per_row = sum(map(len, lines)) / len(lines) + 1.0
-        """About, from the first rows."""
         self.first_row = n_comments + 1
         begin = begin.split("\n", n_comments)[n_comments]
         self._blocks = chain([begin], blocks)
         self.first = next(self._records(begin, self.first_row))
-        """The cells of the first row."""
         self.width = len(self.first)
         self.sample: list[list[str]] = []
-        """The cells of the first rows below the header, as far as these are sound."""
         with suppress(ValueError):
             self.sample.extend(self._records("\n".join(lines[n_comments:]) + "\n", 1))
 
@@ -398,6 +393,7 @@ class CsvFile:
         cells, decimal = self.first, self.decimal
         numeric = [k for k in wanted if is_number(cells[k], decimal)]
         words = [k for k in wanted if k not in numeric and not is_missing(cells[k])]
+        # years may be names, if words stand beside them
         if any(not is_number(c, decimal) and not is_missing(c) for c in cells) and _count_on(
             [cells[k] for k in numeric]
         ):
@@ -440,9 +436,16 @@ class CsvFile:
             begin = next(self._blocks).split("\n", n_lines)[n_lines]
             self._blocks, number = chain([begin], self._blocks), number + 1
         for block in filter(None, self._blocks):
-            rows = list(self._records(block, number)) if self._is_unusual(block) else None
+            lines, rows, spaces = block[:-1].split("\n"), None, self.delimiter == " "
+            widths = {
+                len(line.split()) if spaces else line.count(self.delimiter) + 1 for line in lines
+            }
+            if '"' in block or widths != {self.width}:
+                # this raises an error that names the cell
+                rows = list(self._records(block, number))
             found = None if words else self._parsed(block, chosen)
             if found is None:
+                # slowly, which finds the cell that is no number, and spellings that pandas lacks
                 cells = [
                     [self._value(row[k], number + i, k, fix, k in words) for k in chosen]
                     for i, row in enumerate(rows or self._records(block, number))
@@ -452,20 +455,11 @@ class CsvFile:
             number += len(found)
             yield found
 
-    def _is_unusual(self, block: str) -> bool:
-        """Whether a block has quotes, or rows of another width than the first one."""
-        if '"' in block:
-            return True
-        lines = block[:-1].split("\n")
-        if self.delimiter == " ":
-            return any(len(line.split()) != self.width for line in lines)
-        return any(line.count(self.delimiter) + 1 != self.width for line in lines)
-
     def _parsed(self, block: str, chosen: Sequence[int]) -> pandas.DataFrame | None:
         """The numbers of a block, if all of its cells are finite numbers or missing."""
         import pandas
 
-        # before 3.1 the last bit of a number was lost by default
+        # before pandas 3.1 the last bit of a number was lost by default
         old = tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1)
         exact: dict[str, Any] = {"float_precision": "round_trip"} if old else {}
         try:

@@ -1,58 +1,41 @@
 """The only file that knows Dask: the chunks of its arrays and data frames, and work that is done
-where they are.
-
-Dask is imported when an object of it is met, and not before.
+where they are. It is imported when an object of Dask is met, and not before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
 from importlib import import_module
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
 
-__all__ = ["Blocks", "is_dask"]
+from ksos.data.sources import Choice, Chunk, Chunks, G, is_dask
 
-_FAN_IN = 8  # values that are merged at a time
-_AT_A_TIME = 8  # chunks that are computed again to find the one that fails
+__all__ = ["DaskChunks"]
 
+_FAN_IN = 8  # values that are merged at a time: few of them wait in memory, and the tree stays low
 
-def is_dask(value: Any) -> bool:
-    """Whether ``value`` is an object of Dask, such as an array or a data frame, seen from where its
-    class is defined.
-    """
-    return type(value).__module__.partition(".")[0] == "dask"
+T = TypeVar("T")
 
-
-class _Failed(NamedTuple):
-    """An error as a value: it goes up the tree like any other, and nothing is tried again."""
-
-    error: Exception
+# without their types, which are half there
+dask: Any = import_module("dask")
+array: Any = import_module("dask.array")
 
 
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """The chunks of a Dask array (n, d) or data frame, with the weights of their rows, none of them
-    computed.
+class DaskChunks(Chunks):
+    """The chunks of a Dask array (n, d) or data frame: what a pass gathers is gathered where they
+    are, and merged up a tree.
+
+    Only the columns of ``choice`` are computed of a data frame. ``weights`` are an array of Dask,
+    or a series with the same chunks. Every pass computes the chunks anew, unless ``persist()`` holds
+    them in the memory of the workers.
     """
 
-    data: list[Any]
-    weights: list[Any]
-    sizes: list[float]
-    """How many rows they have; NaN where that is not known."""
-    width: int
-    names: tuple[str, ...] | None
-    label: str
-
-    @classmethod
-    def of(cls, X: Any, weights: Any = None, columns: Sequence[Any] | None = None) -> Blocks:
-        """Those of ``X``, of a data frame only with the ``columns``; ``weights`` are an array of
-        Dask or a series with the same chunks.
-        """
+    def __init__(self, X: Any, weights: Any, choice: Choice) -> None:
         if not type(X).__module__.startswith(("dask.array", "dask.dataframe")):
             raise TypeError(
                 f"of Dask, arrays and data frames are taken as samples; got {type(X).__name__}; its"
@@ -63,110 +46,97 @@ class Blocks:
                 "a dask array or data frame of two dimensions was expected, samples and features;"
                 f" got {X!r}"
             )
+        columns, kind = choice.wanted, "array"
         if _is_frame(X):
-            missing = [column for column in columns or () if column not in list(X.columns)]
-            if missing:
+            kind = "data frame"
+            if missing := [column for column in columns or () if column not in list(X.columns)]:
                 raise ValueError(
                     f"the dask data frame has no column {missing[0]!r}; its columns are"
                     f" {', '.join(map(repr, X.columns))}"
                 )
-            X = X if columns is None else X[list(columns)]
-            names, data = tuple(map(str, X.columns)), list(X.to_delayed())
-            sizes = [np.nan] * len(data)
+            X = X if columns is None else X[columns]
+            named = (name for name in map(str, X.columns) if name != choice.weights)
+            self.names = tuple(choice.columns or named)
+            self._data = list(X.to_delayed())
+            # not known before they are computed
+            self._sizes = [np.nan] * len(self._data)
         else:
             # a sample must not lie in two chunks
             X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
-            names, data, sizes = (
-                None,
-                X.to_delayed().ravel().tolist(),
-                [float(n) for n in X.chunks[0]],
-            )
-        masses = [None] * len(data) if weights is None else _weights(weights, sizes)
-        return cls(
-            data,
-            masses,
-            sizes,
-            int(X.shape[1]),
-            names,
-            f"a dask {'data frame' if names else 'array'} in {len(data)} chunks",
-        )
+            self._data = X.to_delayed().ravel().tolist()
+            self._sizes = [float(n) for n in X.chunks[0]]
+        none = [None] * len(self._data)
+        self._weights = none if weights is None else _weights(weights, self._sizes)
+        self._located = partial(_located, choice, int(X.shape[1]))
+        self._labels = [
+            f"chunk {k}" if np.isnan(end) else f"chunk {k} (rows {first:.0f} to {end - 1:.0f})"
+            for k, (first, end) in enumerate(pairwise(np.cumsum([0.0, *self._sizes])))
+        ]
+        super().__init__(self._here, f"a dask {kind} in {len(self._data)} chunks")
 
-    @cached_property
-    def _ends(self) -> np.ndarray:
-        return np.cumsum([0.0, *self.sizes])
+    def _here(self) -> Iterator[Chunk]:
+        """One chunk after the other, brought to this process."""
+        for data, weights, name in zip(self._data, self._weights, self._labels, strict=True):
+            yield self._located(*dask.compute(data, weights), name)
 
-    def name(self, k: int) -> str:
-        """How errors name a chunk."""
-        first, end = self._ends[k : k + 2]
-        return f"chunk {k}" if np.isnan(end) else f"chunk {k} (rows {first:.0f} to {end - 1:.0f})"
-
-    def leaves(self, work: Callable[[Any, Any, str], Any], *, raises: bool) -> list[Any]:
-        """``work(data, weights, name)`` of every chunk, to be done where the chunk is."""
-        delayed, token = _module("dask").delayed, uuid4().hex
-        shared = delayed(work, traverse=False)
-        call, keys = (
-            delayed(_raising if raises else _catching),
-            [f"ksos-chunk-{k}-{token}" for k in range(len(self.data))],
-        )
+    def _leaves(self, work: Callable[[Chunk], Any]) -> list[Any]:
+        """``work`` of every chunk, to be done where the chunk is."""
+        # delayed once, what the work carries is sent once; the names of its tasks are new, since
+        # Dask would otherwise take the values of an earlier pass
+        shared, token = dask.delayed((work, self._located), traverse=False), uuid4().hex
+        call = dask.delayed(_applied)
         return [
-            call(shared, data, weights, self.name(k), dask_key_name=keys[k])
-            for k, (data, weights) in enumerate(zip(self.data, self.weights, strict=True))
+            call(shared, *chunk, dask_key_name=f"ksos-chunk-{k}-{token}")
+            for k, chunk in enumerate(zip(self._data, self._weights, self._labels, strict=True))
         ]
 
-    def gather(self, work: Callable[[Any, Any, str], Any]) -> Any:
-        """The values of all chunks, merged up a tree by their own ``merge``; an error names the
-        chunk.
-        """
-        merge, found = _module("dask").delayed(_merged), (leaves := self.leaves(work, raises=False))
+    def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
+        if done:
+            raise ValueError(
+                f"the checkpoint is of another source than {self!r}, whose passes are not stopped"
+                " half-way; remove it"
+            )
+        leaves = found = self._leaves(partial(_updated, begun))
+        merge = dask.delayed(_merged)
         while len(found) > 1:
             found = [merge(found[k : k + _FAN_IN]) for k in range(0, len(found), _FAN_IN)]
         try:
-            value = found[0].compute()
+            value: G = found[0].compute()
         except Exception as error:
             if (named := self._named(error, leaves)) is error:
                 raise
             raise named from error
-        if isinstance(value, _Failed):
-            raise value.error
+        if after is not None:
+            after(value)
         return value
 
-    def lazily(self, work: Callable[[Any, Any, str], Any]) -> Any:
-        """One number for every row, as a Dask array that nobody has computed yet."""
-        array, leaves = _module("dask.array"), self.leaves(work, raises=True)
-        sizes = [(size if np.isnan(size) else int(size),) for size in self.sizes]
+    def each(self, work: Callable[[Chunk], np.ndarray]) -> Any:
+        """One number for each row, as a Dask array that is computed when it is asked for."""
+        sizes = [(size if np.isnan(size) else int(size),) for size in self._sizes]
         return array.concatenate(
             [
                 array.from_delayed(leaf, size, dtype=np.float64)
-                for leaf, size in zip(leaves, sizes, strict=True)
+                for leaf, size in zip(self._leaves(work), sizes, strict=True)
             ]
         )
 
     def _named(self, error: Exception, leaves: list[Any]) -> Exception:
-        """What went wrong while a chunk was computed, with the name of the chunk; that is looked
-        for.
+        """What went wrong while a chunk was computed, with the name of the chunk, which is looked
+        for. What the cluster raises names the task.
         """
-        if type(error).__module__.startswith(
-            "distributed"
-        ):  # of the cluster; a task that ended its workers is named, with its number
+        if type(error).__module__.startswith("distributed"):
             return error
-        for start in range(0, len(leaves), _AT_A_TIME):
+        if any(label in str(error) for label in self._labels):
+            return error
+        for label, leaf in zip(self._labels, leaves, strict=True):
             try:
-                _module("dask").compute(*leaves[start : start + _AT_A_TIME])
-            except Exception:
-                for k, leaf in enumerate(leaves[start : start + _AT_A_TIME], start):
-                    try:
-                        leaf.compute()
-                    except Exception as found:
-                        return RuntimeError(
-                            f"{self.name(k)} of {self.label} cannot be computed:"
-                            f" {type(found).__name__}: {found}"
-                        )
-        return error  # it does not come again
-
-
-def _module(name: str) -> Any:
-    """A module of Dask, which is there, since an object of it is."""
-    return import_module(name)
+                leaf.compute()
+            except Exception as found:
+                return RuntimeError(
+                    f"{label} of {self.name} cannot be computed: {type(found).__name__}: {found}"
+                )
+        # computed once more, no chunk failed
+        return error
 
 
 def _is_frame(X: Any) -> bool:
@@ -181,7 +151,7 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
                 "sample_weight must be of Dask, as the samples are: the sizes of their chunks are"
                 " not known"
             )
-        weights = _module("dask.array").from_array(
+        weights = array.from_array(
             np.asarray(weights), chunks=(tuple(int(size) for size in sizes),)
         )
     if np.ndim(weights) != 1:
@@ -205,22 +175,35 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
     return list(found)
 
 
-def _raising(work: Callable[[Any, Any, str], Any], data: Any, weights: Any, name: str) -> Any:
-    return work(data, weights, name)
+# What workers do with a chunk: functions of a module, which can be sent to them.
 
 
-def _catching(work: Callable[[Any, Any, str], Any], data: Any, weights: Any, name: str) -> Any:
+def _located(choice: Choice, width: int, data: Any, weights: Any, name: str) -> Chunk:
+    """The chosen columns of a chunk."""
+    if np.ndim(data) != 2 or np.shape(data)[1] != width:
+        raise ValueError(
+            f"{name}: an array of shape {np.shape(data)} came, but {width} columns were expected,"
+            " as the others have"
+        )
+    return choice(Chunk(data, weights, name))
+
+
+def _updated(begun: G, chunk: Chunk) -> G:
+    """The value of no chunk, updated with one. To merge is to let no row wait."""
+    return begun.update(chunk).merge(begun)
+
+
+def _applied(
+    work: tuple[Callable[[Chunk], T], Callable[..., Chunk]], data: Any, weights: Any, name: str
+) -> T:
+    function, located = work
     try:
-        return work(data, weights, name)
-    except (ValueError, TypeError) as error:  # which name the chunk
-        return _Failed(error)
+        return function(located(data, weights, name))
+    except (ValueError, TypeError):  # which name the chunk
+        raise
     except Exception as error:
-        return _Failed(RuntimeError(f"{name}: {type(error).__name__}: {error}"))
+        raise RuntimeError(f"{name}: {type(error).__name__}: {error}") from None
 
 
-def _merged(values: list[Any]) -> Any:
-    return reduce(_merge, values)
-
-
-def _merge(a: Any, b: Any) -> Any:
-    return a if isinstance(a, _Failed) else b if isinstance(b, _Failed) else a.merge(b)
+def _merged(values: list[G]) -> G:
+    return reduce(lambda a, b: a.merge(b), values)

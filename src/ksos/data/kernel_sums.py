@@ -25,12 +25,15 @@ __all__ = ["KernelSums", "kernel_sums"]
 
 # half a megabyte: the block stays in the cache from the distances to the product
 _BLOCK_ELEMENTS = 1 << 16
-_DEVICE_ELEMENTS = 1 << 27
+_DEVICE_ELEMENTS = (
+    1 << 27
+)  # a gigabyte: a device is busy with one block for longer than a call takes
 _KIND = "kernel sums"
-_GRID = 2.0**40
+_GRID = 2.0**40  # see KernelSums.at
 _PRECISIONS = ("double", "single")
-_UNDERFLOW, _SINGLE_UNIT = 2.0**-126, 2.0**-24
-_GROUP = 64  # rows that are added up in single precision
+_UNDERFLOW = 2.0**-126  # the least normal number of single precision
+_SINGLE_UNIT = 2.0**-24  # its rounding unit
+_GROUP = 64  # rows that are added up in single precision: they lose 6 of its 24 bits at most
 
 
 class KernelSums:
@@ -50,7 +53,7 @@ class KernelSums:
         "single" computes the values of a Gaussian kernel with half as many bits and in half the
         memory; sums are kept in double precision. :attr:`error` bounds what that costs. Such sums
         are for a look at the data: as a target of a fit, whose certificate would not know of the
-        error, they are refused.
+        error, they raise.
 
     >>> import numpy as np
     >>> from ksos.kernels import Gaussian
@@ -97,16 +100,20 @@ class KernelSums:
         """No entry of values/mass is off by more than this because of single precision: the largest
         bound over the landmarks.
         """
-        return (
-            0.0
-            if self._error is None or not self.count
-            else float(namespace(self._error).max(self._error[:-1])) / self.mass
-        )
+        if self._error is None or not self.count:
+            return 0.0
+        return float(namespace(self._error).max(self._error[:-1])) / self.mass
 
     def update(self, points: Any, weights: Any = None) -> KernelSums:
         """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
         X = like(as_points(points, "points", n_features=self.n_features), self.landmarks)
-        a = zeros((X.shape[0],), X) + 1.0 if weights is None else _weights_beside(weights, X)
+        if weights is None:
+            weights = zeros((X.shape[0],), X) + 1.0
+        elif is_tensor(weights) and tuple(weights.shape) == (X.shape[0],):  # it stays there
+            weights = as_points(weights[:, None], "weights")[:, 0]
+        else:
+            weights = as_vector(weights, "weights", length=X.shape[0])
+        a = like(weights, X)
         before, error = (self._total, self._lost), self._error
         if error is None:
             total, lost = kernel_sums(self.kernel, self.landmarks, X, a, before)
@@ -121,16 +128,10 @@ class KernelSums:
         """The same sums on the device of ``points``."""
         if type(points) is type(self.landmarks) and points.device == self.landmarks.device:
             return self
-        total, lost, error = (
-            None if part is None else like(part, points)
-            for part in (self._total, self._lost, self._error)
-        )
-        return KernelSums(
-            self.kernel,
-            like(self.landmarks, points),
-            self.precision,
-            state=(total, lost, self.count, error),
-        )
+        total, lost = like(self._total, points), like(self._lost, points)
+        state = total, lost, self.count, None if self._error is None else like(self._error, points)
+        landmarks = like(self.landmarks, points)
+        return KernelSums(self.kernel, landmarks, self.precision, state=state)
 
     def merge(self, other: KernelSums) -> KernelSums:
         """The sums over both sets of samples."""
@@ -184,6 +185,7 @@ class KernelSums:
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain words and arrays from which :meth:`of_state` makes the same value."""
+        # a file names the kernel and never holds code, so that it can be opened without trust
         if KERNELS.get(self.kernel.name) is not type(self.kernel):
             raise ValueError(
                 f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)}"
@@ -224,21 +226,6 @@ class KernelSums:
         )
 
 
-def _weights_beside(weights: Any, X: Array) -> Array:
-    """Finite weights, one for each row of X; those of a tensor of the same device stay there."""
-    if (
-        is_tensor(weights)
-        and is_tensor(X)
-        and weights.device == X.device
-        and weights.ndim == 1
-        and weights.shape[0] == X.shape[0]
-    ):
-        xp = namespace(X)
-        if bool(xp.all(xp.isfinite(weights))):
-            return xp.astype(weights, xp.float64)
-    return like(as_vector(weights, "weights", length=X.shape[0]), X)
-
-
 @np.errstate(under="ignore")
 def kernel_sums(
     kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array] | None = None
@@ -263,6 +250,7 @@ def _single_sums(
     Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself;
     what underflows adds its own.
     """
+    # equal masses are factored out: sums of kernel values alone can be taken in single precision
     xp, (total, lost) = namespace(Z), before
     same = bool(xp.all(a == a[0]))
     with full_single_precision():

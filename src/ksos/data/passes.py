@@ -103,8 +103,8 @@ class Checks:
                         f" are {', '.join(self.names)}"
                     )
                 X = X[:, [chunk.names.index(name) for name in self.names]]
-            told: dict[str, Any] = {"estimator": self.who, "input_name": "X"}
-            X = as_points(X) if tensor else check_array(X, dtype=np.float64, order="C", **told)
+            named: dict[str, Any] = {"estimator": self.who, "input_name": "X"}
+            X = as_points(X) if tensor else check_array(X, dtype=np.float64, order="C", **named)
             known = self
             if self.n_features is None:
                 known = replace(self, n_features=int(X.shape[1]), names=chunk.names)
@@ -170,13 +170,11 @@ class Tally:
 
     @classmethod
     def of(cls, rows: Rows) -> Tally:
-        """That of some rows."""
         xp, masses = namespace(rows.masses), rows.masses
         checksum = sum(int(xp.sum(bits(numbers))) for numbers in (rows.points, masses)) % 2**64
         return cls(rows.chunks, int(masses.shape[0]), checksum, float(xp.sum(masses)))
 
     def merge(self, other: Tally) -> Tally:
-        """That of both sets of rows."""
         checksum, mass = (self.checksum + other.checksum) % 2**64, self.mass + other.mass
         return Tally(self.chunks + other.chunks, self.rows + other.rows, checksum, mass)
 
@@ -230,7 +228,6 @@ class Gathered:
         return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums)
 
     def merge(self, other: Gathered) -> Gathered:
-        """What is known of both sets of chunks."""
         a, b = self.settled, other.settled
         return replace(
             a,
@@ -279,7 +276,7 @@ class Passes:
         if not isinstance(self.source, Chunks):
             X = self.source
             data = to_numpy(X) if is_other_array(X) else require_numbers(X)
-            # this also tells the estimator its features
+            # this also stores the features in the estimator
             points = validate_data(self.estimator, data, dtype=np.float64, order="C")
             self.sample = Rows(points, as_masses(self.sample_weight, points.shape[0]))
             return
@@ -305,6 +302,7 @@ class Passes:
             names = vars(self.estimator).get("feature_names_in_")
             require_inside(measure, self.sample.points, self.sample.masses, names)
             begun = Gathered(Checks(self.who), most=most, wants_moments=moments)
+            # an array is one chunk, whose second pass needs no look at it
             first, self.looked = begun.add(self.sample), True
         elif first is None or (first.most, first.wants_moments) != (most, moments):
             d = None if nothing is None else nothing.n_features
@@ -347,6 +345,7 @@ class Passes:
         # a checkpoint may hold the answer to another question
         if second is None or second.sums is None or not second.sums.same_question(nothing):
             second = Gathered(self.known_checks, sums=nothing)
+        # before the pass, which may take hours, and after it
         self._require_same_files()
         if not second.tally.same_rows(first.tally):
             second = self._gather(second, _SECOND)
@@ -378,7 +377,6 @@ class Passes:
 
     @property
     def mass(self) -> float:
-        """The sum of all masses."""
         return self.known[_FIRST].tally.mass
 
     def again(self, nothing: M) -> M:
@@ -386,7 +384,7 @@ class Passes:
         self._require_same_files()
         found: Any = self.source.gather(nothing)
         self._require_same_rows(found.tally, "later")
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _require_same_rows(self, tally: Tally, which: str) -> None:
         first = self.known[_FIRST].tally
@@ -406,6 +404,7 @@ class Passes:
             rows, now = known.tally.rows, time.monotonic()
             doing = f"{which} pass over the data, {rows} rows"
             Run.current().tell(doing, None if total is None else rows, total)
+            # a file holds whole chunks: rows that wait would be lost
             if self.checkpoint is not None and not known.waiting:
                 self.known[which] = known
                 if now >= due:
@@ -492,6 +491,7 @@ def fit_few(estimator: Any, X: Any, sample_weight: Any, most: int) -> Any:
         )
     measure = Lebesgue() if estimator.measure is None else estimator.measure
     part = Passes(estimator, *as_source(X, sample_weight)).look(most, measure).part
+    # the fit to an array without names forgets those of the source
     names = vars(estimator).get("feature_names_in_")
     estimator._fit(part.points, part.weights)
     if names is not None:

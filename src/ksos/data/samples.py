@@ -35,7 +35,8 @@ def distinct_samples(X: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.
     samples does not matter.
     """
     X, masses = X[masses > 0.0], masses[masses > 0.0]
-    points, inverse = np.unique(X + 0.0, axis=0, return_inverse=True)  # + 0.0: one sign of zero
+    # + 0.0: one sign of zero
+    points, inverse = np.unique(X + 0.0, axis=0, return_inverse=True)
     gathered = np.bincount(inverse.ravel(), weights=masses)
     return points, gathered / gathered.sum()
 
@@ -151,6 +152,7 @@ def row_splits(
     if cv is not None and not isinstance(cv, (int, np.integer)):
         pairs = _given_rows(cv, X, targets)
         return [(np.intersect1d(train, used), np.intersect1d(test, used)) for train, test in pairs]
+    # text and other objects are not compared: every row is then its own group
     values, group = np.asarray(X), np.arange(targets.shape[0])
     if values.dtype.kind in "fiub":
         rows = np.concatenate([values.astype(np.float64), targets], axis=1) + 0.0
@@ -158,6 +160,7 @@ def row_splits(
     # sorted by content, so that the order of the rows does not matter
     used = used[np.argsort(group[used], kind="stable")]
     group = np.unique(group[used], return_inverse=True)[1]
+    # equal rows are one group: what is held out must not have been seen
     n = int(group.max()) + 1
     k = _number_of_folds(cv, n, _FEW_ROWS)
     if n < k:

@@ -11,26 +11,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from ksos.data.csv_files import CsvFile, Written, cell_error
-from ksos.data.dask_chunks import Blocks, is_dask
 from ksos.ground.arrays import Copies, is_tensor, to_device
 from ksos.ground.names import column_names, is_table, matrix_of
 from ksos.ground.validation import as_count, require_numbers
 
 __all__ = [
+    "Choice",
     "Chunk",
     "Chunks",
-    "DaskChunks",
     "Gatherer",
     "Layout",
     "as_source",
     "chunks",
     "files_of",
     "is_arrow",
+    "is_dask",
     "is_source",
     "layout",
     "mapped",
@@ -60,11 +60,6 @@ class Chunk(NamedTuple):
     kept: Any = None
 
 
-@runtime_checkable
-class _ArrowStream(Protocol):
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
-
-
 class Gatherer(Protocol):
     """What a pass over the samples gathers: a value, such as sums, that grows by chunks and merges,
     in any order, and can be pickled.
@@ -80,7 +75,6 @@ class Gatherer(Protocol):
 
 
 G = TypeVar("G", bound=Gatherer)
-T = TypeVar("T")
 
 
 class Chunks:
@@ -177,7 +171,7 @@ def chunks(
         tables of pyarrow, polars, duckdb and pandas; an array or data frame of Dask, whose chunks
         stay where they are; an iterable of arrays or tables, or of pairs (array, weights of its
         rows); or a function without arguments that returns one. A generator can be read once: that
-        is enough for up to 10 000 distinct samples, and where it is not, ``fit`` says so.
+        is enough for up to 10,000 distinct samples, and ``fit`` raises if it is not.
     columns : list, optional
         Names, or numbers from 0, of the columns that are samples; of Parquet files no others are
         read. Default: all but the weights.
@@ -186,7 +180,7 @@ def chunks(
     rows : int
         How many rows of a file or an array make a chunk.
     drop_missing : bool
-        Leave out rows with a missing cell in a column that is used. Default: they are refused, with
+        Drop rows with a missing cell in a column that is used. Default: they raise an error, with
         file, row and column.
     csv : dict, optional
         How CSV files are written, where that is not to be detected: "delimiter", "decimal",
@@ -196,21 +190,22 @@ def chunks(
     [2, 2, 1]
     """
     rows = as_count(rows, "rows")
-    choose = _Choice.of(columns, weights, drop_missing, csv)
+    choose = Choice.of(columns, weights, drop_missing, csv)
     if isinstance(source, Chunks):
         return source
     if is_dask(source):
-        return DaskChunks(Blocks.of(source, None, choose.wanted), choose)
+        return as_source(source, None, choose)[0]
     files: list[str] = []
     name = type(source).__name__
     begin: Callable[[], Iterable[Chunk]]
-    if _are_paths(source):
+    listed = source if isinstance(source, (list, tuple)) and source else [source]
+    if all(isinstance(path, (str, os.PathLike)) for path in listed):
         files = files_of(source)
         name = files[0] if len(files) == 1 else f"{len(files)} files from {files[0]} to {files[-1]}"
         begin = partial(_pieces, files, rows, choose)
     elif isinstance(source, np.ndarray):
         name, begin = f"an array of shape {source.shape}", partial(_slices, source, rows, "")
-    elif isinstance(source, _ArrowStream):
+    elif hasattr(source, "__arrow_c_stream__"):
         begin = partial(_arrow_pieces, source)
     elif callable(source) or isinstance(source, Iterable):
         name = "what the function returns" if callable(source) else name
@@ -224,9 +219,11 @@ def chunks(
     return Chunks(lambda: map(choose, begin()), name, files, again=again)
 
 
-def _are_paths(source: Any) -> bool:
-    listed = source if isinstance(source, (list, tuple)) and source else [source]
-    return all(isinstance(path, (str, os.PathLike)) for path in listed)
+def is_dask(value: Any) -> bool:
+    """Whether ``value`` is an object of Dask, such as an array or a data frame, seen from where its
+    class is defined.
+    """
+    return type(value).__module__.partition(".")[0] == "dask"
 
 
 def is_source(X: Any) -> bool:
@@ -234,10 +231,12 @@ def is_source(X: Any) -> bool:
     return isinstance(X, Chunks) or is_dask(X)
 
 
-def as_source(X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
+def as_source(X: Any, sample_weight: Any = None, choice: Choice | None = None) -> tuple[Any, Any]:
     """An object of Dask with its weights as a source; everything else as it came."""
     if is_dask(X):
-        return DaskChunks(Blocks.of(X, sample_weight), _Choice()), None
+        from ksos.data.dask_chunks import DaskChunks
+
+        return DaskChunks(X, sample_weight, choice or Choice()), None
     if is_dask(sample_weight):
         raise TypeError(
             f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the"
@@ -246,69 +245,8 @@ def as_source(X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
     return X, sample_weight
 
 
-class DaskChunks(Chunks):
-    """The chunks of a Dask array or data frame: what a pass gathers is gathered where they are, and
-    merged up a tree.
-
-    Every pass computes the chunks anew, unless they are held in the memory of the workers with
-    ``persist()``.
-    """
-
-    def __init__(self, blocks: Blocks, choose: _Choice) -> None:
-        super().__init__(self._here, blocks.label)
-        self.blocks, self._located = blocks, partial(_located, choose, blocks.width)
-        if blocks.names is not None:
-            named = (name for name in blocks.names if name != choose.weights)
-            self.names = tuple(choose.columns or named)
-
-    def _here(self) -> Iterator[Chunk]:
-        """One chunk after the other, brought to this process."""
-        for k, (data, weights) in enumerate(
-            zip(self.blocks.data, self.blocks.weights, strict=True)
-        ):
-            a = None if weights is None else weights.compute()
-            yield self._located(data.compute(), a, self.blocks.name(k))
-
-    def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
-        if done:
-            raise ValueError(
-                f"the checkpoint is of another source than {self!r}, whose passes are not stopped"
-                " half-way; remove it"
-            )
-        value: G = self.blocks.gather(partial(_updated, begun, self._located))
-        if after is not None:
-            after(value)
-        return value
-
-    def each(self, work: Callable[[Chunk], np.ndarray]) -> Any:
-        """One number for each row, as a Dask array that is computed when it is asked for."""
-        return self.blocks.lazily(partial(_applied, work, self._located))
-
-
-# What workers do with a chunk: functions of a module, which can be sent to them.
-
-
-def _located(choose: _Choice, width: int, data: Any, weights: Any, name: str) -> Chunk:
-    """The chosen columns of a chunk."""
-    if np.ndim(data) != 2 or np.shape(data)[1] != width:
-        raise ValueError(
-            f"{name}: an array of shape {np.shape(data)} came, but {width} columns were expected, as"
-            " the others have"
-        )
-    return choose(Chunk(data, weights, name))
-
-
-def _updated(begun: G, located: Callable[..., Chunk], *chunk: Any) -> G:
-    """The value of no chunk, updated with one. To merge is to let no row wait."""
-    return begun.update(located(*chunk)).merge(begun)
-
-
-def _applied(work: Callable[[Chunk], T], located: Callable[..., Chunk], *chunk: Any) -> T:
-    return work(located(*chunk))
-
-
 @dataclass(frozen=True)
-class _Choice:
+class Choice:
     """Which columns of a chunk are samples, which is the weights, whether rows with gaps are
     dropped, and how CSV is written.
     """
@@ -325,7 +263,7 @@ class _Choice:
         weights: Any,
         drop_missing: bool,
         csv: Mapping[str, Any] | None,
-    ) -> _Choice:
+    ) -> Choice:
         """What a user chose."""
         if isinstance(columns, (str, bytes)):
             raise TypeError(
@@ -349,7 +287,7 @@ class _Choice:
         """The chunk with the chosen columns, those of a table as numbers."""
         data = chunk.data
         names = column_names(data) if chunk.names is None else chunk.names
-        if names is None and self == _Choice(written=self.written):
+        if names is None and self == Choice(written=self.written):
             return chunk
         labels: list[Any] = list(range(data.shape[1])) if names is None else list(names)
         features = self.columns or [label for label in labels if label != self.weights]
@@ -375,22 +313,16 @@ class _Choice:
             weights=X[:, d] if masses else chunk.weights,
             names=None if names is None else tuple(features),
         )
-        return _without_gaps(found) if self.drop_missing else found
-
-
-def _without_gaps(chunk: Chunk) -> Chunk:
-    """Without the rows in which a cell, or the weight, is NaN."""
-    weights = None if chunk.weights is None else np.asarray(chunk.weights)
-    whole = ~np.isnan(chunk.data).any(axis=1) & (True if weights is None else ~np.isnan(weights))
-    if whole.all():
-        return chunk
-    kept = np.flatnonzero(whole)
-    return chunk._replace(
-        data=chunk.data[whole],
-        weights=None if weights is None else weights[whole],
-        dropped=whole.size - kept.size,
-        kept=kept,
-    )
+        if not self.drop_missing:
+            return found
+        a = found.weights
+        cells = X if a is None else np.column_stack([X, a])
+        kept = np.flatnonzero(~np.isnan(cells).any(axis=1))
+        if len(kept) < len(X):
+            a = None if a is None else np.asarray(a)[kept]
+            dropped = len(X) - len(kept)
+            found = found._replace(data=X[kept, :d], weights=a, dropped=dropped, kept=kept)
+        return found
 
 
 def is_arrow(file: str) -> bool:
@@ -399,7 +331,7 @@ def is_arrow(file: str) -> bool:
 
 
 def files_of(source: Any) -> list[str]:
-    """The files that paths, folders and patterns name, those of each in the order of their names."""
+    """The files that paths, folders and patterns name, each folder in the order of names."""
     found: list[str] = []
     for given in source if isinstance(source, (list, tuple)) else [source]:
         path = os.path.expanduser(os.fspath(given))
@@ -426,17 +358,19 @@ def files_of(source: Any) -> list[str]:
             if not inside:
                 raise FileNotFoundError(f"no file matches {path}")
         found += inside
+    # all of them, before any is read
     for file in found:
         if not file.lower().endswith(_READABLE):
             raise ValueError(
                 f"{file} is of no kind that can be read in chunks; expected are"
                 f" {', '.join(_READABLE)}"
             )
-        os.stat(file)  # a file that is not there, before any work
+        # raises for a file that does not exist, before any work
+        os.stat(file)
     return found
 
 
-def _pieces(files: Sequence[str], rows: int, choice: _Choice) -> Iterator[Chunk]:
+def _pieces(files: Sequence[str], rows: int, choice: Choice) -> Iterator[Chunk]:
     """The chunks of some files; an error names the file."""
     for file in files:
         lower, wanted = file.lower(), choice.wanted
@@ -450,12 +384,13 @@ def _pieces(files: Sequence[str], rows: int, choice: _Choice) -> Iterator[Chunk]
                 yield from _batches(batches(rows, known), file)
 
 
-def _csv_chunks(file: str, choice: _Choice) -> Iterator[Chunk]:
+def _csv_chunks(file: str, choice: Choice) -> Iterator[Chunk]:
     """The chunks of a CSV file. Columns that are not wanted are not read, and are NaN."""
     with open(file, "rb") as stream:
         found = CsvFile(stream, file, choice.written)
         found.find_header(choice.written.header)
         labels = range(len(found.first)) if found.names is None else found.names
+        # columns that are not wanted may hold anything: they are not parsed
         wanted = choice.wanted
         chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
         for block in found.numbers(chosen, lambda _: "drop the column, or choose others"):
@@ -474,7 +409,7 @@ def _csv_chunks(file: str, choice: _Choice) -> Iterator[Chunk]:
 
 
 class Layout(NamedTuple):
-    """How many columns a file has, their names if any, and how many rows: exactly, except for CSV."""
+    """The columns of a file, their names if any, and its rows: exactly, except for CSV."""
 
     width: int
     names: tuple[str, ...] | None
@@ -522,7 +457,7 @@ def mapped(file: str) -> np.ndarray:
 def _slices(stored: np.ndarray, rows: int, file: str) -> Iterator[Chunk]:
     for start in range(0, stored.shape[0], rows):
         stop = min(start + rows, stored.shape[0])
-        # a copy: a mapped page must not stay in memory, and is read once, whoever looks at it twice
+        # a copy: a mapped page must not stay in memory, and is read once, however often it is used
         yield Chunk(
             np.array(stored[start:stop]),
             None,
@@ -570,7 +505,7 @@ def _arrow_pieces(source: Any) -> Iterator[Chunk]:
 
 
 def _batches(batches: Iterable[Any], name: str) -> Iterator[Chunk]:
-    """Record batches as tables, empty ones left out."""
+    """Record batches as tables, without empty ones."""
     row = 0
     for k, batch in enumerate(batches):
         if batch.num_rows:
@@ -601,7 +536,8 @@ def _on_device(chunks: Iterable[Chunk], device: Any) -> Iterator[Chunk]:
     read and on its way before the caller is given chunk k. Single precision travels as it is and is
     widened there. Tensors of the device stay where they are.
     """
-    wanted = to_device(np.zeros(0), device).device  # or an error that says why not
+    # this raises if there is no such device, and names the reason
+    wanted = to_device(np.zeros(0), device).device
     copies = Copies(wanted) if wanted.type == "cuda" else None
     sent: tuple[Chunk, Callable[[], Any]] | None = None
     for chunk in chunks:

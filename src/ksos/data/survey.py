@@ -18,7 +18,7 @@ __all__ = ["Moments", "Part", "Survey", "row_hashes"]
 
 # the increment and the two factors of SplitMix64 [Steele2014]
 _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_SIGN = -(2**63)
+_SIGN = -(2**63)  # the bit of the sign alone
 # a block is sorted while it is in the cache, and a call of np.unique costs a fraction of it
 _BLOCK_ROWS = 1 << 17
 # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) =
@@ -33,7 +33,8 @@ class Moments:
     without cancellation [Chan1983].
 
     >>> X = np.array([[0.0], [1.0], [5.0]])
-    >>> both = Moments.nothing(1).update(X[:1], np.ones(1)).merge(Moments.nothing(1).update(X[1:], np.ones(2)))
+    >>> first = Moments.nothing(1).update(X[:1], np.ones(1))
+    >>> both = first.merge(Moments.nothing(1).update(X[1:], np.ones(2)))
     >>> both.mean.tolist(), both.covariance.round(12).tolist()
     ([2.0], [[4.666666666667]])
     """
@@ -44,21 +45,19 @@ class Moments:
 
     @classmethod
     def nothing(cls, n_features: int) -> Moments:
-        """Of no samples."""
         return cls(0.0, np.zeros(n_features), np.zeros((n_features, n_features)))
 
     def update(self, X: np.ndarray, masses: np.ndarray) -> Moments:
-        """These and more samples (n, d)."""
         mass = float(masses.sum())
         if not mass > 0.0:
             return self
+        # around the first sample, so that samples far from zero lose no digits
         first = X[0]
         mean = first + (masses / mass) @ (X - first)
         Y = X - mean
         return self.merge(Moments(mass, mean, (Y * masses[:, None]).T @ Y))
 
     def merge(self, other: Moments) -> Moments:
-        """Of both sets of samples."""
         if not self.mass > 0.0 or not other.mass > 0.0:
             return self if self.mass > 0.0 else other
         mass, apart = self.mass + other.mass, other.mean - self.mean
@@ -74,7 +73,7 @@ class Moments:
 
     @property
     def rounded(self) -> Moments:
-        """The same to 40 bits of each feature's spread, of mass one: what order and chunks change
+        """The same to 40 bits of each standard deviation, of mass one: what order and chunks change
         does not show.
         """
         bits = [math.frexp(v)[1] for v in np.sqrt(np.diagonal(self.covariance))]
@@ -105,7 +104,7 @@ class Survey:
     nor on how often a sample is given. A sample of zero mass does not count. Two rows of the same
     64 bits are taken for the same row.
 
-    ``most`` distinct samples are kept with all their masses: the ``points`` of the first ``hashes``.
+    ``most`` distinct samples are kept with all their masses: the ``points`` of the first hashes.
     More hashes than that, in order, are kept to count the samples, with how often each was given
     (``copies``), and with what rounding has taken from the masses (``lost``): their sums do not
     depend on the order. ``count`` includes copies. ``overflown``: there were more hashes than are
@@ -124,7 +123,6 @@ class Survey:
 
     @classmethod
     def empty(cls, most: int, n_features: int, *, moments: bool = False) -> Survey:
-        """Nothing seen."""
         none, points = np.empty(0), np.empty((0, n_features))
         kept = none.astype(np.uint64), none.astype(np.int64), none, none, points
         return cls(most, *kept, moments=Moments.nothing(n_features) if moments else None)
@@ -140,7 +138,6 @@ class Survey:
         return max(_COUNTED, self.most)
 
     def update(self, X: Array, masses: Array) -> Survey:
-        """This and more samples (n, d) of these masses."""
         out = self
         if self.moments is not None:
             moments = self.moments.update(to_numpy(X), to_numpy(masses))
@@ -170,6 +167,7 @@ class Survey:
     def _with_block(self, X: np.ndarray, masses: np.ndarray, hashes: np.ndarray) -> Survey:
         counted = masses > 0.0
         seen = replace(self, count=self.count + int(np.count_nonzero(counted)))
+        # what lies beyond the hashes that are kept changes nothing but the count
         if self.overflown:
             counted &= hashes <= self.hashes[-1]
         if not counted.all():
@@ -180,11 +178,11 @@ class Survey:
             hashes, return_index=True, return_inverse=True, return_counts=True
         )
         gathered = _gathered(which, masses)
-        points = X[first[: self.most]] + 0.0  # one sign of zero
+        # one sign of zero
+        points = X[first[: self.most]] + 0.0
         return seen.merge(Survey(self.most, known, copies, *gathered, points))
 
     def merge(self, other: Survey) -> Survey:
-        """What is known of both sets of samples."""
         if other.most != self.most or other.points.shape[1] != self.points.shape[1]:
             raise ValueError(
                 "two surveys merge if they keep as many samples of as many features; got"
@@ -228,6 +226,7 @@ class Survey:
         if not self.overflown:
             return known
         estimate = (known - 1) / ((float(self.hashes[-1]) + 1.0) / 2.0**64)
+        # no copy among the lowest hashes: there are hardly any among the others
         single = int(self.copies.sum()) == known and abs(
             estimate - self.count
         ) <= _DEVIATIONS * self.count / np.sqrt(known)
@@ -248,7 +247,7 @@ class Survey:
         return replace(self, most=most, points=self.points[:most]) if self.most > most else self
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain words and arrays from which :meth:`of_state` makes the same value."""
+        """Plain words and arrays from which ``of_state`` makes the same value."""
         words = {name: getattr(self, name) for name in _WORDS}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if self.moments is not None:
@@ -257,12 +256,11 @@ class Survey:
 
     @classmethod
     def of_state(cls, words: dict[str, Any], arrays: dict[str, np.ndarray]) -> Survey:
-        """The value that :meth:`state` described."""
         all_of = [
             arrays[name] for name in ("all mass", "all mean", "all scatter") if name in arrays
         ]
         moments = Moments(float(all_of[0]), *all_of[1:]) if all_of else None
-        kept = {name: arrays[name] for name in _ARRAYS}
+        kept: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
         return cls(**{name: words[name] for name in _WORDS}, **kept, moments=moments)
 
 
@@ -286,7 +284,8 @@ def row_hashes(X: Array) -> Array:
         return _hashes(bits(X + 0.0), tuple(map(_signed, _ODD)))
     out, odd = np.empty(X.shape[0], dtype=np.uint64), tuple(map(np.uint64, _ODD))
     for rows in row_blocks(X.shape[0], X.shape[1]):
-        out[rows] = _hashes(bits(X[rows] + 0.0), odd)  # + 0.0: one sign of zero
+        # + 0.0: one sign of zero
+        out[rows] = _hashes(bits(X[rows] + 0.0), odd)
     return out
 
 

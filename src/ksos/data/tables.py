@@ -180,6 +180,7 @@ class Stream:
             )
         files = tuple(files_of([*paths]))
         source = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} …"
+        # all files are opened first: a missing one is found before an hour of reading
         layouts = [layout(file, options.written._asdict()) for file in files]
         first = layouts[0]
         features, weights = _Columns(files[0], first.width, first.names).select(options)
@@ -249,7 +250,7 @@ class Stream:
         return replace(self, labels=tuple(self.labels[k] for k in features))
 
     def require_different_names(self) -> None:
-        """They are: files whose columns are not are an error."""
+        """They are: `open` raises otherwise."""
 
     def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
         """Points, weights and the numbers of their rows among all rows, a chunk at a time."""
@@ -303,6 +304,7 @@ def open_table(
     is_many = is_many or (glob.has_magic(path) and not os.path.exists(path))
     if options.categories and (is_many or path.lower().endswith(".npy")):
         raise ValueError("--categories is for one CSV file; turn the words into numbers first")
+    # pandas would need several times the size of the file
     is_large = os.path.isfile(path) and os.path.getsize(path) > _WHOLE_BYTES
     # what is cleaned must be looked at as a whole
     if in_chunks or is_many or (is_large and not options.clean and not options.drop_missing):
@@ -410,7 +412,7 @@ class _Columns:
     def select(
         self, options: TableOptions, skip: Sequence[int] = ()
     ) -> tuple[list[int], list[int]]:
-        """Positions of the features and of the weights; those to ``skip`` unless they are chosen."""
+        """Positions of features and of weights; those to ``skip`` are dropped unless chosen."""
         weights = [] if options.weights is None else self.find([options.weights])
         if options.columns is not None:
             features = self.find(options.columns)
@@ -620,6 +622,7 @@ def _without_index(
     kept, n = [], len(found)
     for k in features:
         start = found[k].iat[0]
+        # a column that counts is no measurement, whatever its name
         is_index = n >= _INDEX_ROWS and k not in words and start in (0.0, 1.0)
         if not is_index or not np.array_equal(found[k], start + np.arange(n)):
             kept.append(k)

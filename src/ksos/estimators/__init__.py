@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ksos.estimators.density import KernelSoSDensity
+from ksos.estimators.density import OBJECTIVES, KernelSoSDensity
 from ksos.ground.lazy import later as _later
 
 if TYPE_CHECKING:  # imported on first use, see below
@@ -15,15 +15,18 @@ if TYPE_CHECKING:  # imported on first use, see below
         load_conditional,
         save_conditional,
     )
+    from ksos.estimators.regressors import SmoothRegressor
     from ksos.estimators.robust import RobustClassifier, RobustRegressor
     from ksos.estimators.search import KernelSoSDensityCV
 
 __all__ = [
+    "OBJECTIVES",
     "KernelSoSConditional",
     "KernelSoSDensity",
     "KernelSoSDensityCV",
     "RobustClassifier",
     "RobustRegressor",
+    "SmoothRegressor",
     "StoredConditional",
     "is_conditional_file",
     "load_conditional",
@@ -37,6 +40,7 @@ __getattr__, __dir__ = _later(
         "KernelSoSDensityCV": "ksos.estimators.search",
         "RobustClassifier": "ksos.estimators.robust",
         "RobustRegressor": "ksos.estimators.robust",
+        "SmoothRegressor": "ksos.estimators.regressors",
         "StoredConditional": "ksos.estimators.conditional_file",
         "is_conditional_file": "ksos.estimators.conditional_file",
         "load_conditional": "ksos.estimators.conditional_file",

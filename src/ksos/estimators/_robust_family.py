@@ -18,8 +18,13 @@ from ksos.measures import Box, Lebesgue, Measure
 from ksos.observables import NumericFunction, Observable, coordinate
 from ksos.robust.ball import Adversary, Ball, adversary_in
 from ksos.robust.learning import ParametricFamily
-from ksos.robust.losses import LogisticOfOwn, LogisticScores, Residuals
-from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
+from ksos.robust.losses import (
+    LogisticScores,
+    NodeRisk,
+    ParametricLoss,
+    Residuals,
+    least_expected,
+)
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
 from ksos.space.labelled import LabelledEmbedding
 from ksos.space.nodes import Nodes, nodes_of
@@ -128,7 +133,7 @@ class Model:
     def at(self, Z: np.ndarray, loss: Any) -> ParametricLoss:
         """A smooth loss as a function of θ, at rows (x, y)."""
         U, y, L = self(Z[:, :-1]), Z[:, -1], self.n_labels
-        return LogisticOfOwn(U, L, y.astype(int)) if L else Residuals(loss, U, y - self.offset)
+        return LogisticScores(U, L, y.astype(int)) if L else Residuals(loss, U, y - self.offset)
 
     def losses(self, theta: np.ndarray, Z: np.ndarray, code: int | None = None) -> np.ndarray:
         """The loss of θ at rows (x, y), or at rows x of the label with this code."""
@@ -197,7 +202,7 @@ class EstimatorFamily(ParametricFamily):
     def integration_error(self, theta: np.ndarray) -> float:
         return (
             0.0
-            if self.model.loss.closed_form or self.adversary.measure.atoms is not None
+            if self.model.loss.closed_form or self.adversary.ball.domain.atoms is not None
             else super().integration_error(theta)
         )
 

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from ksos.estimators._robust_family import Densities, EstimatorFamily
-from ksos.ground.deadline import Deadline
-from ksos.ground.progress import tell
+from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
 from ksos.robust.ball import resampled_radius
 from ksos.robust.exact_ball import nearest_exactly
-from ksos.robust.problem import Goal, Problem, Saddle
-from ksos.robust.search import solve
+from ksos.robust.problem import Goal, Problem, Saddle, solve
 
 __all__ = ["radius_of"]
 
@@ -54,10 +52,10 @@ class _Fold:
         """The held-out losses of a parameter."""
         return self.family.model.losses(theta, self.rows)
 
-    def excess(self, radius: float, deadline: Deadline) -> np.ndarray | None:
+    def excess(self, radius: float) -> np.ndarray | None:
         """The held-out losses above those of the plain fit. None if they are harmful or unknown."""
-        self.start = solve(self.family.problem, radius, _ROUGH, deadline, self.start)
-        if self.start.empty or deadline.passed:
+        self.start = solve(self.family.problem, radius, _ROUGH, self.start)
+        if self.start.empty or Run.current().over:
             return None
         excess = self.losses(self.start.theta) - self.plain
         most = _AT_MOST * float(self.weights @ self.plain) + self.slack
@@ -66,7 +64,7 @@ class _Fold:
 
 @one_blas_thread(0)
 def radius_of(
-    family: EstimatorFamily, radius: Any, random_state: Any, problem: Problem, deadline: Deadline
+    family: EstimatorFamily, radius: Any, random_state: Any, problem: Problem
 ) -> tuple[float, Problem]:
     """The radius as a number: as given, by the bootstrap, or chosen by cross-validation.
 
@@ -82,7 +80,7 @@ def radius_of(
     if n < _FEWEST or ball.points.shape[0] < 2:
         return 0.0, problem
     widest = resampled_radius(ball, n, n_resamples=_RESAMPLES, rng=random_state)
-    distance, problem = nearest_exactly(problem, deadline)
+    distance, problem = nearest_exactly(problem)
     least = _FEASIBLE * distance
     widest = max(widest, least) if isinstance(family, Densities) else widest
     order = np.random.default_rng(random_state).permutation(n)
@@ -91,8 +89,8 @@ def radius_of(
     plain = float(weights @ np.concatenate([fold.plain for fold in folds]))
     slack = sum(fold.slack for fold in folds)
     for candidate in (widest * fraction for fraction in _FRACTIONS if widest * fraction >= least):
-        tell(f"held-out losses with radius {candidate:.3g}", 0.0, np.inf)
-        parts = (fold.excess(candidate, deadline) for fold in folds)
+        Run.current().tell(f"held-out losses with radius {candidate:.3g}", 0.0, np.inf)
+        parts = (fold.excess(candidate) for fold in folds)
         known: list[Any] = list(takewhile(lambda part: part is not None, parts))
         if len(known) == _FOLDS:
             excess = np.concatenate(known)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,6 +13,18 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ksos.choose.location import (
+    FEW_ROWS,
+    Location,
+    LocationScale,
+    SplitConformal,
+    cross_fit,
+    evaluate,
+    fit_conformal,
+    fit_scales,
+    warn_of_weights,
+)
+from ksos.choose.shape import Transform, fit_shape, log_is_better
 from ksos.data.samples import (
     Split,
     as_generator,
@@ -23,41 +34,27 @@ from ksos.data.samples import (
     row_splits,
 )
 from ksos.density import FeatureRange, SoSDensity
-from ksos.estimators._conditional_conformal import SplitConformal, fit_conformal
-from ksos.estimators._conditional_location import (
-    FEW_ROWS,
-    Location,
-    LocationScale,
-    cross_fit,
-    evaluate,
-    fit_scales,
-    location_regressors,
-    scale_regressors,
-    scale_trees,
-    warn_of_weights,
-)
-from ksos.estimators._conditional_shape import (
-    JointDistributions,
-    ResidualDistributions,
-    Transform,
-    fit_shape,
-    log_is_better,
-)
+from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
+from ksos.estimators.regressors import location_regressors, scale_regressors, scale_trees
 from ksos.estimators.search import KernelSoSDensityCV
-from ksos.ground.deadline import Deadline
-from ksos.ground.names import as_row, is_table, matrix_of, target_names, warn_caller
-from ksos.ground.progress import Steps, shown
-from ksos.ground.threads import MANY_ROWS, few_threads
+from ksos.ground import (
+    MANY_ROWS,
+    Run,
+    Steps,
+    as_points,
+    as_vector,
+    few_threads,
+    matrix_of,
+    require_numbers,
+)
+from ksos.ground.names import as_row, is_table, target_names, warn_caller
 from ksos.ground.validation import (
     as_choice,
     as_count,
     as_features,
     as_levels,
     as_masses,
-    as_points,
     as_positive,
-    as_vector,
-    require_numbers,
     require_order,
     require_pairs,
     require_varying,
@@ -69,8 +66,10 @@ __all__ = ["KernelSoSConditional"]
 METHODS = ("density", "conformal")
 TRANSFORMS = ("auto", "log", "asinh")
 
-_PERFECT = 1e-7  # of the standard deviation of y: residuals below it are rounding
-_COSTS = (9.0, 1.0, 2.0, 4.0)  # time of the four steps of a fit, for the progress bar alone
+# Of the standard deviation of y: residuals below it are rounding.
+_PERFECT = 1e-7
+# Time of the four steps of a fit, for the progress bar alone.
+_COSTS = (9.0, 1.0, 2.0, 4.0)
 
 
 class KernelSoSConditional(RegressorMixin, BaseEstimator):
@@ -247,7 +246,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self._target_names = target_names(y)
         # what is between the regressors is small work as well
         rows = MANY_ROWS if self._joint else np.asarray(y).size
-        with shown(type(self).__name__), few_threads(rows):
+        with Run(None, type(self).__name__), few_threads(rows):
             fit = self._fit_joint if self._joint else self._fit_regression
             fit(X, require_numbers(y, "y"), sample_weight)
         return self
@@ -368,8 +367,6 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self._fitted()
         save_conditional(StoredConditional(self), path)
 
-    # --- fitting ---
-
     def _fit_joint(self, X: Any, y: Any, sample_weight: Any) -> None:
         joint = self._joint_estimator()
         X, y = validate_data(
@@ -417,40 +414,50 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         return clone(self.estimator).set_params(**given)
 
     def _fit_regression(self, X: Any, y: Any, sample_weight: Any) -> None:
-        deadline, rng = Deadline.of(self.time_limit), as_generator(self.random_state or 0)
-        self._check_parameters()
-        X = self._table(X, reset=True)
-        self._range = FeatureRange.of(X, vars(self).get("feature_names_in_"))
-        y = y if is_table(y) else np.asarray(y)
-        targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
-        masses = as_masses(sample_weight, targets.shape[0])
-        require_varying(targets[masses > 0.0])
-        splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS)
-        models = self._models(X, targets.shape[0], int(rng.integers(2**31)))
-        steps = Steps(_COSTS)
-        steps.begin("location by cross-fitting")
-        warn_of_weights([*models.locations, *models.scales], masses)
-        transform, location = self._locate(models, X, targets, masses, splits, deadline)
-        targets = transform.forward(targets)
-        held = (masses > 0.0) & ~np.isnan(location.held_out[:, 0])
-        # rows that were never held out have no residual, and count for nothing from here on
-        masses, mu = np.where(held, masses, 0.0), np.where(held[:, None], location.held_out, 0.0)
-        residuals = targets - mu
-        floor = _PERFECT * np.maximum(targets[held].std(axis=0), 1e-300)
-        _warn_if_perfect(residuals[held], floor)
-        steps.begin("scale of the residuals")
-        parts = models.scales, models.of_prediction
-        scales, s = fit_scales(*parts, X, mu, residuals, masses, splits, floor, deadline)
-        U = residuals / s
-        steps.begin("conformal intervals")
-        self._conformal = None
-        if not deadline.passed:
-            known = models.locations, *parts, location, X, targets, masses, splits, floor
-            self._conformal, gain = fit_conformal(*known, rng, deadline)
-            scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
-        steps.begin("density of the scaled residuals")
-        fit = models.estimator, U, masses, X, mu, models.given
-        shape, estimator, interrupt = fit_shape(*fit, rng, deadline)
+        rng = as_generator(self.random_state or 0)
+        with Run(self.time_limit) as run:
+            self._check_parameters()
+            X = self._table(X, reset=True)
+            self._range = FeatureRange.of(X, vars(self).get("feature_names_in_"))
+            y = y if is_table(y) else np.asarray(y)
+            targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
+            masses = as_masses(sample_weight, targets.shape[0])
+            require_varying(targets[masses > 0.0])
+            splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS)
+            models = self._models(X, targets.shape[0], int(rng.integers(2**31)))
+            steps = Steps(_COSTS)
+            steps.begin("location by cross-fitting")
+            warn_of_weights([*models.locations, *models.scales], masses)
+            transform, location = self._locate(models, X, targets, masses, splits)
+            targets = transform.forward(targets)
+            held = (masses > 0.0) & ~np.isnan(location.held_out[:, 0])
+            # rows that were never held out have no residual, and count for nothing from here on
+            masses, mu = (
+                np.where(held, masses, 0.0),
+                np.where(held[:, None], location.held_out, 0.0),
+            )
+            residuals = targets - mu
+            floor = _PERFECT * np.maximum(targets[held].std(axis=0), 1e-300)
+            perfect = np.flatnonzero(np.sqrt(np.mean(residuals[held] ** 2, axis=0)) <= floor)
+            if perfect.size:
+                warn_caller(
+                    f"the regressor predicts output {perfect[0]} of held-out rows without error: "
+                    f"the scale of its distribution is a floor, {_PERFECT:g} of the standard "
+                    "deviation of y"
+                )
+            steps.begin("scale of the residuals")
+            parts = models.scales, models.of_prediction
+            scales, s = fit_scales(*parts, X, mu, residuals, masses, splits, floor)
+            U = residuals / s
+            steps.begin("conformal intervals")
+            self._conformal = None
+            if not run.over:
+                known = models.locations, *parts, location, X, targets, masses, splits, floor
+                self._conformal, gain = fit_conformal(*known, rng)
+                scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
+            steps.begin("density of the scaled residuals")
+            shape, estimator = fit_shape(models.estimator, U, masses, X, mu, models.given, rng)
+            late = run.over and not run.interrupted
         place = LocationScale(location, scales)
         self._distributions = ResidualDistributions(place, shape, transform)
         self.residual_estimator_, self.residual_density_ = estimator, shape.density
@@ -460,15 +467,14 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         self.held_out_predictions_ = self._as_y(transform.inverse(location.held_out))
         self.scale_shares_ = np.stack([scale.exponents for scale in scales], axis=1)
         self.location_shares_ = location.shares
-        if deadline.passed:
-            warnings.warn(
+        if late:
+            message = (
                 "the time limit came before the end of the fit; the distribution rests on what was "
-                "fitted by then; raise time_limit",
-                ConvergenceWarning,
-                stacklevel=4,
+                "fitted by then; raise time_limit"
             )
-        if interrupt is not None:
-            raise interrupt
+            warn_caller(ConvergenceWarning(message))
+        if run.interrupted:
+            raise KeyboardInterrupt("interrupted; the best density so far is kept")
 
     def _locate(
         self,
@@ -477,28 +483,26 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         targets: np.ndarray,
         masses: np.ndarray,
         splits: list[Split],
-        deadline: Deadline,
     ) -> tuple[Transform, Location]:
         """The transform of the targets, and the location in its units."""
         if models.prefit is not None:
             mu = evaluate([models.prefit], X, targets.shape[1])
             return Transform(), Location(mu, np.ones((1, mu.shape[1])), [[[models.prefit]]], None)
         name, used = vars(self)["transform"], masses > 0.0
-        automatic = name == "auto"
-        transform = Transform.of(None if automatic else name, targets[used])
+        transform = Transform.of(None if name == "auto" else name, targets[used])
         fit = X, transform.forward(targets), masses
-        location = cross_fit(models.locations, *fit, splits, deadline)
-        if automatic and np.all(targets[used] > 0.0) and np.count_nonzero(used) >= FEW_ROWS:
+        location = cross_fit(models.locations, *fit, splits)
+        if name == "auto" and np.all(targets[used] > 0.0) and np.count_nonzero(used) >= FEW_ROWS:
             # two folds of five decide, for less than half of the time of the location
             part = splits[:2] if targets.shape[0] > 100 else splits
             log = Transform("log")
             own = X, log.forward(targets), masses
-            other = cross_fit(models.locations, *own, part, deadline)
+            other = cross_fit(models.locations, *own, part)
             both = location.held_out, log.inverse(other.held_out)
-            if log_is_better(targets, *both, masses, part, deadline):
+            if log_is_better(targets, *both, masses, part):
                 transform, fit = log, own
-                location = cross_fit(models.locations, *fit, splits, deadline)
-        return transform, location.refitted(models.locations, *fit, deadline)
+                location = cross_fit(models.locations, *fit, splits)
+        return transform, location.refitted(models.locations, *fit)
 
     def _check_parameters(self) -> None:
         check_folds(self.cv)
@@ -545,8 +549,6 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         targets = as_points(y[:, None] if y.ndim == 1 else y, "y")
         self.n_outputs_ = targets.shape[1]
         return targets
-
-    # --- questions ---
 
     def _fitted(self) -> ResidualDistributions | JointDistributions:
         check_is_fitted(self, "_distributions")
@@ -642,12 +644,3 @@ def _as_list(given: Any, name: str, wanted: str, default: list[Any]) -> list[Any
 def _require_fit(one: Any, name: str, wanted: str) -> None:
     if not hasattr(one, "fit") or isinstance(one, type):
         raise TypeError(f"{name} must be {wanted}; got {one!r}")
-
-
-def _warn_if_perfect(residuals: np.ndarray, floor: np.ndarray) -> None:
-    perfect = np.flatnonzero(np.sqrt(np.mean(residuals**2, axis=0)) <= floor)
-    if perfect.size:
-        warn_caller(
-            f"the regressor predicts output {perfect[0]} of held-out rows without error: the scale "
-            f"of its distribution is a floor, {_PERFECT:g} of the standard deviation of y"
-        )

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos.data.kernel_sums import KernelSums
-from ksos.data.passes import Checks, Passes, forget, remember, require_own_weights
+from ksos.choose import as_reference, correction_bandwidth, require_reference
+from ksos.data import Chunk, Chunks, KernelSums, Part, Passes, row_hashes
+from ksos.data.passes import Checks, Gathered, forget, remember, require_own_weights
 from ksos.data.samples import as_generator
-from ksos.data.sources import Chunk, Chunks, as_source
-from ksos.data.survey import Part, row_hashes
-from ksos.estimators._anomalies import holds_no_rows_out, warn_if_memorised
-from ksos.estimators._density_estimator import DensityEstimator
-from ksos.estimators._reference import as_reference, correction_bandwidth, require_reference
-from ksos.estimators.running_fit import Running, Setting
+from ksos.data.sources import as_source
+from ksos.estimators.base import DensityEstimator, holds_no_rows_out, warn_if_memorized
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
-from ksos.ground.arrays import Array, inner, like, to_numpy
-from ksos.ground.deadline import Deadline, SetUp, set_up
-from ksos.ground.names import column_names
-from ksos.ground.progress import report, shown, tell
+from ksos.ground import Run, as_points, column_names, to_numpy
+from ksos.ground.arrays import Array, inner, like
+from ksos.ground.names import warn_caller
 from ksos.ground.validation import (
     as_bandwidth_or_metric,
     as_choice,
     as_count,
     as_nonnegative,
-    as_points,
     available_if,
 )
 from ksos.integrals import closed_form
@@ -41,57 +36,76 @@ from ksos.measures import Lebesgue, Measure
 from ksos.solvers import Solver, minimize
 from ksos.solvers.likelihood_passes import fit_to_all
 from ksos.solvers.minimize import check_options, quick_mmd_fit
-from ksos.space.bandwidth import (
+from ksos.space import (
     PER_SUPPORT_POINT,
     RULES,
+    SELECTIONS,
+    MeanEmbedding,
+    SoSSpace,
+    affordable_size,
     automatic_kernel,
     bandwidth_rule,
     embedding_width,
+    pivoted_cholesky,
+    select_support,
 )
-from ksos.space.embedding import MeanEmbedding
-from ksos.space.space import SoSSpace
-from ksos.space.support import SELECTIONS, affordable_size, pivoted_cholesky, select_support
 
 __all__ = ["OBJECTIVES", "KernelSoSDensity"]
 
+# n_support=None means all distinct samples, up to this many: time grows with their cube. Beyond
+# 5,000 samples there are more, as n^{1/12}, up to 250.
 MOST_SUPPORT_POINTS = 200
-"""``n_support=None`` means all distinct samples, up to this many; half as many again where there
-are very many samples.
-"""
-
+# So many of the distinct samples decide on bandwidth and support points, a second's work; all of
+# them enter the embedding of the data.
 MOST_LOOKED_AT = 10_000
-"""So many of the distinct samples decide on bandwidth and support points; all of them enter the
-embedding of the data.
-"""
-
-MOST_IN_LIKELIHOOD, MOST_BEFORE_LIKELIHOOD = 1 << 14, 1 << 16
-"""So many samples of a source stand for all in a likelihood fit, which passes over all of them
-correct; so many decide on its setting.
-"""
-
+# So many samples of a source stand for all in a likelihood fit, which passes over all of them
+# correct: a trade-off between memory and passes.
+MOST_IN_LIKELIHOOD = 1 << 14
+# So many samples of a source decide on the setting of a likelihood fit: a quarter of them fit.
+MOST_BEFORE_LIKELIHOOD = 1 << 16
+# regularization="auto" with a reference, times (d + 2)/(3n): the more samples, the more they show
+# of what it does not know. A trade-off, and the same ratio of both as without a reference.
 AUTO_CORRECTIONS = {"mmd": 2e-3, "likelihood": 1.0}
-"""``regularization="auto"`` with a reference, times (d + 2)/(3n): the more samples, the more they
-show of what it does not know.
-"""
 
 OBJECTIVES: dict[str, Callable[[Any], Functional]] = {
     "squared_mmd": SquaredMMD,
     "mmd": MMD,
-    "likelihood": lambda data: NegativeLogLikelihood(
-        data.points, data.weights
-    ),  # there are no sums for it
+    # there are no sums for it
+    "likelihood": lambda data: NegativeLogLikelihood(data.points, data.weights),
 }
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
-_SET_UP_SHARE = 0.25  # of a time limit, for choosing the bandwidth, and then for the support points
-_SEEN = 1e-3  # how much of every sample they must explain for a likelihood
-_NEARLY_ONE, _NEARLY_ZERO = 0.95, 1e-3
-_UNSEEN = 1e-14  # squared norm of the projected embedding of the data, of the order of 1 otherwise
+# Of a time limit, for choosing the bandwidth, and then for the support points: half is left.
+_SETUP_SHARE = 0.25
+# How much of every sample the support points must explain for a likelihood, which is infinite
+# where the density vanishes.
+_SEEN = 1e-3
+# Kernel values beyond these warn of a kernel matrix that is close to 11ᵀ ...
+_NEARLY_ONE = 0.95
+# ... or to I: the neighbors of a support point then move a density by less than its gap.
+_NEARLY_ZERO = 1e-3
+# Squared norm of the projected embedding of the data, of the order of 1 otherwise.
+_UNSEEN = 1e-14
 _RESULTS = ["solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_bandwidth_"]
 _RESULTS += ["regularization_", "relative_regularization_", "support_points_", "landmarks_"]
-_CUT = (
-    "time_limit was too short for all support points: the density has {} of them; allow more time,"
-    " or set n_support"
-)
+
+
+class _Setting(NamedTuple):
+    """What is fixed before the sums: the space, and whether time was too short for all of its
+    support points.
+    """
+
+    space: SoSSpace
+    cut: bool
+
+    @property
+    def nothing(self) -> KernelSums:
+        """The kernel sums of no samples."""
+        return KernelSums(self.space.embedding_kernel, self.space.landmarks)
+
+    def embedding(self, part: Part) -> MeanEmbedding:
+        """That of distinct samples, which are all there are."""
+        points = like(part.points, self.space.support_points)
+        return MeanEmbedding(points, part.weights, kernel=self.space.embedding_kernel)
 
 
 class KernelSoSDensity(DensityEstimator):
@@ -125,9 +139,7 @@ class KernelSoSDensity(DensityEstimator):
     measure : Measure, optional
         The measure ρ that densities refer to, such as ``Box`` for bounded support. Default:
         Lebesgue.
-    reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted scikit-learn
-    GaussianMixture, \
-            optional
+    reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted mixture, optional
         A simple density that the model multiplies and corrects: p·ρ with p = ‖c + Fᵀk‖². The
         penalty is on F alone, so that λ → ∞ gives the reference. "normal" and "mixture" are fitted
         to the samples. ``distribution_`` is by volume, as without a reference.
@@ -190,7 +202,7 @@ class KernelSoSDensity(DensityEstimator):
     ``bandwidth="auto"`` is slightly wider than what suits a kernel density estimate of left-out
     samples, in units of each feature's standard deviation. For a Gaussian kernel without boundaries
     it is a matrix where that predicts left-out samples better
-    (:func:`ksos.space.bandwidth.leave_one_out`). It is wider if there are few support points. With a
+    (:func:`ksos.space.leave_one_out`). It is wider if there are few support points. With a
     reference it is 1.6·(n/100)^{−1/(d+6)} standard deviations. "median" is the median distance
     between samples, in units of each feature if their standard deviations differ more than tenfold:
     smooth, of low rank, and fastest. "scott" and "silverman" are 2h per feature, where h is the
@@ -264,224 +276,207 @@ class KernelSoSDensity(DensityEstimator):
         was; the file stays, and saves a fit with another λ the passes. Ctrl-C stores the best
         density so far and is raised again.
         """
-        warn_if_memorised(self.contamination, self._by_likelihood)
+        warn_if_memorized(self.contamination, self._by_likelihood)
         X, sample_weight = as_source(X, sample_weight)
         if checkpoint is not None and not isinstance(X, Chunks):
             raise ValueError(
                 "checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)"
             )
-        with shown(type(self).__name__, verbose=self.verbose):
-            deadline = Deadline.of(self.time_limit)
-            passes = self._passes(X, sample_weight, checkpoint)
-            self._fit_to(passes, deadline)
-            return (
-                self._calibrate_in_chunks(passes)
-                if isinstance(X, Chunks)
-                else self._calibrate(X, sample_weight)
-            )
+        with Run(None, type(self).__name__, verbose=self.verbose):
+            passes = self._fit_to(X, sample_weight, checkpoint)
+            if not isinstance(X, Chunks):
+                return self._calibrate(X, sample_weight)
+            if self.contamination is not None:
+                # of many samples, a fifth of those that decide on the setting is held out
+                part, complete = passes.part, passes.survey.complete
+                self._calibrate_on(
+                    part.points, part.weights, None if complete else partial(_fit_without, X)
+                )
+            return self
 
     @available_if(holds_no_rows_out)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add samples (n, d), or all chunks of a source; the density is solved for when it is next
         asked for. After ``fit`` it begins anew.
 
-        Up to 10 000 distinct samples the result is that of ``fit`` to all of them. The chunk that
+        Up to 10,000 distinct samples the result is that of ``fit`` to all of them. The chunk that
         brings more of them fixes bandwidth, support points and landmarks; from then on the kernel
         sums of every sample, earlier ones included, are exact at those.
         """
         self._check_parameters()
-        running = vars(self).get("_running") or Running.begin(
-            Checks(type(self).__name__, self._domain), self._most_looked_at(False)
-        )
+        known, setting = vars(self).get("_running") or (None, None)
+        if known is None:
+            checks = Checks(type(self).__name__, self._domain)
+            known = Gathered(checks, most=self._most_looked_at(False))
         X, sample_weight = as_source(X, sample_weight)
         if isinstance(X, Chunks):
             require_own_weights(sample_weight)
+        else:
+            X = [Chunk(X, sample_weight, "", column_names(X))]
         with np.errstate(under="ignore"):
-            for chunk in (
-                X if isinstance(X, Chunks) else [Chunk(X, sample_weight, "", column_names(X))]
-            ):
-                rows, checks = running.known.checks.rows(chunk)
+            for chunk in X:
+                rows, checks = known.checks.rows(chunk)
                 forget(self)
                 remember(self, checks)
-                running = running.update(rows, checks, self._question)
-        self._running = running  # of a source all chunks, or none
+                earlier, known = known.survey, replace(known, checks=checks).add(rows)
+                if setting is None and known.survey is not None and not known.survey.complete:
+                    setting = self._settle(known.survey.part)
+                    sums = setting.nothing
+                    if earlier is not None:  # all of them are still known
+                        sums = sums.update(earlier.points, earlier.masses)
+                    known = replace(known, sums=sums.update(rows.points, rows.masses))
+        self._running = known, setting  # of a source all chunks, or none
         forget(self, _RESULTS)
         return self
 
     def __getattr__(self, name: str) -> Any:
         """The results of ``partial_fit``, which nobody has asked for before."""
-        running = vars(self).get("_running")
-        survey = None if running is None or name not in _RESULTS else running.known.survey
-        if running is None or survey is None:
+        known, setting = vars(self).get("_running") or (None, None)
+        if known is None or known.survey is None or name not in _RESULTS:
             return super().__getattr__(name)
-        deadline = Deadline.of(self.time_limit)
-        with np.errstate(under="ignore"):
-            part, sums = survey.part, running.known.sums
-            setting = running.setting or self._settle(
-                part, survey.count, deadline, report(self.verbose), part.points
+        with Run(self.time_limit, verbose=self.verbose), np.errstate(under="ignore"):
+            part = known.survey.part
+            setting = setting or self._settle(part, known.survey.count)
+            self._solve(
+                setting, setting.embedding(part) if known.sums is None else known.sums, part
             )
-            self._solve(setting, setting.embedding(part) if sums is None else sums, part, deadline)
         return vars(self)[name]
 
-    def _passes(
-        self, X: Any, sample_weight: Any, checkpoint: Any = None, left_out: np.ndarray | None = None
+    def _fit_to(
+        self,
+        X: Any,
+        sample_weight: Any,
+        checkpoint: Any = None,
+        without: np.ndarray | None = None,
     ) -> Passes:
-        self._check_parameters()
-        forget(self, ["_running"])
-        return Passes(self, X, sample_weight, checkpoint, left_out)
-
-    def _calibrate_in_chunks(self, passes: Passes) -> Self:
-        """The threshold from held-out rows: of many samples, a fifth of those that decide on the
-        setting, left out of two more passes.
-        """
-        if self.contamination is None:
-            return self
-        part, source = passes.part, passes.source
-
-        def refit(other: KernelSoSDensity, held_out: np.ndarray) -> None:
-            other._fit_to(
-                other._passes(source, None, left_out=row_hashes(held_out)),
-                Deadline.of(self.time_limit),
+        """Fit to all samples, but for those whose hashes are in ``without``."""
+        with Run(self.time_limit, verbose=self.verbose), np.errstate(under="ignore"):
+            self._check_parameters()
+            forget(self, ["_running"])
+            passes, in_chunks = (
+                Passes(self, X, sample_weight, checkpoint, without),
+                isinstance(X, Chunks),
             )
-
-        return self._calibrate_on(
-            part.points, part.weights, None if passes.survey.complete else refit
-        )
-
-    def _fit_to(self, passes: Passes, deadline: Deadline) -> Self:
-        X, say = passes.source, report(self.verbose)
-        with np.errstate(under="ignore"):
-            asked = self._given_question() if self._asks_first and isinstance(X, Chunks) else None
             normal = isinstance(self.reference, str) and self.reference == "normal"
-            survey = passes.look(
-                self._most_looked_at(isinstance(X, Chunks)), self._domain, asked, moments=normal
-            )
+            most, given = self._most_looked_at(in_chunks), self._given_sums() if in_chunks else None
+            survey = passes.look(most, self._domain, given, moments=normal)
             part = passes.part
             # tensors: the fit runs where they lie, and decisions about them on the host
-            setting = self._settle(
-                part,
-                survey.count,
-                deadline,
-                say,
-                part.points if passes.device is None else passes.device,
+            setting = self._settle(part, survey.count, passes.device)
+            data: MeanEmbedding | KernelSums = (
+                setting.embedding(part)
+                if survey.complete or not self._embeds
+                else passes.add_up(setting.nothing)
             )
-            if survey.complete or not self._embeds:
-                data: MeanEmbedding | KernelSums = setting.embedding(part)
-            else:
-                data = passes.add_up(setting.nothing)
-            beyond = (
-                self._by_likelihood
-                and isinstance(X, Chunks)
-                and survey.points.shape[0] > MOST_IN_LIKELIHOOD
-            )
-            return self._solve(setting, data, part, deadline, passes if beyond else None)
+            many = in_chunks and survey.points.shape[0] > MOST_IN_LIKELIHOOD
+            self._solve(setting, data, part, passes if many and self._by_likelihood else None)
+        return passes
 
-    def _question(self, part: Part) -> Setting:
-        """The setting as a part of the samples decides on it, without a limit of time."""
-        return self._settle(part, part.total, Deadline.of(None), report(0), part.points)
+    def _given_sums(self) -> KernelSums | None:
+        """The kernel sums of no samples, if kernels, support points and landmarks are known before
+        any sample is.
+        """
+        kernel = isinstance(self.kernel, Kernel) or not isinstance(self.bandwidth, str)
+        points = not isinstance(self.support, str) and not isinstance(
+            self.landmarks, int | np.integer
+        )
+        if not (kernel and points and self.reference is None and self._embeds):
+            return None
+        # any sample will do
+        first = to_numpy(as_points(self.support, "support"))[:1]
+        return self._settle(Part(first, np.ones(1), 1)).nothing
 
-    def _given_question(self) -> KernelSums:
-        """The kernel sums of no samples, where these do not decide on landmarks: any part will do."""
-        return self._question(
-            Part(to_numpy(as_points(self.support, "support"))[:1], np.ones(1), 1)
-        ).nothing
-
-    def _settle(
-        self, part: Part, seen: int, deadline: Deadline, say: Callable[[str], None], host: Array
-    ) -> Setting:
+    def _settle(self, part: Part, seen: int | None = None, host: Array | None = None) -> _Setting:
         """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides
         on them.
         """
-        rng, constant = as_generator(self.random_state), self.reference is not None
-        measure = self._measure(part, deadline)
+        rng, run, constant = (
+            as_generator(self.random_state),
+            Run.current(),
+            self.reference is not None,
+        )
+        measure = self._measure(part)
         # kernels and points follow the data, not what is known of them
         volume = Lebesgue() if constant else measure
-        with set_up(deadline, _SET_UP_SHARE):
+        with run.setup(_SETUP_SHARE):
             kernel, embedding_kernel = self._kernels(part, volume, rng)
-        say(f"{seen} samples of {part.points.shape[1]} features: bandwidth")
-        with set_up(deadline, _SET_UP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
-            support = like(self._support(part, kernel, volume, rng, stage), host)
-        say(f"{support.shape[0]} support points")
-        space = SoSSpace(
-            kernel,
-            support,
-            measure,
-            embedding_kernel,
-            self._landmarks(part.points, rng),
-            constant=constant,
+        d = part.points.shape[1]
+        run.report(
+            "fit", f"{part.total if seen is None else seen} samples of {d} features: bandwidth"
         )
-        say(f"space of rank {space.rank}")
-        return Setting(space, stage.cut)
+        with run.setup(_SETUP_SHARE, _SEEN if self._by_likelihood else 0.0) as stage:
+            points, cut = self._support(part, closed_form(kernel, volume, d), rng, stage)
+        support = like(points, part.points if host is None else host)
+        run.report("fit", f"{support.shape[0]} support points")
+        landmarks = self._landmarks(part.points, rng)
+        space = SoSSpace(kernel, support, measure, embedding_kernel, landmarks, constant=constant)
+        run.report("fit", f"space of rank {space.rank}")
+        return _Setting(space, cut)
 
     def _solve(
         self,
-        setting: Setting,
+        setting: _Setting,
         data: MeanEmbedding | KernelSums,
         part: Part,
-        deadline: Deadline,
         passes: Passes | None = None,
-    ) -> Self:
+    ) -> None:
         """The density for the sums ``data`` of all samples; or of some, if ``passes`` can sum over
         all of them.
         """
-        space, constant = setting.space, self.reference is not None
+        space, constant, run = setting.space, self.reference is not None, Run.current()
         _warn_if_degenerate(space, part.points)
         _warn_if_unseen(part, space)
-        begins = isinstance(data, MeanEmbedding) and self._by_likelihood and not constant
-        start = quick_mmd_fit(space, cast("MeanEmbedding", data)) if begins else None
+        start: Any = None
         if constant:  # the reference itself, which the strongest penalty leaves
             start = like(np.eye(space.rank, 1), space.support_points)
-        tell("")  # the solver speaks for itself
-        told: dict[str, Any] = {"space": space, "solver": self.solver, "verbose": self.verbose}
-        told["time_limit"] = deadline
-        penalty = self._penalty(part.total)
+        elif self._by_likelihood and isinstance(data, MeanEmbedding):
+            start = quick_mmd_fit(space, data)
+        run.tell("")  # the solver speaks for itself
+        strength, relative = self._given_strength(part.total)
+        penalty = None
+        if strength > 0.0:
+            penalty = strength * PENALTIES[self.penalty](relative=relative)
+        solve = partial(minimize, space=space, solver=self.solver, verbose=self.verbose)
         if passes is None:
             given = self.objective
             functional = given if isinstance(given, Functional) else OBJECTIVES[given](data)
             functional = functional if penalty is None else functional + penalty
-            self.solution_ = minimize(functional, tol=self.tol, start=start, **told)
+            self.solution_ = solve(functional, tol=self.tol, start=start)
         else:
             tol = NegativeLogLikelihood.natural_tol if self.tol is None else self.tol
             some = passes.survey.fewer(MOST_IN_LIKELIHOOD).part
-            self.solution_ = fit_to_all(
-                passes, partial(minimize, **told), space, some, penalty, start, tol
-            )
+            self.solution_ = fit_to_all(passes, solve, space, some, penalty, start, tol)
         self.bandwidth_, self.embedding_bandwidth_ = (
             space.kernel.sigma,
             space.embedding_kernel.sigma,
         )
-        self.regularization_, self.relative_regularization_ = self._strengths(space, part.total)
+        log_unit = space.log_unit * (1.0 if self.penalty == "trace" else 2.0)
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            other = float(np.exp(np.log(strength) + (log_unit if relative else -log_unit)))
+        both = (other, strength) if relative else (strength, other)
+        self.regularization_, self.relative_regularization_ = both
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if constant:
             self.distribution_ = self.distribution_.by_volume()
         self._name_features()
-        if self.solution_.keyboard_interrupt:
+        if run.interrupted:
             raise KeyboardInterrupt(self.solution_.message)
-        told_so = self.solution_.status in (
-            "solved",
-            "interrupted",
-        )  # a callback that stops the fit knows that it does
-        wrong = ([] if told_so else [self.solution_.message]) + (
-            [_CUT.format(space.support_points.shape[0])] if setting.cut else []
-        )
+        # a callback that stops the fit knows that it does
+        known = self.solution_.status in ("solved", "interrupted")
+        wrong = [] if known else [self.solution_.message]
+        if setting.cut:
+            wrong.append(
+                "time_limit was too short for all support points: the density has "
+                f"{space.support_points.shape[0]} of them; allow more time, or set n_support"
+            )
         if wrong:
-            warnings.warn("; ".join(wrong), ConvergenceWarning, stacklevel=4)
-        return self
+            warn_caller(ConvergenceWarning("; ".join(wrong)))
 
     @property
     def _domain(self) -> Measure:
         """Where samples may be: a reference is everywhere."""
         return Lebesgue() if self.measure is None else self.measure
-
-    @property
-    def _asks_first(self) -> bool:
-        """Whether kernels, support points and landmarks are known before any sample is."""
-        kernel = isinstance(self.kernel, Kernel) or not isinstance(self.bandwidth, str)
-        points = not isinstance(self.support, str) and not isinstance(
-            self.landmarks, (int, np.integer)
-        )
-        return kernel and points and self.reference is None and self._embeds
 
     @property
     def _embeds(self) -> bool:
@@ -490,24 +485,19 @@ class KernelSoSDensity(DensityEstimator):
         """
         return not isinstance(self.objective, Functional) and not self._by_likelihood
 
-    def _measure(self, part: Part, deadline: Deadline) -> Measure:
-        if self.reference is not None:
-            names = vars(self).get("feature_names_in_")
-            return as_reference(
-                self.reference, part.points, part.weights, deadline, names, part.moments
-            )
-        return self._domain
+    def _measure(self, part: Part) -> Measure:
+        if self.reference is None:
+            return self._domain
+        names = vars(self).get("feature_names_in_")
+        return as_reference(self.reference, part.points, part.weights, names, part.moments)
 
     def _check_parameters(self) -> None:
         self._check_common()
-        require_reference(self.reference, self.measure)
+        if self.reference is not None:
+            require_reference(self.reference, self.measure)
         if isinstance(self.bandwidth, str):
-            as_choice(
-                self.bandwidth,
-                "bandwidth",
-                RULES,
-                otherwise=", a positive number or one per feature",
-            )
+            otherwise = ", a positive number or one per feature"
+            as_choice(self.bandwidth, "bandwidth", RULES, otherwise=otherwise)
         else:
             as_bandwidth_or_metric(self.bandwidth, "bandwidth")
         if self.embedding_bandwidth is not None:
@@ -520,16 +510,15 @@ class KernelSoSDensity(DensityEstimator):
                     f" relative_regularization={self.relative_regularization!r}"
                 )
                 raise ValueError(
-                    f"{both} say the same in two units: the note's λ, and λ in units of w₀; give"
+                    f"{both} are the same in two units: the paper's λ, and λ in units of w₀; give"
                     " one of them"
                 )
         if self.relative_regularization is not None:
             as_nonnegative(self.relative_regularization, "relative_regularization")
         as_choice(self.penalty, "penalty", PENALTIES)
         if isinstance(self.support, str):
-            as_choice(
-                self.support, "support", SELECTIONS, otherwise=" or an array of support points"
-            )
+            otherwise = " or an array of support points"
+            as_choice(self.support, "support", SELECTIONS, otherwise=otherwise)
         else:
             as_points(self.support, "support")
             if self.n_support is not None:
@@ -537,7 +526,7 @@ class KernelSoSDensity(DensityEstimator):
                     "n_support is for support points chosen among the samples; an array as support"
                     " is used as it is"
                 )
-        if isinstance(self.landmarks, (int, np.integer)):
+        if isinstance(self.landmarks, int | np.integer):
             as_count(self.landmarks, "landmarks")
         elif self.landmarks is not None:
             as_points(self.landmarks, "landmarks")
@@ -551,120 +540,86 @@ class KernelSoSDensity(DensityEstimator):
         """
         if not self._embeds:
             return MOST_BEFORE_LIKELIHOOD if in_chunks else sys.maxsize
-        landmarks = int(self.landmarks) if isinstance(self.landmarks, (int, np.integer)) else 0
+        landmarks = int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else 0
         most = self.n_support or MOST_SUPPORT_POINTS
-        return max(
-            MOST_LOOKED_AT,
-            PER_SUPPORT_POINT * (most if isinstance(self.support, str) else len(self.support)),
-            landmarks,
-        )
+        most = most if isinstance(self.support, str) else len(self.support)
+        return max(MOST_LOOKED_AT, PER_SUPPORT_POINT * most, landmarks)
 
     def _kernels(
         self, part: Part, measure: Measure, rng: np.random.Generator
     ) -> tuple[Kernel, Kernel]:
         """The model kernel and the embedding kernel."""
-        d = part.points.shape[1]
+        (points, weights, total, _), d = part, part.points.shape[1]
         if isinstance(self.kernel, Kernel):
             kernel = self.kernel
         else:
             family, names = kernel_form(self.kernel), vars(self).get("feature_names_in_")
             if self._is_automatic and self.reference is not None:
-                kernel = family.with_sigma(
-                    correction_bandwidth(part.points, part.weights, part.total, names)
-                )
+                kernel = family.with_sigma(correction_bandwidth(points, weights, total, names))
             elif self._is_automatic:
-                most = self._most_support_points(part.total)
-                kernel = automatic_kernel(family, *part[:3], measure, rng, names, most)
+                most = self._most_support_points(total)
+                kernel = automatic_kernel(family, points, weights, total, measure, rng, names, most)
             elif isinstance(self.bandwidth, str):
-                kernel = family.with_sigma(
-                    bandwidth_rule(
-                        self.bandwidth,
-                        part.points,
-                        part.weights,
-                        rng,
-                        count=part.total,
-                        names=names,
-                    )
-                )
+                rule = partial(bandwidth_rule, self.bandwidth, count=total, names=names)
+                kernel = family.with_sigma(rule(points, weights, rng))
             else:
                 kernel = family.with_sigma(as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
         kernel.check_features(d)
-        if self.embedding_bandwidth is None:
-            # a share of the kernel's mass is seen, with boundaries or without; grid points see none
-            # in between
-            sees = isinstance(kernel, Gaussian) and measure.atoms is None
-            wider = embedding_width(d) if self._is_automatic and sees else 1.0
-            return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
-        return kernel, kernel.with_sigma(
-            as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d)
-        )
+        if self.embedding_bandwidth is not None:
+            given = as_bandwidth_or_metric(self.embedding_bandwidth, "embedding_bandwidth", d)
+            return kernel, kernel.with_sigma(given)
+        # a share of the kernel's mass is seen, with boundaries or without; grid points see none in
+        # between
+        sees = isinstance(kernel, Gaussian) and measure.atoms is None
+        wider = embedding_width(d) if self._is_automatic and sees else 1.0
+        return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
 
     def _support(
-        self, part: Part, kernel: Kernel, measure: Measure, rng: np.random.Generator, stage: SetUp
-    ) -> np.ndarray:
-        d, most = part.points.shape[1], self._most_support_points(part.total)
-        integrals, affordable = (
-            closed_form(kernel, measure, d),
-            affordable_size(most),
-        )
+        self, part: Part, integrals: Any, rng: np.random.Generator, stage: Any
+    ) -> tuple[np.ndarray, bool]:
+        """The support points, and whether time was too short for all of them."""
+        most = self._most_support_points(part.total)
+        affordable = affordable_size(most)
         if isinstance(self.support, str):
-            found = select_support(
-                self.support,
-                part.points,
-                part.weights,
-                min(most, affordable),
-                integrals,
-                1e-10,
-                rng,
-            )
+            size = min(most, affordable)
+            choose = partial(select_support, self.support, part.points, part.weights)
+            found = choose(size, integrals, 1e-10, rng)
         else:
-            found = to_numpy(as_points(self.support, "support", n_features=d))
+            found = to_numpy(as_points(self.support, "support", n_features=part.points.shape[1]))
             if affordable < most:
                 pivots = pivoted_cholesky(found, affordable, integrals, 1e-10)
                 # points of low rank are no worse than that many
-                found = (
-                    found
-                    if pivots.shape[0] < min(affordable, most // 3) and not stage.cut
-                    else found[pivots]
-                )
-        stage.cut = stage.cut or affordable == found.shape[0] < min(most, part.total)
-        return found
+                if stage.cut or pivots.shape[0] >= min(affordable, most // 3):
+                    found = found[pivots]
+        return found, stage.cut or affordable == found.shape[0] < min(most, part.total)
 
     def _most_support_points(self, count: int) -> int:
+        """For ``count`` distinct samples."""
         if not isinstance(self.support, str):
             return len(self.support)
-        return default_support_size(count) if self.n_support is None else self.n_support
+        if self.n_support is not None:
+            return self.n_support
+        more = min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.25)
+        return round(MOST_SUPPORT_POINTS * more)
 
     def _landmarks(self, points: np.ndarray, rng: np.random.Generator) -> Array | None:
         if self.landmarks is None:
             return None
-        if isinstance(self.landmarks, (int, np.integer)):
-            return points[
-                np.sort(
-                    rng.choice(
-                        points.shape[0], min(int(self.landmarks), points.shape[0]), replace=False
-                    )
-                )
-            ]
+        if isinstance(self.landmarks, int | np.integer):
+            count = min(int(self.landmarks), points.shape[0])
+            return points[np.sort(rng.choice(points.shape[0], count, replace=False))]
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
     @property
     def _is_automatic(self) -> bool:
         """Whether the bandwidth is that of the rule "auto"."""
-        return (
-            isinstance(self.bandwidth, str)
-            and self.bandwidth == "auto"
-            and not isinstance(self.kernel, Kernel)
-        )
+        rule = isinstance(self.bandwidth, str) and self.bandwidth == "auto"
+        return rule and not isinstance(self.kernel, Kernel)
 
     @property
     def _by_likelihood(self) -> bool:
         # a functional has an == of its own
         return isinstance(self.objective, str) and self.objective == "likelihood"
-
-    def _penalty(self, count: int) -> Functional | None:
-        given, relative = self._given_strength(count)
-        return given * PENALTIES[self.penalty](relative=relative) if given > 0.0 else None
 
     def _given_strength(self, count: int) -> tuple[float, bool]:
         """λ as it was given, or as suits ``count`` distinct samples, and whether that is in units
@@ -672,47 +627,24 @@ class KernelSoSDensity(DensityEstimator):
         """
         if self.relative_regularization is not None:
             return float(self.relative_regularization), True
-        if isinstance(self.regularization, str):
-            if self.reference is not None:
-                kind = "likelihood" if self._by_likelihood else "mmd"
-                return AUTO_CORRECTIONS[kind] * (self.n_features_in_ + 2) / (3.0 * count), True
-            return (
-                default_regularization(
-                    count, by_likelihood=self._by_likelihood, automatic=self._is_automatic
-                ),
-                True,
-            )
-        return float(self.regularization), False
-
-    def _strengths(self, space: SoSSpace, count: int) -> tuple[float, float]:
-        """The note's λ, and λ in units of w₀; infinite where it overflows."""
-        given, relative = self._given_strength(count)
-        exponent = (
-            (1.0 if self.penalty == "trace" else 2.0) * space.log_unit * (1.0 if relative else -1.0)
-        )
-        with np.errstate(over="ignore", under="ignore"):
-            other = float(np.exp(np.log(given) + exponent)) if given > 0.0 else 0.0
-        return (other, given) if relative else (given, other)
+        if not isinstance(self.regularization, str):
+            return float(self.regularization), False
+        if self.reference is not None:
+            kind = "likelihood" if self._by_likelihood else "mmd"
+            return AUTO_CORRECTIONS[kind] * (self.n_features_in_ + 2) / (3.0 * count), True
+        if self._by_likelihood:
+            # the narrower kernels of bandwidth="auto" need more (benchmarks/quality)
+            return 0.3 if self._is_automatic else 1e-2, True
+        # 3e-3 for 150 samples: with a third of it the 90% regions of benchmarks/honest_regions.py
+        # hold three points less. λ falls as the standard error of an embedding, n^{−1/2}: held-out
+        # scores of 4,000 and 20,000 samples, lognormal ones among them, are up to 0.2 nats higher
+        # than with 3e-3 throughout
+        return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if self._is_automatic else 1e-3, True
 
 
-def default_support_size(count: int) -> int:
-    """The most for ``count`` distinct samples: 200, and beyond 5000 samples more, as n^{1/12}, up
-    to 250: time grows with their cube.
-    """
-    return round(MOST_SUPPORT_POINTS * min(max(1.0, (count / 5000.0) ** (1.0 / 12.0)), 1.25))
-
-
-def default_regularization(count: int, *, by_likelihood: bool, automatic: bool) -> float:
-    """λ in units of w₀ for ``count`` distinct samples."""
-    if by_likelihood:
-        # the narrower kernels of bandwidth="auto" need more (benchmarks/quality)
-        return 0.3 if automatic else 1e-2
-    # 3e-3 for 150 samples: with a third of it the 90% regions of benchmarks/honest_regions.py hold
-    # three
-    # points less. λ falls as the standard error of an embedding, n^{−1/2}: held-out scores of 4,000
-    # and
-    # 20,000 samples, lognormal ones among them, are up to 0.2 nats higher than with 3e-3 throughout
-    return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if automatic else 1e-3
+def _fit_without(source: Chunks, other: KernelSoSDensity, held_out: np.ndarray) -> None:
+    """Fit to all rows of a source but those given."""
+    other._fit_to(source, None, without=row_hashes(held_out))
 
 
 def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
@@ -720,11 +652,10 @@ def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
     points = like(part.points, space.landmarks)
     z = space.coordinates(MeanEmbedding(points, part.weights, kernel=space.embedding_kernel))
     if inner(z, z) <= _UNSEEN:
-        message = (
+        warn_caller(
             "the landmarks are too far from the samples to see them: the fit does not depend on "
             "the data; choose landmarks among them"
         )
-        warnings.warn(message, UserWarning, stacklevel=5)
 
 
 def _warn_if_degenerate(space: SoSSpace, points: np.ndarray) -> None:
@@ -738,16 +669,13 @@ def _warn_if_degenerate(space: SoSSpace, points: np.ndarray) -> None:
             "far smaller than the distances between the support points: the kernel matrix is close "
             "to the identity"
         )
-        remedy = "a larger bandwidth, or more support points"
+        fix = "a larger bandwidth, or more support points"
     elif points.shape[0] > 1 and float(kernel(points, support[:1]).min()) >= _NEARLY_ONE:
         problem = "far larger than the spread of the data: all kernel values are close to 1"
-        remedy = "a smaller bandwidth"
+        fix = "a smaller bandwidth"
     else:
         return
     widths = np.sqrt(np.linalg.eigvalsh(kernel.sigma)) if kernel.full else kernel.sigma
     sizes = " to ".join(dict.fromkeys(f"{size:.4g}" for size in (widths.min(), widths.max())))
-    warnings.warn(
-        f"the bandwidth {sizes} is {problem}; rank {space.rank} of {m} was kept; try {remedy}",
-        BandwidthWarning,
-        stacklevel=5,
-    )
+    message = f"the bandwidth {sizes} is {problem}; rank {space.rank} of {m} was kept; try {fix}"
+    warn_caller(BandwidthWarning(message))

@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos.data.samples import distinct_samples
 from ksos.estimators._robust_family import Densities, Moments, Reweighted
 from ksos.estimators._robust_radius import radius_of
-from ksos.ground.deadline import Deadline, set_up
-from ksos.ground.progress import shown, tell
+from ksos.ground.run import Run
 from ksos.ground.validation import (
     as_choice,
     as_nonnegative,
@@ -127,7 +126,7 @@ class RobustEstimator(BaseEstimator):
 
         Ctrl-C stores the best solution so far, if there is one, and is raised again.
         """
-        with shown(type(self).__name__, "setting up", verbose=self.verbose):
+        with self._run():
             return self._fit(X, y, [self.radius], sample_weight)[0]
 
     def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
@@ -138,8 +137,11 @@ class RobustEstimator(BaseEstimator):
         """
         if isinstance(radii, str) or not np.iterable(radii):
             raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
-        with shown(type(self).__name__, "setting up", verbose=self.verbose):
+        with self._run():
             return self._fit(X, y, radii, sample_weight, path=True)
+
+    def _run(self) -> Run:
+        return Run(self.time_limit, type(self).__name__, "setting up", verbose=self.verbose)
 
     def _shift_for(self, radii: Sequence[Any]) -> str:
         """As given. Default: sample weights if a radius is "auto", else densities of the domain."""
@@ -162,37 +164,37 @@ class RobustEstimator(BaseEstimator):
     def _fit(
         self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, path: bool = False
     ) -> list[Self]:
-        deadline, name = Deadline(self.time_limit), type(self).__name__
+        run, name = Run.current(), type(self).__name__
         for radius in (self.radius, *radii):
             check_radius(radius, ("auto", "bootstrap"))
         as_choice(self.model, "model", ("linear", "kernel"))
         as_nonnegative(self.alpha, "alpha")
         goal, shift = as_goal(self.tol, self.rtol), self._shift_for(radii)
         loss, kind = self._loss_for(shift), Densities if shift == _ANYWHERE else Reweighted
-        with set_up(deadline, 0.25):  # as in robust_minimize
+        with run.setup(0.25):  # as in robust_minimize
             X, y = self._checked(X, y)
             weights = as_weights(sample_weight, X.shape[0])
             samples = distinct_samples(np.column_stack([X, y]), weights)
             family = kind(self, loss, *samples, shift)
         problem, numbers = family.problem, []
         for radius in radii:
-            number, problem = radius_of(family, radius, self.random_state, problem, deadline)
+            number, problem = radius_of(family, radius, self.random_state, problem)
             numbers.append(number)
         least = min((number for number in numbers if number > 0.0), default=0.0)
         if len(numbers) > 1 and least > 0.0:  # so that no fit is lost to a radius further down
-            distance, problem = nearest_exactly(problem, deadline)
+            distance, problem = nearest_exactly(problem)
             if least <= distance:
-                smallest = solved_robustly(family, least, goal, deadline, None, problem)
+                smallest = solved_robustly(family, least, goal, None, problem)
                 _report(smallest, name, numbers)
         saddle, out = None, list[Self]()
         for radius, number in zip(radii, numbers, strict=True):
-            tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
-            solution = solved_robustly(family, number, goal, deadline, saddle, problem)
+            run.tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
+            solution = solved_robustly(family, number, goal, saddle, problem)
             _report(solution, name, [number])
             saddle = solution.saddle
             out.append(copy(self).set_params(radius=radius, shift=shift) if path else self)
             out[-1]._take(family, solution)
-            if saddle is not None and saddle.keyboard_interrupt:
+            if run.interrupted:
                 raise KeyboardInterrupt(f"{name}: {solution.message}")
         return out
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from ksos.density import SoSDensity
 from ksos.estimators import KernelSoSDensity
-from ksos.explorer.server import Server
-from ksos.explorer.session import Samples, Session
+from ksos.explorer.server import LARGEST_BODY, Server
+from ksos.explorer.session import DRAFTS, Cancelled, Samples, Session, Settings
 
-__all__ = ["Explorer", "explore"]
+__all__ = ["DRAFTS", "LARGEST_BODY", "Cancelled", "Explorer", "Samples", "Session", "Settings"]
+__all__ += ["explore"]
 
 _HOW = "# X is the array that was explored"
 

@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 
 from ksos.density import SoSDensity
-from ksos.estimators.density import OBJECTIVES
-from ksos.explorer.session import Fitted, Samples, Tab
-from ksos.explorer.settings import MOST_FEATURES, MOST_SUPPORT, REFERENCES, WIDEST
+from ksos.estimators import OBJECTIVES
+from ksos.explorer.session import (
+    MOST_FEATURES,
+    MOST_SUPPORT,
+    REFERENCES,
+    WIDEST,
+    Fitted,
+    Samples,
+    Tab,
+)
 from ksos.ground.arrays import to_numpy
 from ksos.ground.validation import as_count
 from ksos.kernels import KERNELS, Kernel, Laplace, Matern

@@ -16,8 +16,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ksos.explorer import answers
-from ksos.explorer.session import Cancelled, Session
-from ksos.explorer.settings import Settings
+from ksos.explorer.session import Cancelled, Session, Settings
 from ksos.ground.validation import as_count
 
 __all__ = ["LARGEST_BODY", "Server"]

@@ -1,5 +1,5 @@
 """The samples of a page and what its tabs fit to them: one fit at a time, each of which can be
-cancelled.
+cancelled. While a slider moves, drafts follow each other.
 """
 
 from __future__ import annotations
@@ -16,28 +16,98 @@ from typing import Any
 import numpy as np
 
 from ksos.density import SoSDensity
-from ksos.estimators import KernelSoSDensity
-from ksos.explorer.draft import follow
-from ksos.explorer.settings import Settings
-from ksos.ground.arrays import to_numpy
-from ksos.ground.deadline import ended_by
-from ksos.ground.names import as_feature_names, column_names, is_table, matrix_of
-from ksos.ground.validation import as_masses, as_points
-from ksos.solvers import Auto, Progress, Solution
-from ksos.solvers.minimize import as_solver
+from ksos.estimators import OBJECTIVES, KernelSoSDensity
+from ksos.functionals import Trace
+from ksos.ground import Run, as_points, column_names, matrix_of, to_numpy
+from ksos.ground.names import as_feature_names, is_table
+from ksos.ground.validation import as_choice, as_count, as_features, as_masses, as_positive
+from ksos.kernels import KERNELS
+from ksos.solvers import LBFGS, SOLVERS, Auto, Progress, Solution, minimize
+from ksos.space import MeanEmbedding, SoSSpace
 
-__all__ = ["DRAFTS", "Cancelled", "Fitted", "Samples", "Session", "Tab"]
+__all__ = ["DRAFTS", "Cancelled", "Fitted", "Samples", "Session", "Settings", "Tab"]
+__all__ += ["MOST_FEATURES", "MOST_SUPPORT", "REFERENCES", "WIDEST"]
 
 DRAFTS = {"squared_mmd": 1e-4, "mmd": 1e-3, "likelihood": 1e-2}
 """The gap of a draft, by objective: a fit with L-BFGS that takes a fraction of the time, and that
 no eye tells from the optimum.
 """
+REFERENCES = ("none", "normal", "mixture")
+MOST_FEATURES = 6  # shown at once: the panels of more are too small
+MOST_SUPPORT = 300  # so that a fit takes about a second
+WIDEST = 8.0  # a factor of the automatic bandwidth, either way: beyond it, K is near 11ᵀ or I
+_WEAKEST = 1e-9  # in units of w₀: the penalty is then below rounding
+_STRONGEST = 1e3  # the penalty then decides everything
 
-_HELD_OUT, _FEWEST = 5, 10  # every fifth row is held out, of at least so many
-_MOST_TABS = 32
-_LISTEN = 0.05  # seconds between looks at whether a fit was cancelled
+_HELD_OUT = 5  # every fifth row, as in five folds
+_FEWEST = 10  # rows of which some are held out: below, each one is needed
+_MOST_TABS = 32  # more than a person has open; each keeps a fit in memory
+_LISTEN = 0.05  # seconds between looks at whether a fit was cancelled: shorter than one notices
 _NEAR = 1.5  # a factor of the bandwidth within which support points serve
 _DIGITS = 6  # of parameters: what the page shows is what was fitted
+_COLUMNS = 8  # of the factor that a draft begins with: optima have a rank of this order
+_NEW_COLUMNS = 4  # added to it at first
+_RESOLVED = 1e-6  # of the largest singular value: a start needs no more
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a page asks for: ``scale`` times the automatic bandwidth, λ in units of w₀ (None:
+    automatic).
+    """
+
+    features: tuple[int, ...]
+    scale: float = 1.0
+    regularization: float | None = None
+    n_support: int = 100
+    reference: str = "none"
+    objective: str = "squared_mmd"
+    kernel: str = "gaussian"
+    draft: bool = False
+    """Whether a gap that no figure shows will do: while a slider moves."""
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What decides on the support points, but for the bandwidth."""
+        return self.features, self.n_support, self.reference, self.kernel
+
+    @classmethod
+    def of(cls, asked: Any, d: int) -> Settings:
+        """From the words of a request about samples with ``d`` features."""
+        known = cls.__dataclass_fields__.keys()
+        if not isinstance(asked, dict) or not asked.keys() <= known:
+            raise ValueError(
+                f"a fit is asked for with {', '.join(sorted(known))}; got"
+                f" {sorted(asked) if isinstance(asked, dict) else asked!r}"
+            )
+        self = cls(**{"features": (0,)} | asked)
+        features = tuple(as_features(self.features, d))
+        if len(features) > MOST_FEATURES:
+            raise ValueError(
+                f"a page shows at most {MOST_FEATURES} features at once; got {len(features)};"
+                " choose fewer"
+            )
+        if abs(math.log(as_positive(self.scale, "scale"))) > math.log(WIDEST) + 1e-9:
+            raise ValueError(f"scale must be from 1/{WIDEST:g} to {WIDEST:g}; got {self.scale!r}")
+        strength = self.regularization
+        if strength is not None:
+            strength = float(as_positive(strength, "regularization"))
+            if not _WEAKEST <= strength <= _STRONGEST:
+                raise ValueError(
+                    f"regularization must be from {_WEAKEST:g} to {_STRONGEST:g}; got {strength!r}"
+                )
+        if as_count(self.n_support, "n_support") > MOST_SUPPORT:
+            raise ValueError(f"n_support must be at most {MOST_SUPPORT}; got {self.n_support}")
+        as_choice(self.reference, "reference", REFERENCES)
+        as_choice(self.objective, "objective", OBJECTIVES)
+        if as_choice(self.kernel, "kernel", KERNELS) != "gaussian" and self.reference != "none":
+            raise ValueError(
+                f"a reference needs a Gaussian kernel; got {self.kernel!r} with"
+                f" {self.reference!r}; choose another kernel, or no reference"
+            )
+        if not isinstance(self.draft, bool):
+            raise TypeError(f"draft must be true or false; got {self.draft!r}")
+        return replace(self, features=features, regularization=strength)
 
 
 class Cancelled(Exception):
@@ -111,7 +181,7 @@ class Fitted:
         """Whether a draft of ``other`` may begin here: on the same support points, with a bandwidth
         not far from theirs.
         """
-        return self.settings.setting == other.setting and abs(
+        return self.settings.shape == other.shape and abs(
             math.log(other.scale / self.origin)
         ) <= math.log(_NEAR)
 
@@ -196,7 +266,7 @@ class Session:
         self, done: Future[Fitted], tab: Tab, settings: Settings, stop: threading.Event
     ) -> None:
         try:
-            with self._work, ended_by(stop.is_set):
+            with self._work, Run(cancelled=stop.is_set):
                 done.set_result(self._fit(tab, settings, stop))
         except BaseException as error:  # who waits must hear of it, whatever it is
             done.set_exception(error)
@@ -216,33 +286,28 @@ class Session:
             )
             return stop.is_set()
 
-        with warnings.catch_warnings(
-            record=True
-        ) as warned:  # filters belong to the process: another reason for the lock
+        # filters belong to the process: another reason for the lock
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             parameters, shortcut = self._parameters(settings, stop)
             fitted, held_out = self.samples.rows()
             X, weights = self.samples.part(fitted, settings.features)
             began, used = time.perf_counter(), time.thread_time()
             if settings.draft and before is not None and before.leads_to(settings):
-                solution, origin = (
-                    follow(before.solution, parameters, X, weights, watch),
-                    before.origin,
-                )
+                solution = _follow(before.solution, parameters, X, weights, watch)
+                origin = before.origin
             else:
                 told = {**parameters, **shortcut}
-                told["solver"] = replace(as_solver(told.get("solver", "auto")), callback=watch)
+                named: Any = SOLVERS.get(told.get("solver", "auto"), Auto())
+                told["solver"] = replace(named, callback=watch)
                 estimator = KernelSoSDensity(**told).fit(X, sample_weight=weights)
                 solution, origin = estimator.solution_, settings.scale
             spent = time.perf_counter() - began, time.thread_time() - used
             if stop.is_set():
                 raise Cancelled
             Z, held_weights = self.samples.part(held_out, settings.features)
-            p = (
-                solution.distribution.by_volume()
-                if solution.space.constant
-                else solution.distribution
-            )
+            p = solution.distribution
+            p = p.by_volume() if solution.space.constant else p
             score = (
                 float(np.average(to_numpy(p.logpdf(Z)), weights=held_weights)) if len(Z) else None
             )
@@ -325,3 +390,47 @@ def _scaled(bandwidth: np.ndarray, scale: float) -> Any:
 
 def _rounded(values: np.ndarray) -> np.ndarray:
     return np.vectorize(lambda value: float(f"{value:.{_DIGITS}g}"))(values)
+
+
+def _follow(
+    before: Solution,
+    parameters: dict[str, Any],
+    X: np.ndarray,
+    weights: np.ndarray | None,
+    watch: Any,
+) -> Solution:
+    """The fit with the ``parameters`` of an estimator, begun at the solution ``before`` and with
+    the support points of that one.
+    """
+    old = before.space
+    kernel = old.kernel.with_sigma(parameters["bandwidth"])
+    embedding = old.embedding_kernel.with_sigma(parameters["embedding_bandwidth"])
+    same = np.array_equal(kernel.sigma, old.kernel.sigma) and np.array_equal(
+        embedding.sigma, old.embedding_kernel.sigma
+    )
+    space = (
+        old
+        if same
+        else SoSSpace(kernel, old.support_points, old.measure, embedding, constant=old.constant)
+    )
+    data = MeanEmbedding(X, None if weights is None else weights / weights.sum(), kernel=embedding)
+    functional = OBJECTIVES[parameters["objective"]](data) + parameters[
+        "relative_regularization"
+    ] * Trace(relative=True)
+    start = before.parameter_factor if same else None
+    if not same and not space.constant:
+        # the functions Gᵀψ in the new space that agree best with the old ones at the support points
+        X = space.support_points
+        values = old.kernel(X, X) @ (old.T @ before.parameter_factor)
+        start = np.linalg.lstsq(space.kernel(X, X) @ space.T, values, rcond=_RESOLVED)[0]
+    if start is not None and start.shape[1] > _COLUMNS:
+        U, sizes, _ = np.linalg.svd(start, full_matrices=False)
+        start = U[:, :_COLUMNS] * sizes[:_COLUMNS]
+    return minimize(
+        functional,
+        space,
+        solver=LBFGS(columns=_NEW_COLUMNS),
+        tol=parameters["tol"],
+        callback=watch,
+        start=start,
+    )

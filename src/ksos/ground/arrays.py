@@ -77,7 +77,7 @@ def is_other_array(value: Any) -> bool:
     """Whether ``value`` is an array of a backend other than NumPy that fits run on: a torch tensor,
     or a standard-conforming array.
 
-    Arrays that cannot be written to (JAX) or that refuse to come to the host by themselves (CuPy)
+    Arrays that cannot be written to (JAX) or that do not come to the host by themselves (CuPy)
     are left to NumPy's conversion.
     """
     if isinstance(value, (np.ndarray, np.generic)):
@@ -165,6 +165,7 @@ class Copies:
         held = self.buffers[turn]
         if held is None or held.dtype != dtype or held.shape[0] < array.size:
             held = self.buffers[turn] = torch.empty(array.size, dtype=dtype, pin_memory=True)
+        # the copy of the buffer is asynchronous only because the buffer is pinned
         filled = held[: array.size].reshape(array.shape)
         np.copyto(filled.numpy(), array, casting="unsafe")
         with torch.cuda.stream(self.stream):
@@ -305,9 +306,11 @@ def cholesky_solver(H: Array) -> Callable[[Array], Array]:
     """x ↦ H⁻¹x for a positive definite H, through its Cholesky factor; raises one of
     :func:`linalg_errors` where H is not.
     """
+    # SciPy's solver is several times faster than a general one for few right-hand sides
     if isinstance(H, np.ndarray):
         factor = cho_factor(H, lower=True, check_finite=False)
-        if not np.all(np.isfinite(np.diagonal(factor[0]))):  # some libraries let NaN pass
+        # some libraries let NaN pass
+        if not np.all(np.isfinite(np.diagonal(factor[0]))):
             raise np.linalg.LinAlgError("the Cholesky factor is not finite")
         return lambda right: cho_solve(factor, right, check_finite=False)
     xp = namespace(H)
@@ -351,42 +354,31 @@ def derivatives(
         raise ValueError(
             'a torch function needs PyTorch: pip install "kernel-sos[torch]"'
         ) from None
-    tensors = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in inputs]
-    value = function(*tensors)
+    sizes = [len(x) for x in inputs]
+
+    def of_one(x: Any) -> Any:
+        return function(*torch.split(x, sizes))
+
+    x = torch.tensor(np.concatenate(inputs), dtype=torch.float64, requires_grad=True)
+    value = of_one(x)
     if not isinstance(value, torch.Tensor) or value.numel() != 1:
         raise TypeError(f"a torch function must return a scalar tensor; got {value!r}")
-    value = value.reshape(())
-    if not value.requires_grad:  # a constant
-        n = sum(map(len, inputs)) if second else 0
-        return float(value.detach()), [np.zeros_like(x) for x in inputs], np.zeros((n, n))
-    found = torch.autograd.grad(value, tensors, create_graph=second, allow_unused=True)
-    grads = [torch.zeros_like(x) if g is None else g for g, x in zip(found, tensors, strict=True)]
-    rows = []
-    for entry in torch.cat(grads) if second else ():
-        parts = (
-            torch.autograd.grad(entry, tensors, retain_graph=True, allow_unused=True)
-            if entry.requires_grad
-            else [None] * len(tensors)
-        )
-        rows.append(
-            torch.cat(
-                [
-                    torch.zeros_like(x) if g is None else g
-                    for g, x in zip(parts, tensors, strict=True)
-                ]
-            )
-        )
-    return (
-        float(value.detach()),
-        [g.detach().numpy() for g in grads],
-        torch.stack(rows).detach().numpy() if rows else np.zeros((0, 0)),
-    )
+    gradient, curvature = torch.zeros_like(x), torch.zeros((0, 0))
+    # a constant has no gradient
+    if value.requires_grad:
+        (gradient,) = torch.autograd.grad(value.reshape(()), x, materialize_grads=True)
+    if second:
+        hessian: Any = torch.autograd.functional.hessian  # which has no types
+        curvature = hessian(lambda x: of_one(x).reshape(()), x.detach())
+    parts = np.split(gradient.detach().numpy(), np.cumsum(sizes)[:-1])
+    return float(value.detach()), parts, curvature.numpy()
 
 
 def linalg_errors() -> tuple[type[Exception], ...]:
-    """What the backends in use raise when a factorisation fails: for ``except`` clauses, which
+    """What the backends in use raise when a factorization fails: for ``except`` clauses, which
     evaluate it only then.
     """
+    # torch is not imported for this: what it has not computed cannot have failed in it
     torch = sys.modules.get("torch")
     return (
         (np.linalg.LinAlgError,)
@@ -409,8 +401,8 @@ def free_device_memory(array: Any) -> float | None:
 
 
 @contextmanager
-def memory_errors(remedy: str) -> Iterator[None]:
-    """Turn a GPU's out-of-memory error into a :class:`MemoryError` that ends with the ``remedy``."""
+def memory_errors(fix: str) -> Iterator[None]:
+    """Turn a GPU's error of memory into a :class:`MemoryError` that ends with the suggested ``fix``."""
     try:
         yield
     except RuntimeError as error:
@@ -418,7 +410,7 @@ def memory_errors(remedy: str) -> Iterator[None]:
         if torch is None or not isinstance(error, torch.OutOfMemoryError):
             raise
         raise MemoryError(
-            f"the GPU is out of memory ({str(error).splitlines()[0].rstrip('.')}); {remedy}"
+            f"the GPU is out of memory ({str(error).splitlines()[0].rstrip('.')}); {fix}"
         ) from None
 
 

@@ -62,7 +62,8 @@ def replace_whole(
                 os.open(temporary, flags, 0o666 if mode is None else mode), "wb"
             ) as file:
                 if mode is not None:
-                    os.chmod(temporary, mode)  # os.open left out what the umask forbids
+                    # os.open left out what the umask forbids
+                    os.chmod(temporary, mode)
                 for part in parts:
                     file.write(part)
                 if head is not None:
@@ -77,8 +78,10 @@ def replace_whole(
             raise
         _sync_folder(target.parent)
     except OSError as error:
-        error.filename = os.fsdecode(path)  # the user's name for it, not the temporary one
-        del error.filename2  # None would be printed as a second name
+        # the user's name for it, not the temporary one
+        error.filename = os.fsdecode(path)
+        # None would be printed as a second name
+        del error.filename2
         raise
 
 
@@ -125,7 +128,8 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without this notion
+        # file systems without this notion
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
         os.close(descriptor)

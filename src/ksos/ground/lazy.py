@@ -28,7 +28,8 @@ def later(
             if modules[name]
             else import_module(f"{package['__name__']}.{name}")
         )
-        package[name] = value  # the next time it is found without us
+        # the next time it is found without us
+        package[name] = value
         return value
 
     return get, lambda: sorted({*package, *modules})

@@ -1,4 +1,4 @@
-"""Predict the memory of a step and refuse it in words before the allocation fails; cut large work
+"""Predict the memory of a step and raise in words before the allocation fails; cut large work
 into blocks.
 """
 
@@ -77,17 +77,18 @@ def available_memory() -> float:
     return min(answer, _memory_limit.get())
 
 
-def require_memory(needed: float, what: str, remedy: str, *, beside: Any = None) -> None:
+def require_memory(needed: float, what: str, fix: str, *, beside: Any = None) -> None:
     """Raise :class:`MemoryError` when ``needed`` bytes for ``what`` do not fit; the message ends
-    with ``remedy``.
+    with ``fix``.
 
     With ``beside``, the memory of the device of that array counts, which may be a GPU.
     """
+    # a tensor on a GPU takes the memory of that GPU
     available = available_memory() if (free := free_device_memory(beside)) is None else free
     if needed > available:
         raise MemoryError(
             f"{what} needs {_gigabytes(needed)}, but only {_gigabytes(available)} are available;"
-            f" {remedy}"
+            f" {fix}"
         )
 
 
@@ -102,7 +103,8 @@ def _machine_memory() -> float:
                 return float(line.split()[1]) * 1024.0
     with suppress(AttributeError, ValueError, OSError):
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return math.inf  # nothing is known: let the allocator speak
+    # nothing is known: let the allocator speak
+    return math.inf
 
 
 def _process_memory() -> float | None:
@@ -147,7 +149,8 @@ def group_memory(process: Path = Path("/proc/self")) -> float | None:
     """
     free = []
     for controller, folder in _groups(process):
-        with suppress(OSError, ValueError, IndexError):  # no such file, or the word "max"
+        # no such file, or the word "max"
+        with suppress(OSError, ValueError, IndexError):
             limit, used = (
                 float((folder / name).read_text()) for name in (controller.limit, controller.used)
             )

@@ -1,7 +1,7 @@
 """Names of features, which live at the public border alone: tables of pandas, polars and pyarrow.
 
-On the way in, a public call makes arrays and numbers of what it was given: :func:`in_order` puts the
-columns of a table in the order of the fit, :func:`feature_numbers` and :func:`per_feature` turn
+On the way in, a public call makes arrays and numbers of what it was given: :func:`in_order` puts
+the columns of a table in the order of the fit, :func:`feature_numbers` and :func:`per_feature` turn
 names into numbers. On the way out, :func:`frame`, :func:`series` and :func:`square` label the
 answer. Nothing in between knows a name.
 """
@@ -111,7 +111,8 @@ def as_feature_names(names: Any, d: int, what: str = "feature_names") -> tuple[s
             f" {quoted(listed)}"
         )
     _require_different(listed, what)
-    return tuple(map(str, listed))  # not NumPy's words
+    # words of NumPy would show in every repr
+    return tuple(map(str, listed))
 
 
 def _require_different(labels: Sequence[Any], what: str) -> None:
@@ -138,17 +139,21 @@ def said(feature: int, names: Sequence[str] | None) -> str:
     return f"feature {feature}" if names is None else repr(names[feature])
 
 
-def feature_numbers(features: Iterable[Any], names: Sequence[str] | None, what: str) -> list[Any]:
-    """Features with every name replaced by its number; everything else as it came."""
-    found = []
+def feature_numbers(
+    features: Iterable[Any], d: int, names: Sequence[str] | None, what: str
+) -> list[int]:
+    """Different features as numbers from 0 to d − 1, each given by its number or its name.
+
+    Negative numbers raise: with them one feature would have two names.
+    """
+    found: list[int] = []
     for feature in features:
-        if isinstance(feature, str):
-            if names is None:
-                remedy = "use their numbers, or give them names with p.with_feature_names([…])"
-                raise ValueError(
-                    f"{what} names the feature {feature!r}, but the features have no names here;"
-                    f" {remedy}"
-                )
+        if isinstance(feature, str) and names is None:
+            raise ValueError(
+                f"{what} names the feature {feature!r}, but the features have no names here; use"
+                " their numbers, or give them names with p.with_feature_names([…])"
+            )
+        if isinstance(feature, str) and names is not None:
             if feature not in names:
                 close = get_close_matches(feature, names, 1)
                 meant = f"; did you mean {close[0]!r}?" if close else ""
@@ -157,7 +162,22 @@ def feature_numbers(features: Iterable[Any], names: Sequence[str] | None, what: 
                     f" {quoted(names)}{meant}"
                 )
             feature = list(names).index(feature)
-        found.append(feature)
+        if isinstance(feature, (bool, np.bool_)):
+            raise ValueError(
+                f"{what} must be feature numbers, not a mask; np.flatnonzero(mask) gives them"
+            )
+        if not hasattr(feature, "__index__"):
+            raise ValueError(
+                f"{what} must be a feature number or a list of them, or names of features; got"
+                f" {feature!r}"
+            )
+        if not 0 <= int(feature) < d:
+            raise ValueError(
+                f"{what} has feature {feature}, but the {d} features are numbered 0 to {d - 1}"
+            )
+        found.append(int(feature))
+    if len(set(found)) < len(found):
+        raise ValueError(f"{what} must name each feature once; got {quoted(list(features))}")
     return found
 
 
@@ -169,19 +189,7 @@ def per_feature(values: Any, d: int, names: Sequence[str] | None, what: str, mis
         values = {label: np.asarray(values[label]) for label in _labels(values)}
     if not isinstance(values, Mapping):
         return values
-    numbers = feature_numbers(values, names, what)
-    for number in numbers:
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, (int, np.integer))
-            or not 0 <= number < d
-        ):
-            raise ValueError(
-                f"{what} has the feature {number!r}, but the {d} features are numbered 0 to {d - 1}"
-            )
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{what} must give each feature once; got {quoted(list(values))}")
-    given = dict(zip(numbers, values.values(), strict=True))
+    given = dict(zip(feature_numbers(values, d, names, what), values.values(), strict=True))
     return np.stack(np.broadcast_arrays(*(given.get(k, missing) for k in range(d))), axis=-1)
 
 
@@ -190,7 +198,7 @@ def order_of(
 ) -> list[int] | None:
     """Where the ``wanted`` names are among those ``given``; None where everything is in its place.
 
-    Names that differ are refused. What has no names is taken as it stands, with a warning.
+    Names that differ raise. Columns without names are taken as they stand, with a warning.
     """
     if wanted is None or (given is not None and tuple(given) == tuple(wanted)):
         return None
@@ -229,7 +237,8 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
     {'hp': [100], 'Origin': ['USA']}
     """
     labelled: Mapping[Any, Any] | None = x if isinstance(x, Mapping) else None
-    if hasattr(x, "index") and hasattr(x, "to_dict") and not is_table(x):  # a series
+    # a pandas series has both, and no columns
+    if hasattr(x, "index") and hasattr(x, "to_dict") and not is_table(x):
         labelled = x.to_dict()
     if labelled is not None and not any(isinstance(label, str) for label in labelled):
         x, labelled = list(labelled.values()), None
@@ -258,6 +267,7 @@ def matrix_of(
     infinities; with ``gaps``, NaN may be in it.
     """
     labels = _labels(table) if names is None else list(names)
+    # filled by columns, which is far faster in this order
     out = np.empty((table.shape[0], len(labels)), order="F")
     for k, values in enumerate(_checked(table, labels, what, gaps)):
         out[:, k] = values
@@ -296,6 +306,7 @@ def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
     suggested fix.
     """
     values = np.asarray(column)
+    # categories look like text or like numbers, by the library that holds them
     kind = values.dtype.kind
     wrong = _UNITS.get(kind)
     if hasattr(column, "dtype") and str(column.dtype).lower().startswith(("categor", "enum")):
@@ -348,7 +359,7 @@ def _is_missing(entry: Any) -> bool:
 
 
 def frame(values: np.ndarray, names: Sequence[str] | None, library: str = "pandas") -> Any:
-    """Rows (n, d) as a data frame of pandas or polars; features without names are called x0, x1, …"""
+    """Rows (n, d) as a data frame of pandas or polars; without names, of columns x0, x1, …"""
     columns = _default_names(values.shape[1], names)
     home = _library(library)
     return (
@@ -382,8 +393,9 @@ def _library(name: str) -> Any:
         ) from None
 
 
-def warn_caller(message: str) -> None:
-    """A UserWarning that points at the first line outside of ksos."""
+def warn_caller(message: str | Warning) -> None:
+    """A UserWarning, or the warning given, that points at the first line outside of ksos."""
+    # NumPy's frames are of np.errstate as a decorator
     level, caller = 2, sys._getframe(1)
     while caller.f_back is not None and str(caller.f_globals.get("__name__", "")).partition(".")[
         0

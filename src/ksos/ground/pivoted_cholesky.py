@@ -24,10 +24,10 @@ MANY_POINTS = 500
 """With fewer points than this a thin root does not pay."""
 
 VERY_MANY_POINTS = 1500
-"""From this many on, one Cholesky factorisation first asks whether there is anything to leave out.
+"""From this many on, one Cholesky factorization first asks whether there is anything to leave out.
 """
 
-_NEGLIGIBLE = 1e-15  # of the largest diagonal entry: what is left out is the rounding of M itself
+_NEGLIGIBLE = 1e-15  # of the largest diagonal entry: what is dropped is the rounding of M itself
 # L costs m·h² operations to find and saves products of (1 − h/m) of M's: beyond a third of m, or
 # where the search itself takes about a second (h = 1000 of 10,000 points), it does not pay
 _SMALL_SHARE = 3
@@ -57,8 +57,8 @@ def choose_pivots(
     exceeds ``tol``: O(n·most²).
 
     ``column`` gives a column of M, whose ``diagonal`` is known. With ``first_look`` the
-    factorisation stops after that many columns if they leave more than half of the trace: M then
-    has no low rank. ``enough`` may end it after 32 columns: it is told how much of the next pivot
+    factorization stops after that many columns if they leave more than half of the trace: M then
+    has no low rank. ``enough`` may end it after 32 columns: it gets how much of the next pivot
     they explain.
     """
     xp, n = namespace(diagonal), diagonal.shape[0]

@@ -67,8 +67,8 @@ class Line(Protocol):
 
 
 _current: ContextVar[weakref.ref[Run] | None] = ContextVar("run", default=None)
-"""Weak: if Ctrl-C hits between the end of a call and ``Run.__exit__``, the run that was never closed
-dies with the frame that held it, and no later call finds it.
+"""Weak: if Ctrl-C hits between the end of a call and ``Run.__exit__``, the run that was never
+closed dies with the frame that held it, and no later call finds it.
 """
 
 
@@ -99,7 +99,9 @@ class Run:
         clock: Callable[[], float] | None = None,
     ) -> None:
         outer = self._outer = _innermost()
-        self._clock = clock or (time.perf_counter if outer is None else outer._clock)
+        self._clock: Callable[[], float] = clock or (
+            time.perf_counter if outer is None else outer._clock
+        )
         self._began = self._clock()
         self._end, self._cancelled = math.inf, cancelled
         if time_limit is not None:
@@ -109,7 +111,7 @@ class Run:
             self._end = min(self._end, outer._end)
             self._cancelled, self._setup = cancelled or outer._cancelled, outer._setup
         self.verbose = verbose
-        self.interrupted = outer is not None and outer.interrupted
+        self.interrupted: bool = outer is not None and outer.interrupted
         """Whether Ctrl-C was pressed inside, or before, and something was kept all the same."""
         self._name, self._after, self._line = name, after, line
         self._display: _Display | None = None
@@ -117,7 +119,8 @@ class Run:
         self._at = self._stepped = self._began
         self._done, self._total, self._step = 0.0, 0.0, 1.0
         self._foreseen: float | None = None
-        self._written = False  # whether the line has ever shown what this run does
+        # whether the line has ever shown what this run does
+        self._written = False
         self._token: Token[weakref.ref[Run] | None] | None = None
 
     @classmethod
@@ -174,6 +177,7 @@ class Run:
         None without a limit, and else positive. Workers in other processes get it, since they
         cannot see this run.
         """
+        # a run that was cancelled has no end, but its parts must not begin
         if math.isinf(self._end):
             return None if self.remaining > 0.0 else sys.float_info.min
         return max(share * self.remaining, sys.float_info.min)
@@ -188,7 +192,8 @@ class Run:
     def speed(self) -> float:
         """Floating-point operations per second of matrix products, as this machine has them now."""
         M, fastest = np.ones((_TRIAL_SIZE, _TRIAL_SIZE)), math.inf
-        for _ in range(2):  # the first product wakes the threads up
+        # the first product wakes the threads up
+        for _ in range(2):
             began = self._clock()
             M @ M
             fastest = min(fastest, self._clock() - began)
@@ -243,6 +248,7 @@ class Run:
 
         What remains to be done for an answer may take ``grace`` seconds.
         """
+        # outward alone: runs inside have ended with the exception
         run: Run | None = self
         end = self._clock() + grace
         while run is not None:
@@ -252,7 +258,7 @@ class Run:
             self._display.stop()
 
     def complete(self, finish: Callable[[], T]) -> T:
-        """``finish()``, in spite of one Ctrl-C: the run is interrupted then, and it is called again.
+        """``finish()`` in spite of one Ctrl-C: then the run is interrupted, and it is called again.
 
         For short ends of long calls, such as the certificate of a point that was found.
         """
@@ -327,7 +333,7 @@ class Setup:
 
 
 class Steps:
-    """Steps of known cost, told as they begin, so that those that are done foretell the others.
+    """Steps of known cost, shown as they begin: those that are done foretell the others.
 
     >>> steps = Steps([2.0, 1.0])
     >>> steps.begin("mixtures of two components"), steps.begin("fit to all samples")
@@ -467,7 +473,8 @@ class _Bar:
 
     def write(self, what: str, when: str) -> None:
         """Show what is done, and the times."""
-        from tqdm.auto import tqdm  # slow, and most calls are over before they need it
+        # slow, and most calls are over before they need it
+        from tqdm.auto import tqdm
 
         if self._bar is None:
             # nrows: pseudo-terminals that report no size have room for a line all the same

@@ -24,13 +24,14 @@ rows and 10 features then take half a second. With two threads on two busy cores
 because every OpenMP thread waits, spinning, for one that does not run."""
 
 _lock = threading.Lock()
-_inside = 0
+_inside = 0  # how many calls are running on one thread
 _limit: Any = None
 
 
 @cache
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looks at every loaded library: once is enough
+    # looks at every loaded library: once is enough
+    return ThreadpoolController()
 
 
 @contextmanager
@@ -45,6 +46,7 @@ def one_blas_thread(size: int) -> Iterator[None]:
         yield
         return
     global _inside, _limit
+    # fits in several threads of Python share the setting of the process
     with _lock:
         if _inside == 0:
             _limit = _controller().limit(limits=1, user_api="blas")
@@ -60,7 +62,8 @@ def one_blas_thread(size: int) -> Iterator[None]:
 
 @cache
 def _openmp() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="openmp")  # asked once regressors are imported
+    # asked only when regressors are imported, whose libraries it looks for
+    return ThreadpoolController().select(user_api="openmp")
 
 
 @contextmanager

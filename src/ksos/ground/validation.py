@@ -88,7 +88,8 @@ def as_points(
     given = X
     with _naming(name):
         if is_other_array(X):
-            X = _as_matrix(X, name, allow_empty)  # a copy
+            # a copy in any case: it need not be frozen
+            X = _as_matrix(X, name, allow_empty)
         else:
             numbers = matrix_of(X, name) if is_table(X) else require_numbers(X, name)
             X = check_array(
@@ -127,14 +128,15 @@ def require_numbers(values: Any, name: str = "X") -> Any:
         given.astype(np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, ValueError) and "could not convert string" in str(error):
-            remedy = (
+            fix = (
                 "leave the column out, or turn it into numbers first"
                 if np.ndim(values) > 1
                 else "turn it into numbers first"
             )
             found = re.sub(r"np\.str_\((.*)\)", r"\1", str(error))
-            raise ValueError(f"{name}: {found}; {name} must hold real numbers: {remedy}") from None
-        return values  # not to be made numbers of: scikit-learn's words for that are better
+            raise ValueError(f"{name}: {found}; {name} must hold real numbers: {fix}") from None
+        # not to be made numbers of: scikit-learn's words for that are better
+        return values
     wrong = {"U": "text", "S": "bytes", "M": "dates", "m": "durations", "V": "records"}.get(
         given.dtype.kind
     )
@@ -194,7 +196,8 @@ def require_order(estimator: Any, X: Any) -> Any:
 def require_varying(targets: np.ndarray) -> None:
     """Raise if an output of y never changes: it has no density."""
     still = np.flatnonzero(np.ptp(targets, axis=0) == 0.0)
-    if still.size and targets.shape[0] > 1:  # a single row is reported by the folds
+    # a single row is reported by the folds
+    if still.size and targets.shape[0] > 1:
         raise ValueError(
             f"output {still[0]} of y is constant, {targets[0, still[0]]:g} in all "
             f"{targets.shape[0]} rows: it has no density given X; drop it"
@@ -219,7 +222,7 @@ def require_pairs(X: Any, y: Any) -> None:
 
 
 def as_weights(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
-    """Non-negative weights of length ``n``, normalised to sum 1; None means equal ones."""
+    """Non-negative weights of length ``n``, normalized to sum 1; None means equal ones."""
     masses = as_masses(weights, n, name)
     return masses / masses.sum()
 
@@ -238,6 +241,7 @@ def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
     largest = weights.max()
     if largest <= 0.0:
         raise ValueError(f"{name} must not be zero everywhere")
+    # a power of two changes no digit of a weight
     return np.ldexp(weights, -math.frexp(largest)[1])
 
 
@@ -278,6 +282,7 @@ def as_grid(values: Any, name: str, *, positive: bool, infinite: bool = False) -
 
     They are finite, unless ``infinite`` allows inf.
     """
+    # inf passes the check of finite numbers as the largest one
     if infinite and not isinstance(values, str) and np.asarray(values).dtype.kind == "f":
         largest = np.finfo(np.float64).max
         grid = as_vector(np.where(np.isposinf(values), largest, values), name)
@@ -356,6 +361,7 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
             f"{name} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got"
             f" {np.diagonal(out).tolist()}"
         )
+    # in units of the diagonal, so that no feature's unit decides
     unit = out / size[:, None] / size
     if np.max(np.abs(unit - unit.T)) > _ASYMMETRY:
         raise ValueError(
@@ -386,7 +392,7 @@ def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.nd
 
 
 def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
-    """Those of many (c, d, d) that are ``used``, checked at once; one that is refused is named."""
+    """Those of many (c, d, d) that are ``used``, checked at once; the error names the one that is wrong."""
     S = given[used]
     size = np.sqrt(np.abs(np.diagonal(S, axis1=1, axis2=2)))
     if (
@@ -401,7 +407,9 @@ def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
             and np.min(np.linalg.eigvalsh(0.5 * (unit + mirrored))) > _SINGULAR
         ):
             return np.asarray(0.5 * (S + S.transpose(0, 2, 1)))
-    return np.stack([as_metric(given[c], f"{name}[{c}]") for c in np.flatnonzero(used)])  # type: ignore[misc]
+    # one by one, to name the first that raises
+    rows = [as_metric(given[c], f"{name}[{c}]") for c in np.flatnonzero(used)]
+    return np.stack(rows)  # type: ignore[arg-type]
 
 
 def as_positive(value: Any, name: str) -> float:
@@ -536,7 +544,8 @@ def as_scales(scale: Any, d: int, name: str = "scale") -> np.ndarray:
         out = np.array(np.broadcast_to(given.astype(np.float64), (d,)))
     except (TypeError, ValueError):
         raise wrong from None
-    if not np.all(out > 0.0):  # NaN is not
+    # NaN is not positive either
+    if not np.all(out > 0.0):
         raise wrong
     return out
 
@@ -556,41 +565,14 @@ def as_features(
 ) -> list[int]:
     """One or more different features, by their numbers 0 … d − 1 or their ``names``, in the order
     given; a single one stands for itself.
-
-    Negative numbers are refused: with them one feature would have two names.
     """
-    wrong = ValueError(
-        f"{name} must be a feature number or a list of them, or names of features; got {features!r}"
-    )
-    if isinstance(features, str):
-        features = [features]
-    try:
-        several = list(features) if isinstance(features, Iterable) else [features]
-    except TypeError:
-        raise wrong from None
-    numbered = feature_numbers(several, names, name)
-    try:
-        listed = np.asarray(numbered)
-    except ValueError:
-        raise wrong from None
-    if listed.dtype.kind == "b":
-        raise ValueError(
-            f"{name} must be feature numbers, not a mask; got {features!r}; np.flatnonzero(mask)"
-            " gives the numbers"
-        )
-    if listed.size == 0:
+    if isinstance(features, np.ndarray):
+        features = features.tolist()
+    single = isinstance(features, str) or not isinstance(features, Iterable)
+    several = [features] if single else list(features)
+    if not several:
         raise ValueError(f"{name} must name at least one feature; got {features!r}")
-    if listed.ndim > 1 or listed.dtype.kind not in "iu":
-        raise wrong
-    numbers = [int(number) for number in listed]
-    for number in numbers:
-        if not 0 <= number < d:
-            raise ValueError(
-                f"{name} has feature {number}, but the {d} features are numbered 0 to {d - 1}"
-            )
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{name} must name each feature once; got {features!r}")
-    return numbers
+    return feature_numbers(several, d, names, name)
 
 
 Conditions = tuple[dict[int, float], dict[int, tuple[float, float]]]
@@ -677,6 +659,7 @@ def as_box(
     if len(rows) > 1:
         raise ValueError(f"low gives {sides[0].shape[0]} boxes, but high gives {sides[1].shape[0]}")
     a, b = (np.array(np.broadcast_to(side, (max(rows, default=1), d))) for side in sides)
+    # boxes may reach to infinity, but must not begin there
     wrong = (a > b) | ((a == b) & (np.isinf(a) | (not closed)))
     if np.any(wrong):
         row, k = np.argwhere(wrong)[0]

@@ -13,8 +13,6 @@ from ksos.ground.memory import row_blocks
 from ksos.kernels import Kernel
 from ksos.measures import Discrete, Measure
 
-__all__ = ["AnyDiscrete", "Factor", "Integrals", "index_along"]
-
 Factor = tuple[Kernel, Array]
 """A kernel k and points X: the functions k(·, X_i)."""
 

@@ -16,8 +16,6 @@ from ksos.integrals.metric import GaussianMetric, GaussianNormals
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 
-__all__ = ["CLOSED_FORMS", "closed_form"]
-
 CLOSED_FORMS: dict[tuple[type[Kernel], type[Measure]], type[Integrals]] = {
     (Gaussian, Lebesgue): GaussianLebesgue,
     (Gaussian, Normal): GaussianNormal,

@@ -12,8 +12,6 @@ from scipy.special import erf, erfc, erfcx, log_ndtr, ndtr, ndtri_exp
 from ksos.ground.arrays import on_host
 from ksos.quadrature import legendre
 
-__all__ = ["gauss_mass", "log_gauss_mass", "mirrored", "normal_between", "truncated_moments"]
-
 _NARROW_NODES = 12
 
 
@@ -56,7 +54,7 @@ def gauss_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def truncated_moments(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """E[t] and E[t²] under the law ∝ e^{−t²} on [low, high]."""
+    """E[t] and E[t²] under the distribution ∝ e^{−t²} on [low, high]."""
     a, b, flip = mirrored(low, high)
     root = 1.0 / (2.0 * math.sqrt(math.pi))
     with np.errstate(all="ignore"):
@@ -102,7 +100,7 @@ def _narrow_rule(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def normal_between(a: np.ndarray, b: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The quantile u of the standard normal law between a and b, and the mass there, in the lower
+    """The quantile u of the standard normal distribution between a and b, and the mass there, in the lower
     tail, where digits are.
     """
     flip = a > 0.0

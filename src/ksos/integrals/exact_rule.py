@@ -19,10 +19,8 @@ from ksos.integrals.regions import Rule, intervals
 from ksos.kernels import Kernel
 from ksos.quadrature import composite, cut, log_outer, tensor_grid
 
-__all__ = ["basis_at", "exact_rule"]
-
 Factor = tuple[Kernel, np.ndarray]
-"""A kernel and its centres."""
+"""A kernel and its centers."""
 
 _MOST_FEATURES = 3
 # lengths: nodes farther away than this from the first point have lost digits that matter
@@ -108,15 +106,15 @@ def _between_kinks(
     degree: int,
     error: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Panels without a kink, which grow outside of all centres, where the product of the factors
+    """Panels without a kink, which grow outside of all centers, where the product of the factors
     decays; and their numbers of nodes.
 
     On a panel every factor is e^{±x/σ} times a polynomial.
     """
-    centres = np.concatenate([x for _, x in factors])
-    first, last, reach = centres.min(), centres.max(), float((high - low).max())
+    centers = np.concatenate([x for _, x in factors])
+    first, last, reach = centers.min(), centers.max(), float((high - low).max())
     steps = length * (2.0 ** np.arange(1.0, 2.0 + math.log2(1.0 + reach / length)) - 1.0)
-    inner = cut(low, high, length, np.append(centres, [first, last]))
+    inner = cut(low, high, length, np.append(centers, [first, last]))
     outer = cut(low, high, math.inf, np.concatenate([first - steps, last + steps, [first, last]]))
     within = (0.5 * (inner[0] + inner[1]) > first) & (0.5 * (inner[0] + inner[1]) < last)
     beyond = (0.5 * (outer[0] + outer[1]) <= first) | (0.5 * (outer[0] + outer[1]) >= last)

@@ -22,8 +22,6 @@ from ksos.integrals.base import Factor, Integrals
 from ksos.kernels import Kernel, Laplace, Matern
 from ksos.quadrature import laguerre, legendre
 
-__all__ = ["ExponentialBox", "ExponentialLebesgue", "LineIntegral"]
-
 # a LineIntegral holds some thirty arrays of this size at a time: they stay in the cache
 _BLOCK_ELEMENTS = 1 << 14
 _FAR = 1e150

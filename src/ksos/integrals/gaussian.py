@@ -21,8 +21,6 @@ from ksos.kernels.distances import squared_distances
 from ksos.measures import Box, Normal
 from ksos.quadrature import legendre
 
-__all__ = ["GaussianBox", "GaussianLebesgue", "GaussianNormal", "GaussianProduct"]
-
 _NODES = 48  # for e^{−t²} over ten of its lengths, to rounding
 # e^{−45} is below rounding beside 1; powers of t add to what must have vanished
 _GONE = 45.0

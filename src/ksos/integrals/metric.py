@@ -22,8 +22,6 @@ from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Lebesgue, Measure
 
-__all__ = ["Axes", "GaussianMetric", "GaussianNormals", "axes_of", "in_axes"]
-
 
 @dataclass(frozen=True)
 class Axes:

@@ -1,6 +1,6 @@
-r"""Masses of normal laws with a covariance in boxes.
+r"""Masses of normal distributions with a covariance in boxes.
 
-A feature without sides drops out, and groups of features that the covariance does not tie are
+A feature without sides drops out, and groups of features that the covariance does not correlate are
 independent. What is left of a group of one feature is an error function; of two, a closed form in
 Owen's function T [Owen1956]; of three, a Gauss–Legendre rule over one feature of the closed form
 for the other two: all to 1e-12 and better. Groups of four and more take the sequence of conditional
@@ -21,14 +21,22 @@ from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import gauss_mass
 from ksos.quadrature import legendre, sobol
 
-__all__ = ["box_masses", "closed", "mixture_box_masses", "sampled_mass"]
-
+# features of a group: one of four would nest two rules, and take more nodes than points are drawn
 _CLOSED_FEATURES = 3
-_FARTHEST = 40.0  # deviations: beyond there is no mass in floating point
-_REACH = 8.3  # beyond, 1e-16 of a normal law is left
-_PANEL, _PANEL_NODES, _MOST_PANELS = 6.0, 13, 400
-_SCRAMBLINGS, _POINTS, _POINTS_PER_PAIR = 8, 1 << 13, 1 << 8
-_BLOCK_ELEMENTS = 1 << 17
+_FARTHEST = 40.0  # standard deviations: beyond there is no mass in floating point
+_REACH = 8.3  # standard deviations: beyond, 1e-16 of a normal distribution is left
+# standard deviations of a feature given the others, and nodes: the tests compare with orthants that
+# are known, to 1e-13
+_PANEL = 6.0
+_PANEL_NODES = 13
+# three features that all but determine each other need more: drawing is then faster
+_MOST_PANELS = 400
+_SCRAMBLINGS = 8  # independent ones, as in MixtureRule: their spread estimates the error
+# per scrambling, for one mass of a whole mixture: time for accuracy, and the error is reported
+_POINTS = 1 << 13
+# per scrambling, for each of the m² boxes of a matrix, whose errors average out
+_POINTS_PER_PAIR = 1 << 8
+_BLOCK_ELEMENTS = 1 << 17  # entries at a time: 1 MB stays in the cache
 
 
 def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -37,8 +45,9 @@ def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.
 
     The covariance is (d, d), or (n, d, d) with one for each row.
 
-    >>> quarter = box_masses(np.full((1, 2), -np.inf), np.zeros((1, 2)), np.array([[1.0, 0.5], [0.5, 1.0]]))
-    >>> bool(abs(quarter[0, 0] - 1.0 / 3.0) < 1e-15)  # ¼ + arcsin(½)/2π
+    >>> C = np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> quadrant = box_masses(np.full((1, 2), -np.inf), np.zeros((1, 2)), C)
+    >>> bool(abs(quadrant[0, 0] - 1.0 / 3.0) < 1e-15)  # ¼ + arcsin(½)/2π
     True
     """
     C = covariance if covariance.ndim == 3 else covariance[None]
@@ -54,14 +63,9 @@ def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.
         rows, found = rows[seen[rows]], np.ones((1, 1))
         for group in _groups(R[:, features[:, None], features]):
             index = features[group]
-            a, b, tied = (
-                low[rows][:, index],
-                high[rows][:, index],
-                _rows(R, rows)[:, index[:, None], index],
-            )
-            found = found * (
-                [_line, _plane, _space][index.shape[0] - 1] if _closed(tied) else _estimates
-            )(a, b, tied)
+            within = _rows(R, rows)[:, index[:, None], index]
+            masses = [_line, _plane, _space][group.size - 1] if _closed(within) else _estimates
+            found = found * masses(low[rows][:, index], high[rows][:, index], within)
         if found.shape[0] > out.shape[0]:
             out = np.repeat(out, found.shape[0], axis=0)
         out[:, rows] = found
@@ -69,7 +73,7 @@ def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.
 
 
 def closed(covariance: np.ndarray) -> bool:
-    """Whether the masses of boxes are known to rounding: no more than three features tied to each
+    """Whether the masses of boxes are known to rounding: no more than three features correlated with each
     other.
     """
     C = covariance if covariance.ndim == 3 else covariance[None]
@@ -86,7 +90,7 @@ def mixture_box_masses(
     """P(low_b ≤ x ≤ high_b) of every box b under Σ_c w_c N(mean_c, covariance), weights of any
     sign; and the standard errors, (n,) each.
 
-    The covariance is (d, d), or (c, d, d) with one for each law.
+    The covariance is (d, d), or (c, d, d) with one for each component.
     """
     n, d = low.shape
     stack = covariance if covariance.ndim == 3 else covariance[None]
@@ -122,25 +126,22 @@ def _by_sides(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(features, boxes): the boxes whose sides are nearer than ``reach`` in just these features."""
     sided = (low > -reach) | (high < reach)
-    codes = np.packbits(
-        sided, axis=1
-    )  # one byte for eight features: bytes are sorted faster than rows
-    _, which = (
-        np.unique(codes[:, 0], return_inverse=True)
-        if codes.shape[1] == 1
-        else np.unique(codes, axis=0, return_inverse=True)
-    )
+    # one byte for eight features: bytes are sorted faster than rows
+    codes = np.packbits(sided, axis=1)
+    of_rows = {} if codes.shape[1] == 1 else {"axis": 0}
+    _, which = np.unique(codes, return_inverse=True, **of_rows)
     for number in range(int(which.max(initial=-1)) + 1):
         boxes = np.flatnonzero(which.ravel() == number)
         yield np.flatnonzero(sided[boxes[0]]), boxes
 
 
 def _groups(R: np.ndarray) -> list[np.ndarray]:
-    """Features in groups that no R ties to each other."""
-    tied = np.any(R != 0.0, axis=0)
-    if tied.size and tied.all():  # no search in what is most often asked
-        return [np.arange(tied.shape[0])]
-    count, label = connected_components(tied, directed=False)
+    """Features in groups that no R correlates."""
+    correlated = np.any(R != 0.0, axis=0)
+    # no search in what is most often asked
+    if correlated.size and correlated.all():
+        return [np.arange(correlated.shape[0])]
+    count, label = connected_components(correlated, directed=False)
     return [np.flatnonzero(label == c) for c in range(count)]
 
 
@@ -148,10 +149,8 @@ def _closed(C: np.ndarray) -> bool:
     """Whether there is a closed form or a rule: not beyond three features, nor where they all but
     determine each other.
     """
-    if C.shape[1] < _CLOSED_FEATURES:
-        return True
-    if C.shape[1] > _CLOSED_FEATURES:
-        return False
+    if C.shape[1] != _CLOSED_FEATURES:
+        return bool(C.shape[1] < _CLOSED_FEATURES)
     least = np.min(
         np.diagonal(np.linalg.inv(C), axis1=1, axis2=2) * np.diagonal(C, axis1=1, axis2=2), axis=1
     )
@@ -169,13 +168,13 @@ def _plane(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
     sign = np.where(a + b > 0.0, -1.0, 1.0)
     near, far = np.where(sign < 0.0, -a, b), np.where(sign < 0.0, -b, a)
     rho = R[:, 0, 1] * sign[:, 0] * sign[:, 1]
-    out = _quadrant(near[:, 0], near[:, 1], rho)
-    if np.any(first := far[:, 0] > -_FARTHEST):
-        out[first] -= _quadrant(far[first, 0], near[first, 1], rho[first])
-    if np.any(second := far[:, 1] > -_FARTHEST):
-        out[second] -= _quadrant(near[second, 0], far[second, 1], rho[second])
-    if np.any(both := first & second):
-        out[both] += _quadrant(far[both, 0], far[both, 1], rho[both])
+    out, sides = np.zeros(rho.shape), (near, far)
+    for i, j in itertools.product((0, 1), repeat=2):
+        h, k = sides[i][:, 0], sides[j][:, 1]
+        # most corners are so far away that there is nothing to subtract
+        seen = (h > -_FARTHEST) & (k > -_FARTHEST)
+        if np.any(seen):
+            out[seen] += (1.0 if i == j else -1.0) * _quadrant(h[seen], k[seen], rho[seen])
     return np.clip(out, 0.0, 1.0)
 
 
@@ -183,8 +182,7 @@ def _quadrant(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
     """P(t_1 ≤ h, t_2 ≤ k) = ½[Φ(h) + Φ(k)] − T(h, a_h) − T(k, a_k) − ½[hk < 0], a_h = (k −
     ρh)/(h√(1 − ρ²)), for a correlation ρ.
     """
-    h, k = (np.clip(side, -_FARTHEST, _FARTHEST) for side in (h, k))
-    h, k = (np.where(side == 0.0, 0.0, side) for side in (h, k))  # no −0
+    h, k = (np.clip(side, -_FARTHEST, _FARTHEST) + 0.0 for side in (h, k))  # no −0
     root = np.sqrt((1.0 - rho) * (1.0 + rho))
     with np.errstate(divide="ignore", invalid="ignore"):
         of_h, of_k = (k - rho * h) / (h * root), (h - rho * k) / (k * root)
@@ -210,7 +208,8 @@ def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
     )
     low, high = np.clip(a[:, first], -_REACH, _REACH), np.clip(b[:, first], -_REACH, _REACH)
     a, b = a[:, others], b[:, others]
-    for k in range(2):  # elsewhere the others cannot be in their intervals
+    for k in range(2):
+        # elsewhere the others cannot be in their intervals
         slope, reach = slopes[:, k], _REACH * rest[:, k]
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.sort(np.stack([a[:, k] - reach, b[:, k] + reach]) / slope, axis=0)
@@ -218,37 +217,33 @@ def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
             np.where(slope != 0.0, np.maximum(low, ends[0]), low),
             np.where(slope != 0.0, np.minimum(high, ends[1]), high),
         )
-    # the deviation of z given the others, P^{−1/2}, is the length on which the integrand varies
+    # the standard deviation of z given the others, P^{−1/2}, is the length on which the integrand varies
     panels = np.ceil(np.maximum(high - low, 0.0) * np.sqrt(precisions[:, first]) / _PANEL).astype(
         int
     )
     out = np.zeros(a.shape[0])
     for count in np.unique(panels[panels > 0]):
         rows = np.flatnonzero(panels == count)
-        half, slope, scale, tied = (
-            0.5 * (high[rows] - low[rows]) / count,
-            _rows(slopes, rows),
-            _rows(rest, rows),
-            _rows(inner, rows),
-        )
+        half = 0.5 * (high[rows] - low[rows]) / count
+        slope, scale, within = (_rows(part, rows) for part in (slopes, rest, inner))
         for (t, w), panel in itertools.product(
             zip(*legendre(_PANEL_NODES), strict=True), range(count)
         ):
             z = low[rows] + half * (2.0 * panel + 1.0 + t)
             moved, phi = z[:, None] * slope, np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
             out[rows] += (
-                w * half * phi * _plane((a[rows] - moved) / scale, (b[rows] - moved) / scale, tied)
+                w
+                * half
+                * phi
+                * _plane((a[rows] - moved) / scale, (b[rows] - moved) / scale, within)
             )
     return np.clip(out, 0.0, 1.0)
-
-
-# --- four features and more ---
 
 
 def _sequence(
     a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional laws,
+    """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional distributions,
     (n,) and (n, d).
 
     Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root
@@ -259,7 +254,8 @@ def _sequence(
     for k in range(d):
         moved = np.sum(z[:, :k] * L[:, k, :k], axis=1)
         low, high = (a[:, k] - moved) / L[:, k, k], (b[:, k] - moved) / L[:, k, k]
-        mirror = low > -high  # into the lower tail, where Φ keeps its digits
+        # into the lower tail, where Φ keeps its digits
+        mirror = low > -high
         below, above = ndtr(np.where(mirror, -high, low)), ndtr(np.where(mirror, -low, high))
         out *= above - below
         if k < unit.shape[1]:

@@ -24,8 +24,6 @@ from ksos.kernels import Kernel
 from ksos.kernels.distances import squared_distances
 from ksos.measures import Lebesgue, Measure
 
-__all__ = ["ProductIntegral", "SquareIntegral", "density_inner", "density_inner_matrix"]
-
 _BLOCK_ELEMENTS = 1 << 18  # what a processor's cache holds
 _MOST_OPERATIONS = 3e11
 

@@ -17,18 +17,6 @@ from ksos.measures import Measure
 from ksos.quadrature import MixtureRule, composite, cut, halved, log_outer, merged, tensor_grid
 from ksos.quadrature import cells as cells_of
 
-__all__ = [
-    "Rule",
-    "Source",
-    "cells",
-    "importance_rules",
-    "intervals",
-    "kinks",
-    "panel_rules",
-    "smooth_rules",
-    "tensor_rule",
-]
-
 Source = tuple[Integrals, np.ndarray]
 """A kernel, with its integrals, and its support points."""
 Rule = tuple[np.ndarray, np.ndarray]
@@ -171,12 +159,12 @@ def importance_rules(
         for y, log_weights in importance_rules(plain, at_X, max_nodes, seed):
             yield origin + y @ np.linalg.inv(axes.V).T, log_weights + axes.log_volume
         return
-    centres, scale = (
+    centers, scale = (
         (X, integrals.kernel.sigma_vector(d))
         if normals is None
         else (normals[0], normals[1] / math.sqrt(2.0))
     )
-    law = MixtureRule(centres, scale, *integrals.measure.boundaries(d), normal=normals is not None)
+    law = MixtureRule(centers, scale, *integrals.measure.boundaries(d), normal=normals is not None)
     for nodes, log_weights in law.rules(max_nodes, seed):
         yield nodes, log_weights + integrals.measure.log_density(nodes)
 

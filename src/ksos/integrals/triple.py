@@ -26,9 +26,6 @@ from ksos.kernels import Kernel
 from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Measure
 
-__all__ = ["ComponentPairs", "PairFactors", "ThinPairs", "WithConstant", "apply_triple"]
-__all__ += ["component_pairs", "thin_pairs", "triple_blocks"]
-
 _BLOCK_ELEMENTS = 8_000_000  # 64 MB for a block of the triple integral
 # arrays of the size of a block that a closed form holds at a time, at most
 _TEMPORARIES = 8
@@ -107,30 +104,48 @@ def apply_triple(
     B may have one row more than X, its first, which is then that of the constant function.
     """
     xp, out, constant = namespace(X, Z), zeros((Z.shape[0],), X), B.shape[0] > X.shape[0]
-    if (constant or not integrals.pairwise) and integrals.measure.normals(X.shape[1]) is not None:
+    if factorizes(integrals, constant=constant):
         inner = B[1:, 1:] if constant else B
         for rows in row_blocks(Z.shape[0], X.shape[0], _BLOCK_ELEMENTS):
-            at, args = to_numpy(Z[rows, :]), (embedding_kernel, log_unit)
-            for part in component_pairs(
-                integrals.kernel, integrals.measure, to_numpy(X), at, *args
+            for part in pair_factors(
+                integrals, X, Z[rows, :], embedding_kernel, log_unit, constant=constant
             ):
-                H = like(part.H, X)
-                out[rows] += part.c * xp.sum(H * ((inner * like(part.G, X)) @ H), axis=0)
-                if constant:
-                    out[rows] += 2.0 * (B[0, 1:] @ like(part.cross, X)) + B[0, 0] * like(
-                        part.masses, X
-                    )
+                G, H = like(part.G, X), like(part.H, X)
+                out[rows] += part.c * xp.sum(H * ((inner * G) @ H), axis=0)
+                if isinstance(part, ComponentPairs) and constant:
+                    out[rows] += 2.0 * (B[0, 1:] @ like(part.cross, X))
+                    out[rows] += B[0, 0] * like(part.masses, X)
         return out
-    if constant:
-        integrals = WithConstant(integrals)
-    if integrals.pairwise:
-        for rows in row_blocks(Z.shape[0], X.shape[0], _BLOCK_ELEMENTS):
-            pairs = PairFactors(integrals, X, Z[rows, :], embedding_kernel, log_unit)
-            out[rows] = pairs.c * xp.sum(pairs.H * ((B * pairs.G) @ pairs.H), axis=0)
-        return out
-    for rows, block in triple_blocks(integrals, X, Z, embedding_kernel, log_unit):
+    basis = WithConstant(integrals) if constant else integrals
+    for rows, block in triple_blocks(basis, X, Z, embedding_kernel, log_unit):
         out[rows] = flat(B) @ xp.reshape(block, (-1, block.shape[2]))
     return out
+
+
+def factorizes(integrals: Integrals, *, constant: bool) -> bool:
+    """Whether the triple integrals are sums of products over pairs, with the ``constant`` function
+    or without it.
+    """
+    normals = integrals.measure.normals(integrals.n_features)
+    return normals is not None or (integrals.pairwise and not constant)
+
+
+def pair_factors(
+    integrals: Integrals,
+    X: Array,
+    Z: Array,
+    embedding_kernel: Kernel,
+    log_unit: float,
+    *,
+    constant: bool,
+) -> Iterator[PairFactors | ComponentPairs]:
+    """The products whose sum a triple integral is, if :func:`factorizes` is true."""
+    if integrals.pairwise and not constant:
+        yield PairFactors(integrals, X, Z, embedding_kernel, log_unit)
+    else:
+        host = to_numpy(X), to_numpy(Z)
+        measure = integrals.measure
+        yield from component_pairs(integrals.kernel, measure, *host, embedding_kernel, log_unit)
 
 
 def triple_blocks(
@@ -140,11 +155,12 @@ def triple_blocks(
     shape (m, m, block).
     """
     xp, m = namespace(X), X.shape[0]
-    what, remedy = (
+    require_memory(
+        FLOAT_BYTES * m * m * _TEMPORARIES,
         f"one slice of the triple integral with m = {m} support points",
         "use fewer support points (n_support)",
+        beside=X,
     )
-    require_memory(FLOAT_BYTES * m * m * _TEMPORARIES, what, remedy, beside=X)
     for rows in row_blocks(Z.shape[0], m * m * _TEMPORARIES, _BLOCK_ELEMENTS):
         yield rows, xp.exp(integrals.log_triple(X, Z[rows, :], embedding_kernel) - log_unit)
 

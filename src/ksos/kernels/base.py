@@ -16,8 +16,6 @@ from ksos.ground.names import column_names
 from ksos.ground.validation import as_bandwidth, as_points, as_vector
 from ksos.kernels.distances import feature_squares, squared_distances
 
-__all__ = ["Kernel", "KernelSum"]
-
 _SHOWN_BANDWIDTHS = 6  # in a repr, which should fit on one line
 
 

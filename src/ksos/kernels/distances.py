@@ -14,8 +14,6 @@ import numpy as np
 from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet
 from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 
-__all__ = ["DIRECT_FEATURES", "Products", "central_point", "feature_squares", "squared_distances"]
-
 DIRECT_FEATURES = 8
 """Up to so many features subtracting one by one, which loses nothing, is as fast as a product."""
 

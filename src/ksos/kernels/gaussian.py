@@ -13,8 +13,6 @@ from ksos.ground.validation import as_metric
 from ksos.kernels.base import Kernel
 from ksos.kernels.distances import DIRECT_FEATURES, Products, central_point, squared_distances
 
-__all__ = ["Gaussian"]
-
 # relative error of an exponential in single precision: at most a few units in the last place
 _EXPONENTIAL = 4.0 * 2.0**-23
 

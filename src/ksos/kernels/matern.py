@@ -8,13 +8,12 @@ import math
 from typing import Any, Self
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import kve
 
 from ksos.ground.arrays import Array, namespace, on_host, quiet
 from ksos.ground.validation import as_positive
 from ksos.kernels.base import Kernel
-
-__all__ = ["Laplace", "Matern"]
 
 _FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function returns NaN near 1e10
 
@@ -139,14 +138,14 @@ class Matern(Kernel):
             )
 
     def reach(self, log_level: float) -> float:
-        low, high = 0.0, 1.0
-        while float(self.log_profile(np.array([high * high]))[0]) > log_level:
-            low, high = high, 2.0 * high
-        for _ in range(30):
-            middle = 0.5 * (low + high)
-            beyond = float(self.log_profile(np.array([middle * middle]))[0]) <= log_level
-            low, high = (low, middle) if beyond else (middle, high)
-        return high
+        def excess(r: float) -> float:
+            return float(self.log_profile(np.array([r * r]))[0]) - log_level
+
+        high = 1.0
+        while excess(high) > 0.0:
+            high *= 2.0
+        # the other side of the root than the one within the tolerance
+        return float(brentq(excess, 0.0, high, xtol=1e-9)) + 1e-9
 
     def with_sigma(self, sigma: Any) -> Self:
         return type(self)(self.nu, sigma, product=self.product)

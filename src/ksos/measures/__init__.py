@@ -6,11 +6,9 @@ Box(low=[0.0], high=[1.0])
 
 from __future__ import annotations
 
-from ksos.measures.base import Atoms, Measure, Normals
+from ksos.measures.base import Atoms, Box, Lebesgue, Measure, Normals
 from ksos.measures.discrete import Discrete
-from ksos.measures.gaussian_mixture import GaussianMixture, merged
-from ksos.measures.normal import Normal, log_normal
-from ksos.measures.volume import Box, Lebesgue
+from ksos.measures.normal import GaussianMixture, Normal, log_normal, merged
 
 __all__ = [
     "MEASURES",

@@ -1,21 +1,16 @@
 """What ρ is: the reference measure that a density is a density of, and the questions that the rest
-of the library asks it.
+of the library asks it. Volume, on R^d or on a box, is the plainest one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ksos.ground.arrays import Array, namespace, six_digits, zeros
-
-if TYPE_CHECKING:
-    from ksos.measures.volume import Box
-
-__all__ = ["Atoms", "Measure", "Normals"]
+from ksos.ground.arrays import Array, like, namespace, six_digits, zeros
 
 
 class Atoms(NamedTuple):
@@ -66,7 +61,9 @@ class Measure(ABC):
 
     @property
     def atoms(self) -> Atoms | None:
-        """The nodes of a discrete measure, over which integrals are sums; None if ρ has a density."""
+        """The points of a discrete measure, over which integrals are sums; None if ρ has a
+        density.
+        """
         return None
 
     @property
@@ -190,3 +187,77 @@ class Measure(ABC):
     def __repr__(self) -> str:
         listed = (f"{key}={six_digits(value)}" for key, value in self.parameters().items())
         return f"{type(self).__name__}({', '.join(listed)})"
+
+
+class Lebesgue(Measure):
+    """Lebesgue measure on all of R^d: densities in the usual sense.
+
+    >>> Lebesgue().log_density(np.array([[3.0, 4.0]])).tolist(), Lebesgue().bounded
+    ([0.0], False)
+    """
+
+    name = "lebesgue"
+    by_volume = True
+
+    def restrict(self, features: Any) -> Self:
+        return self
+
+    def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:
+        return self
+
+    def parameters(self) -> dict[str, Any]:
+        return {}
+
+
+class Box(Measure):
+    """Lebesgue measure on Π_k [low_k, high_k]; sides may be infinite.
+
+    >>> Box([0, 0], [1, 2]).contains(np.array([[0.5, 1.5], [0.5, 3.0]]))
+    array([ True, False])
+    """
+
+    name = "box"
+    by_volume = True
+
+    def __init__(self, low: Any, high: Any) -> None:
+        low, high = (np.atleast_1d(np.array(side, dtype=np.float64)) for side in (low, high))
+        if low.ndim != 1 or low.shape != high.shape or low.size == 0:
+            raise ValueError(
+                f"low and high must be vectors of one length; got shapes {low.shape} and"
+                f" {high.shape}"
+            )
+        if not np.all(low < high):
+            raise ValueError(
+                f"low must be less than high in every feature; got low={low.tolist()},"
+                f" high={high.tolist()}"
+            )
+        self.low, self.high = low, high
+        self.n_features = low.shape[0]
+
+    @property
+    def region(self) -> Box | None:
+        return self if np.all(np.isfinite([self.low, self.high])) else None
+
+    def log_mass(self, d: int) -> float:
+        return float(np.sum(np.log(self.high - self.low)))
+
+    @property
+    def without_boundary(self) -> Measure:
+        return Lebesgue()
+
+    def contains(self, X: Array) -> Array:
+        return namespace(X).all((like(self.low, X) <= X) & (like(self.high, X) >= X), axis=1)
+
+    def boundary(self, feature: int) -> tuple[float, float]:
+        return float(self.low[feature]), float(self.high[feature])
+
+    def restrict(self, features: Any) -> Self:
+        index = np.asarray(features)
+        return type(self)(self.low[index], self.high[index])
+
+    def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
+        a, b = transform(np.stack([self.low, self.high]))
+        return type(self)(np.minimum(a, b), np.maximum(a, b))
+
+    def parameters(self) -> dict[str, Any]:
+        return {"low": self.low, "high": self.high}

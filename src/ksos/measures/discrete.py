@@ -14,11 +14,8 @@ import numpy as np
 from ksos.ground.arrays import Array
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.validation import as_count, as_points, as_vector
-from ksos.measures.base import Atoms, Measure
-from ksos.measures.volume import Box
+from ksos.measures.base import Atoms, Box, Measure
 from ksos.quadrature import composite, sobol, tensor_grid
-
-__all__ = ["Discrete"]
 
 _QUADRATURE_FEATURES = 3  # 40 nodes per feature are 64,000 in three features, 2.6 million in four
 
@@ -78,9 +75,9 @@ class Discrete(Measure):
         )
 
     @classmethod
-    def qmc(cls, box: Box, n_points: int = 1024, rng: Any = None) -> Self:
-        """``n_points`` scrambled Sobol' points on a bounded ``box``, any d; ``rng`` is a seed or a
-        Generator.
+    def qmc(cls, box: Box, n_points: int = 1024, rng: Any = 0) -> Self:
+        """``n_points`` scrambled Sobol' points on a bounded ``box``, for any d. ``rng`` is a seed or
+        a Generator. The default always gives the same points.
         """
         d = _bounded_features(box)
         n_points = as_count(n_points, "n_points")

@@ -1,17 +1,38 @@
-"""A Gaussian reference measure."""
+"""Gaussian reference measures: one normal distribution, a mixture of them, and the merging of its
+components.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ksos.ground.arrays import Array, like, namespace
-from ksos.ground.validation import as_bandwidth, as_metric, as_vector
+from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, zeros
+from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
+from ksos.ground.validation import (
+    as_bandwidth,
+    as_metric,
+    as_metrics,
+    as_points,
+    as_vector,
+    as_weights,
+)
 from ksos.measures.base import Measure, Normals
 
-__all__ = ["Normal", "log_normal"]
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture as FittedMixture
+
+
+# of the sum of the weights: a sum of thousands of weights is rounded by less
+_ROUNDING = 1e-14
+_BLOCK_ELEMENTS = 1 << 17  # coordinates relative to the means at a time: 1 MB stays in the cache
+_DEVICE_ELEMENTS = 1 << 24  # the same on a GPU, which wants few large operations: 128 MB
+# a level of costs over the last one: larger steps take more determinants, smaller ones more rounds
+_NEXT = 2.0
 
 
 def log_normal(X: Array, mean: np.ndarray, covariance: np.ndarray) -> Array:
@@ -27,7 +48,23 @@ def log_normal(X: Array, mean: np.ndarray, covariance: np.ndarray) -> Array:
     )
 
 
-class Normal(Measure):
+class _Normals(Measure):
+    """What a normal distribution and a mixture of them have in common."""
+
+    def log_mass(self, d: int) -> float:
+        return 0.0
+
+    def smooth_length(self, d: int) -> np.ndarray:
+        """That of the narrowest component."""
+        precisions = np.linalg.inv(self.normals(d).covariances)
+        return np.sqrt(2.0 / np.diagonal(precisions, axis1=1, axis2=2).max(axis=0))
+
+    @abstractmethod
+    def normals(self, d: int) -> Normals:
+        """The components."""
+
+
+class Normal(_Normals):
     """The probability measure N(mean, diag(scale²)) or N(mean, covariance). Relative to it, p = 1
     is the normal distribution itself.
 
@@ -75,9 +112,6 @@ class Normal(Measure):
         )
         return Normals(np.ones(1), mean[None, :], covariance[None, :, :])
 
-    def log_mass(self, d: int) -> float:
-        return 0.0
-
     def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         self.check_features(d)
         if self.by_components:
@@ -86,11 +120,6 @@ class Normal(Measure):
                 f" a covariance matrix; got {self!r}"
             )
         return np.broadcast_to(self.mean, (d,)), np.broadcast_to(self.scale, (d,))
-
-    def smooth_length(self, d: int) -> np.ndarray:
-        if self.by_components:
-            return np.sqrt(2.0 / np.diagonal(np.linalg.inv(self.scale)))
-        return np.sqrt(2.0) * self.normal_factor(d)[1]
 
     def log_density(self, X: Array) -> Array:
         if self.by_components:
@@ -129,3 +158,248 @@ class Normal(Measure):
 
     def parameters(self) -> dict[str, Any]:
         return {"mean": self.mean, "scale": self.scale}
+
+
+class GaussianMixture(_Normals):
+    """The probability measure Σ_c w_c N(μ_c, Σ_c). Relative to it, p = 1 is the mixture itself.
+
+    Parameters
+    ----------
+    weights : array of c floats
+        Non-negative, scaled to sum one; components of weight 0 are dropped.
+    means : array (c, d)
+    covariances : array (c, d, d), or (c, d)
+        Covariance matrices, or the variances of independent features.
+
+    >>> p = GaussianMixture([1, 1], [[0.0], [4.0]], [[1.0], [1.0]])
+    >>> p.log_density(np.array([[0.0], [2.0]])).round(6)
+    array([-1.61175 , -2.918939])
+    """
+
+    name = "gaussian_mixture"
+
+    def __init__(self, weights: Any, means: Any, covariances: Any) -> None:
+        means = np.array(as_points(means, "means"))
+        shares = as_weights(weights, means.shape[0], "weights")
+        given_sum = float(np.sum(np.asarray(weights, dtype=np.float64)))
+        # scaled already: another division would change the last bits, and a file must not
+        if abs(given_sum - 1.0) <= _ROUNDING:
+            shares = np.array(weights, dtype=np.float64)
+        given = np.asarray(covariances, dtype=np.float64)
+        (count, d), used = means.shape, shares > 0.0
+        if given.shape not in ((count, d), (count, d, d)):
+            raise ValueError(
+                f"covariances must have shape {(count, d, d)}, or {(count, d)} for variances; got"
+                f" {given.shape}"
+            )
+        full = given if given.ndim == 3 else np.stack([np.diag(row) for row in given])
+        self.weights, self.means, self.covariances = (
+            shares[used],
+            means[used],
+            as_metrics(full, "covariances", used),
+        )
+        for part in (self.weights, self.means, self.covariances):
+            part.setflags(write=False)
+        self.n_features = d
+
+    @classmethod
+    def from_sklearn(cls, fitted: FittedMixture) -> Self:
+        """The distribution of a fitted :class:`sklearn.mixture.GaussianMixture` with any covariance
+        type.
+        """
+        from sklearn.utils.validation import check_is_fitted  # scikit-learn is needed only here
+
+        check_is_fitted(fitted, "covariances_")
+        (count, d), given = fitted.means_.shape, np.asarray(fitted.covariances_)
+        full = {
+            "full": lambda: given,
+            "tied": lambda: np.broadcast_to(given, (count, d, d)),
+            "diag": lambda: given,
+            "spherical": lambda: np.broadcast_to(given[:, None], (count, d)),
+        }[fitted.covariance_type]()
+        return cls(fitted.weights_, fitted.means_, full)
+
+    @property
+    def by_components(self) -> bool:
+        return True
+
+    def normals(self, d: int) -> Normals:
+        self.check_features(d)
+        return Normals(self.weights, self.means, self.covariances)
+
+    def normal_factor(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        raise ValueError(
+            "a normal distribution with one standard deviation per feature is needed here, not a"
+            f" mixture; got {self!r}"
+        )
+
+    def log_density(self, X: Array) -> Array:
+        xp, out = namespace(X), zeros((X.shape[0],), X)
+        (count, d), (roots, constants) = self.means.shape, self._whitening
+        means, roots, constants = (like(a, X) for a in (self.means, roots, constants))
+        elements = _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
+        with quiet():
+            for rows in row_blocks(X.shape[0], count * d, elements):
+                # samples along the last axis: a product of small matrices with long rows
+                away = roots @ (X[rows, :].T[None, :, :] - means[:, :, None])
+                logs = constants[:, None] - 0.5 * xp.sum(away * away, axis=1)
+                peak = xp.max(logs, axis=0)
+                shift = xp.where(xp.isfinite(peak), peak, 0.0)
+                out[rows] = shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
+        return out
+
+    @cached_property
+    def _whitening(self) -> tuple[np.ndarray, np.ndarray]:
+        """R_c with R_cΣ_cR_cᵀ = 1, shape (c, d, d), and log w_c N_c(μ_c), shape (c,)."""
+        roots = np.linalg.inv(np.linalg.cholesky(self.covariances))
+        log_dets = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        return roots, np.log(self.weights) + log_dets - 0.5 * self.means.shape[1] * np.log(
+            2.0 * np.pi
+        )
+
+    def restrict(self, features: Any) -> Self:
+        index = np.asarray(features)
+        return type(self)(
+            self.weights, self.means[:, index], self.covariances[:, index[:, None], index]
+        )
+
+    def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
+        return type(self)(
+            self.weights, transform(self.means), self.covariances * scale[:, None] * scale
+        )
+
+    def linear_image(self, A: np.ndarray, b: np.ndarray) -> Measure:
+        return type(self)(self.weights, self.means @ A.T + b, A @ self.covariances @ A.T)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"weights": self.weights, "means": self.means, "covariances": self.covariances}
+
+    def __repr__(self) -> str:
+        return f"GaussianMixture({self.weights.shape[0]} components in {self.n_features} features)"
+
+
+def merged(
+    mixture: GaussianMixture, total_bound: float = 0.01, untouched: int = 0
+) -> GaussianMixture:
+    """Replace pairs of components by normals with their mean and covariance [Runnalls2007].
+
+    The cost of a pair is B_ij = ½[(w_i+w_j) log|Σ_ij| − w_i log|Σ_i| − w_j log|Σ_j|], the
+    divergence of its components from the normal that replaces them. The cheapest pair is merged
+    first, and merging stops before the sum of the costs reaches ``total_bound``. The sum
+    telescopes: it is the divergence of all components from what replaced them, hence a bound on
+    KL(mixture ‖ result). Mean and covariance are kept.
+
+    The divergence of a marginal is never larger, so the variances alone bound every cost from
+    below. Determinants are computed only for pairs whose bound is below the level reached.
+
+    Parameters
+    ----------
+    mixture : GaussianMixture
+    total_bound : float, default=0.01
+        In nats. 0 merges only identical components.
+    untouched : int, default=0
+        So many of the first components stay as they are. A merged tail of tiny weight costs
+        nothing in divergence, and everything at a sample that lies in it.
+
+    >>> pair = GaussianMixture([1, 1, 2], [[0.0], [0.1], [9.0]], [[1.0], [1.0], [1.0]])
+    >>> merged(pair).means.round(3).tolist()
+    [[0.05], [9.0]]
+    """
+    every = mixture.weights, mixture.means, mixture.covariances
+    pairs = _Pairs(*_distinct(*(part[untouched:] for part in every)))
+    spent = 0.0
+    while (found := pairs.cheapest(total_bound - spent)) is not None:
+        spent += pairs.merge(*found)
+    keep = pairs.weights > 0.0
+    parts = pairs.weights[keep], pairs.means[keep], pairs.covariances[keep]
+    both = zip(every, parts, strict=True)
+    return GaussianMixture(*(np.concatenate([a[:untouched], b]) for a, b in both))
+
+
+def _distinct(
+    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights, means and covariances of the components that differ."""
+    rows = np.column_stack([means, covariances.reshape(weights.shape[0], -1)])
+    _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    summed = np.bincount(place.ravel(), weights)
+    return summed[order], means[first[order]], covariances[first[order]]
+
+
+class _Pairs:
+    """The costs of all pairs of components, each a lower bound until it is needed."""
+
+    def __init__(self, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> None:
+        self.weights, self.means = weights.copy(), means.copy()
+        self.covariances = covariances.copy()
+        self.variances = np.diagonal(self.covariances, axis1=1, axis2=2).copy()
+        self.logs, self.log_dets = np.log(self.variances), np.linalg.slogdet(self.covariances)[1]
+        n = weights.shape[0]
+        self.costs, self.exact = np.full((n, n), np.inf), np.zeros((n, n), dtype=bool)
+        for i in range(n):
+            self.costs[i, i + 1 :] = self.costs[i + 1 :, i] = self._bounds(i, np.arange(i + 1, n))
+        self.nearest = self.costs.argmin(axis=1)
+        self.level = 0.0
+
+    def cheapest(self, most: float) -> tuple[int, int] | None:
+        """The pair of least cost, or None if that is not below ``most``."""
+        while True:
+            least = self.costs[np.arange(self.nearest.shape[0]), self.nearest]
+            i = int(np.argmin(least))
+            if not least[i] < most:
+                return None
+            if least[i] <= self.level:
+                return i, int(self.nearest[i])
+            self.level = max(_NEXT * self.level, float(least[i]))
+            a, b = np.nonzero(np.triu((self.costs <= self.level) & ~self.exact, 1))
+            self._evaluate(a, b)
+            self.nearest = self.costs.argmin(axis=1)
+
+    def merge(self, i: int, j: int) -> float:
+        """Put the pair in place of i, and return what it costs."""
+        cost, w = float(self.costs[i, j]), self.weights
+        (mean,), (covariance,) = self._matched(np.array([i]), np.array([j]))
+        w[i], w[j], self.means[i], self.covariances[i] = w[i] + w[j], 0.0, mean, covariance
+        self.variances[i] = np.diagonal(covariance)
+        self.logs[i], self.log_dets[i] = np.log(self.variances[i]), np.linalg.slogdet(covariance)[1]
+        self.costs[j] = self.costs[:, j] = self.costs[i] = self.costs[:, i] = np.inf
+        self.exact[i] = self.exact[:, i] = False
+        others = np.flatnonzero((w > 0.0) & (np.arange(w.shape[0]) != i))
+        self.costs[i, others] = self.costs[others, i] = self._bounds(i, others)
+        near = others[self.costs[i, others] <= self.level]
+        self._evaluate(np.full(near.shape, i), near)
+        stale = (self.nearest == i) | (self.nearest == j)
+        stale[i] = True
+        least = self.costs[np.arange(w.shape[0]), self.nearest]
+        self.nearest = np.where(self.costs[i] < least, i, self.nearest)
+        self.nearest[stale] = self.costs[stale].argmin(axis=1)
+        return cost
+
+    def _bounds(self, i: int, others: np.ndarray) -> np.ndarray:
+        """Of the pairs of i and others, the largest cost of a marginal of one feature."""
+        a, b = self.weights[i], self.weights[others][:, None]
+        away = self.means[others] - self.means[i]
+        matched = (a * self.variances[i] + b * self.variances[others]) / (a + b)
+        matched += a * b / (a + b) ** 2 * away**2
+        costs = (a + b) * np.log(matched) - a * self.logs[i] - b * self.logs[others]
+        return np.asarray(np.maximum(0.5 * costs.max(axis=1), 0.0))
+
+    def _evaluate(self, i: np.ndarray, j: np.ndarray) -> None:
+        """The costs themselves, of pairs (i, j)."""
+        w = self.weights
+        for rows in row_blocks(i.shape[0], self.covariances[0].size, CACHE_ELEMENTS):
+            a, b = i[rows], j[rows]
+            roots = np.linalg.cholesky(self._matched(a, b)[1])
+            log_dets = 2.0 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+            costs = (w[a] + w[b]) * log_dets - w[a] * self.log_dets[a] - w[b] * self.log_dets[b]
+            self.costs[a, b] = self.costs[b, a] = np.maximum(0.5 * costs, 0.0)
+            self.exact[a, b] = self.exact[b, a] = True
+
+    def _matched(self, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and covariances of the pairs (i, j)."""
+        share = (self.weights[j] / (self.weights[i] + self.weights[j]))[:, None]
+        away = self.means[j] - self.means[i]
+        spread = (share * (1.0 - share))[:, :, None] * (away[:, :, None] * away[:, None, :])
+        change = share[:, :, None] * (self.covariances[j] - self.covariances[i])
+        return self.means[i] + share * away, self.covariances[i] + change + spread

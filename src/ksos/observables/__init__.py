@@ -7,9 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ksos.observables.base import Observable, ObservableMatrix, SumObservable, sum_over_nodes
-from ksos.observables.indicator import BoxIndicator
-from ksos.observables.kernel_function import KernelFunction
-from ksos.observables.numeric import NumericFunction
+from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunction
 from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate
 from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
 

@@ -17,8 +17,6 @@ from ksos.ground.validation import as_points
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 
-__all__ = ["Observable", "ObservableMatrix", "SumObservable", "sum_over_nodes"]
-
 _BLOCK_ELEMENTS = 1 << 18
 
 
@@ -92,7 +90,7 @@ class Observable(ABC):
     """Whether f is bounded on R^d; None if this is not known."""
 
     takes_constant: bool = False
-    """Whether there are closed forms with the constant function, on mixtures of normal laws."""
+    """Whether there are closed forms with the constant function, on mixtures of normal distributions."""
 
     @abstractmethod
     def __call__(self, X: Any) -> np.ndarray:

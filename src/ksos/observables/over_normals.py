@@ -15,8 +15,6 @@ from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Kernel
 from ksos.measures import Measure, Normal
 
-__all__ = ["are_normal", "box_matrices", "polynomial_matrix"]
-
 Monomial = tuple[tuple[int, int], ...]
 """((feature, power), …), features ascending, powers positive; () is the constant 1."""
 
@@ -61,7 +59,7 @@ def blocks(
     if (normals := measure.normals(d)) is None:
         integrals = closed_form(kernel, measure, d)
         weights = np.exp(integrals.log_gram(X, X) - log_unit)
-        yield Block(inner, inner, weights, _middles(X), 0.5 * integrals.pair_metric())
+        yield Block(inner, inner, weights, 0.5 * (X[:, None, :] + X), 0.5 * integrals.pair_metric())
         return
     S = kernel.matrix(d)
     for weight, mean, covariance in zip(*normals, strict=True):
@@ -69,16 +67,12 @@ def blocks(
         pulls = {q: np.linalg.solve(covariance + S / (2.0 * q), covariance).T for q in (1, 2)}
         xi = {q: mean + (X - mean) @ pull.T for q, pull in pulls.items()}
         weights = weight * np.exp(normal.log_gram(X, X) - log_unit)
-        yield Block(inner, inner, weights, _middles(xi[2]), pulls[2] @ S / 4.0)
+        yield Block(inner, inner, weights, 0.5 * (xi[2][:, None, :] + xi[2]), pulls[2] @ S / 4.0)
         if constant:
             weights = weight * np.exp(normal.log_mean(X) - log_unit)
             yield Block(one, inner, weights[None, :], xi[1][None, :, :], pulls[1] @ S / 2.0)
             unit = np.array([[weight * np.exp(-log_unit)]])
             yield Block(one, one, unit, mean[None, None, :], covariance)
-
-
-def _middles(X: np.ndarray) -> np.ndarray:
-    return np.asarray(0.5 * (X[:, None, :] + X))
 
 
 def polynomial_matrix(

@@ -4,7 +4,10 @@ k(x,x̃_i)k(x,x̃_j)dρ.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+import operator
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
@@ -21,10 +24,8 @@ from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.observables.over_normals import Monomial, are_normal, polynomial_matrix
 
-__all__ = ["Polynomial", "as_polynomial", "coordinate"]
-
 Terms = dict[Monomial, Fraction]
-_OPERATIONS = 4e9  # at the nodes of a rule
+_OPERATIONS = 4e9  # at the nodes of a rule: a second or two
 _SHOWN_TERMS = 6  # in a repr, which should fit on one line
 
 
@@ -126,10 +127,8 @@ class Polynomial(Observable):
 
     def _at(self, X: np.ndarray, origin: np.ndarray | None = None) -> np.ndarray:
         """f at the rows of X, or of X + ``origin``, in powers of x − centre."""
-        out, centre = (
-            np.zeros(X.shape[0]),
-            {k: c - (0.0 if origin is None else origin[k]) for k, c in self._centres().items()},
-        )
+        out, zero = np.zeros(X.shape[0]), np.zeros(X.shape[1]) if origin is None else origin
+        centre = {k: self.centre.get(k, 0.0) - zero[k] for k in self._used()}
         with np.errstate(over="ignore", invalid="ignore"):
             for monomial, value in self.terms.items():
                 term = np.full(X.shape[0], value)
@@ -137,9 +136,6 @@ class Polynomial(Observable):
                     term = term * (X[:, k] - centre[k]) ** power
                 out += term
         return out
-
-    def _centres(self) -> dict[int, float]:
-        return {k: self.centre.get(k, 0.0) for k in self._used()}
 
     @cached_property
     def _for_values(self) -> Polynomial:
@@ -185,63 +181,48 @@ class Polynomial(Observable):
     def _matrix(
         self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
     ) -> ObservableMatrix:
-        return self.about(X)._matrix_about_centre(kernel, X, measure, log_unit, T)
-
-    def _matrix_about_centre(
-        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
-    ) -> ObservableMatrix:
+        f = self.about(X)
         m, d = X.shape
         integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
         if are_normal(kernel, measure, d, constant=constant):
             M = polynomial_matrix(
-                self.terms, self.centre, kernel, X, measure, log_unit, constant=constant
+                f.terms, f.centre, kernel, X, measure, log_unit, constant=constant
             )
             return ObservableMatrix(M).transformed(T)
         if (
             T is not None
-            and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), self.degree))
+            and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), f.degree))
             is not None
         ):
             return ObservableMatrix(
-                sum_over_nodes(kernel, X - X[0], *rule, self._at(rule[0], X[0]), log_unit, T)
+                sum_over_nodes(kernel, X - X[0], *rule, f._at(rule[0], X[0]), log_unit, T)
             )
         powers: dict[int, int] = {}
-        for monomial in self.terms:
-            for k, power in monomial:
-                powers[k] = max(power, powers.get(k, 0))
-        shared = {k for monomial in self.terms if len(monomial) > 1 for k, _ in monomial}
-        kept = (
-            4
-            + sum(powers[k] + 1 for k in shared)
-            + max((power + 1 for power in powers.values()), default=0)
-        )
+        for k, power in itertools.chain.from_iterable(f.terms):
+            powers[k] = max(power, powers.get(k, 0))
+        shared = {k for monomial in f.terms if len(monomial) > 1 for k, _ in monomial}
+        kept = 5 + sum(powers[k] + 1 for k in shared) + max(powers.values(), default=-1)
         require_memory(
             FLOAT_BYTES * m * m * kept,
             f"the moments of {m} support points",
             "use fewer support points",
         )
-        moments = {
-            k: integrals.feature_moments(X, k, powers[k], self.centre.get(k, 0.0))
-            for k in sorted(shared)
-        }
-        total = np.full((m, m), self.terms.get((), 0.0))
+
+        def moments(k: int) -> list[np.ndarray]:
+            return integrals.feature_moments(X, k, powers[k], f.centre.get(k, 0.0))
+
+        known = {k: moments(k) for k in shared}
+        total = np.full((m, m), f.terms.get((), 0.0))
         with np.errstate(over="ignore", invalid="ignore"):
-            for monomial, value in self.terms.items():
+            for monomial, value in f.terms.items():
                 if len(monomial) > 1:
-                    term = np.full((m, m), value)
-                    for k, power in monomial:
-                        term *= moments[k][power]
-                    total += term
-            for k, order in powers.items():  # one feature at a time: there may be hundreds
-                own = (
-                    moments[k]
-                    if k in moments
-                    else integrals.feature_moments(X, k, order, self.centre.get(k, 0.0))
-                )
-                for power in range(1, order + 1):
-                    value = self.terms.get(((k, power),), 0.0)
-                    if value != 0.0:
-                        total += value * own[power]
+                    factors = (known[k][power] for k, power in monomial)
+                    total += functools.reduce(operator.mul, factors, value)
+            # terms of one feature, one feature at a time: there may be hundreds
+            for k in powers:
+                for power, moment in enumerate(known.get(k) or moments(k)):
+                    if power and (value := f.terms.get(((k, power),), 0.0)):
+                        total += value * moment
             W = np.exp(integrals.log_gram(X, X) - log_unit)
             return ObservableMatrix(np.where(W > 0.0, W * total, 0.0)).transformed(T)
 
@@ -313,10 +294,10 @@ class Polynomial(Observable):
         return total
 
     def __repr__(self) -> str:
-        shown = [
-            self._term(monomial, value)
-            for monomial, value in sorted(self.terms.items(), key=lambda item: _order(item[0]))
-        ]
+        by_degree = sorted(
+            self.terms, key=lambda m: (sum(power for _, power in m), [(k, -n) for k, n in m])
+        )
+        shown = [self._term(monomial, self.terms[monomial]) for monomial in by_degree]
         more = [f"… ({len(shown)} terms)"] if len(shown) > _SHOWN_TERMS else []
         text = " + ".join(shown[:_SHOWN_TERMS] + more).replace("+ -", "- ")
         return f"Polynomial({text or '0'})"
@@ -364,7 +345,3 @@ def _rounded(value: Fraction) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def _order(monomial: Monomial) -> tuple[int, list[tuple[int, int]]]:
-    return sum(power for _, power in monomial), [(k, -power) for k, power in monomial]

@@ -1,7 +1,7 @@
 """The largest value of an observable on a box: proven by branch and bound [Moore1966], or searched
 for.
 
-On a cell with centre c and half-widths h a function is bounded in two ways,
+On a cell with center c and half-widths h a function is bounded in two ways,
 
     f(x) ≤ f(c) + flat                    and            f(x) ≤ f(c) + ⟨slope, x − c⟩ + bend,
 
@@ -19,25 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.ground.deadline import Deadline
 from ksos.ground.memory import row_blocks
+from ksos.ground.run import Run
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
 from ksos.observables.base import Observable
-from ksos.observables.indicator import BoxIndicator
-from ksos.observables.kernel_function import KernelFunction
-from ksos.observables.numeric import NumericFunction
+from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunction
 from ksos.observables.polynomial import Polynomial
 from ksos.quadrature import tensor_grid
-
-__all__ = [
-    "CellBound",
-    "Enclosure",
-    "Supremum",
-    "enclosure",
-    "proven_supremum",
-    "searched_supremum",
-]
 
 _FIRST_CELLS, _MOST_CELLS, _MOST_PENDING = 4096, 600_000, 200_000
 _STARTS, _BLOCK_ELEMENTS = 8, 1 << 21
@@ -61,7 +50,6 @@ def proven_supremum(
     box: Box,
     tol: float,
     max_cells: int = _MOST_CELLS,
-    deadline: Deadline | None = None,
 ) -> Supremum:
     """Cut the box into cells and drop those whose bound is below what is attained elsewhere, until
     bound and value agree to ``tol``.
@@ -76,18 +64,18 @@ def proven_supremum(
     """
     d, width = box.low.shape[0], box.high - box.low
     per_side = max(1, int(_FIRST_CELLS ** (1.0 / d)))
-    corner = tensor_grid([np.arange(per_side) / per_side] * d)
+    corner, run = tensor_grid([np.arange(per_side) / per_side] * d), Run.current()
     half = np.full_like(corner, 0.5 / per_side)
-    centre, best, at, dropped, seen = corner + half, -math.inf, box.low, -math.inf, 0
+    center, best, at, dropped, seen = corner + half, -math.inf, box.low, -math.inf, 0
     while True:
-        x = np.clip(box.low + width * centre, box.low, box.high)
-        # a centre is rounded: its cell is widened by as much
+        x = np.clip(box.low + width * center, box.low, box.high)
+        # a center is rounded: its cell is widened by as much
         reach = width * half + 4.0 * np.finfo(float).eps * np.maximum(
             np.abs(box.low), np.abs(box.high)
         )
         found = bounds(x, reach)
         upper = found.upper(reach)
-        seen += centre.shape[0]
+        seen += center.shape[0]
         if found.value.max() > best:
             best, at = float(found.value.max()), x[int(np.argmax(found.value))]
         keep = upper > best + tol
@@ -95,38 +83,32 @@ def proven_supremum(
         if not np.any(keep):
             return Supremum(max(dropped, best), best, at, True)
         pieces = 2 ** min(d, 2)
-        if (
-            seen + pieces * int(keep.sum()) > max_cells
-            or keep.sum() > _MOST_PENDING
-            or (deadline is not None and deadline.passed)
-        ):
+        if seen + pieces * int(keep.sum()) > max_cells or keep.sum() > _MOST_PENDING or run.over:
             return Supremum(max(dropped, float(upper[keep].max()), best), best, at, True)
-        centre, half = _split(centre[keep], half[keep], found.slope[keep] * width)
+        center, half = _split(center[keep], half[keep], found.slope[keep] * width)
 
 
 def _split(
-    centre: np.ndarray, half: np.ndarray, slope: np.ndarray
+    center: np.ndarray, half: np.ndarray, slope: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each cell in two along its longest side, or in four along the two longest; of equal sides the
     steepest come first.
     """
-    n, d = centre.shape
+    n, d = center.shape
     order = np.lexsort((-np.abs(slope), -half), axis=1)
     for axis in range(min(d, 2)):
-        k = np.tile(order[:, axis], centre.shape[0] // n)
-        rows = np.arange(centre.shape[0])
+        k = np.tile(order[:, axis], center.shape[0] // n)
+        rows = np.arange(center.shape[0])
         half = half.copy()
         half[rows, k] *= 0.5
-        left, right = centre.copy(), centre.copy()
+        left, right = center.copy(), center.copy()
         left[rows, k] -= half[rows, k]
         right[rows, k] += half[rows, k]
-        centre, half = np.concatenate([left, right]), np.concatenate([half, half])
-    return centre, half
+        center, half = np.concatenate([left, right]), np.concatenate([half, half])
+    return center, half
 
 
-def searched_supremum(
-    f: Observable, box: Box, candidates: np.ndarray, deadline: Deadline | None = None
-) -> Supremum:
+def searched_supremum(f: Observable, box: Box, candidates: np.ndarray) -> Supremum:
     """The best of the candidates in the box and of local searches from the best of them: an
     estimate from below.
     """
@@ -145,7 +127,7 @@ def searched_supremum(
         max(float(np.ptp(values)), 1e-300),
     )
     for i in np.argsort(-values)[:_STARTS]:
-        if deadline is not None and deadline.passed:
+        if Run.current().over:
             break
         found = minimize(
             lambda t: -at_unit(t)[0] / scale,
@@ -174,10 +156,10 @@ class CellBound:
     bend: np.ndarray
 
     @classmethod
-    def zero(cls, centres: np.ndarray) -> CellBound:
+    def zero(cls, centers: np.ndarray) -> CellBound:
         """That of the function 0."""
-        zero = np.zeros(centres.shape[0])
-        return cls(zero, zero, np.zeros_like(centres), zero)
+        zero = np.zeros(centers.shape[0])
+        return cls(zero, zero, np.zeros_like(centers), zero)
 
     def __add__(self, other: CellBound) -> CellBound:
         return CellBound(
@@ -195,7 +177,7 @@ class CellBound:
 
 
 Enclosure = Callable[[np.ndarray, np.ndarray], CellBound]
-"""From centres (n, d) and half-widths (n, d) to bounds."""
+"""From centers (n, d) and half-widths (n, d) to bounds."""
 
 
 def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None:
@@ -218,8 +200,8 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
         else:
             return None
     parts.extend(_of_kernel_function(merged) for merged in _merged(kernel_parts))
-    return lambda centres, half: sum(
-        (part(centres, half) for part in parts), CellBound.zero(centres)
+    return lambda centers, half: sum(
+        (part(centers, half) for part in parts), CellBound.zero(centers)
     )
 
 
@@ -262,17 +244,17 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
     highest = min(size, float(np.sum(np.maximum(w, 0.0)))) + noise
     gaussian = isinstance(kernel, Gaussian)
 
-    def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
-        n = centres.shape[0]
+    def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
+        n = centers.shape[0]
         value, slope = np.empty(n), np.zeros((n, d))
         for rows in row_blocks(n, Z.shape[0], _BLOCK_ELEMENTS):
-            K = kernel(centres[rows], Z) * w
+            K = kernel(centers[rows], Z) * w
             value[rows] = K.sum(axis=1)
             if gaussian:
                 shifted = (Z - Z[0]) / sigma
                 slope[rows] = (
                     2.0
-                    * (K @ shifted - value[rows, None] * ((centres[rows] - Z[0]) / sigma))
+                    * (K @ shifted - value[rows, None] * ((centers[rows] - Z[0]) / sigma))
                     / sigma
                 )
         reach = half / sigma
@@ -296,19 +278,19 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
 
 
 def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
-    """Taylor's expansion at the centre, complete: even powers are not negative, all others are at
+    """Taylor's expansion at the center, complete: even powers are not negative, all others are at
     most |coefficient|·h^α.
     """
     f_near: list[
         Polynomial
-    ] = []  # in powers of x − the centre of the first cells, which are all of the box
+    ] = []  # in powers of x − the center of the first cells, which are all of the box
 
-    def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
-        n = centres.shape[0]
+    def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
+        n = centers.shape[0]
         if not f_near:
-            f_near.append(f.about(centres))
+            f_near.append(f.about(centers))
         near = f_near[0]
-        value, slope, bend, size = np.zeros(n), np.zeros_like(centres), np.zeros(n), np.zeros(n)
+        value, slope, bend, size = np.zeros(n), np.zeros_like(centers), np.zeros(n), np.zeros(n)
         coefficients: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
         for monomial, c in near.terms.items():
             for powers in itertools.product(*(range(power + 1) for _, power in monomial)):
@@ -317,7 +299,7 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
                     term = (
                         term
                         * math.comb(power, j)
-                        * (centres[:, k] - near.centre.get(k, 0.0)) ** (power - j)
+                        * (centers[:, k] - near.centre.get(k, 0.0)) ** (power - j)
                     )
                 key = tuple((k, j) for (k, _), j in zip(monomial, powers, strict=True) if j)
                 coefficients[key] = coefficients[key] + term if key in coefficients else term
@@ -352,19 +334,19 @@ def _of_indicator(scale: float, f: BoxIndicator) -> Enclosure:
     """
     low, high = f.box.low, f.box.high
 
-    def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
-        meets = np.all((centres + half >= low) & (centres - half <= high), axis=1)
-        inside = np.all((centres - half >= low) & (centres + half <= high), axis=1)
-        value = scale * f(centres)
+    def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
+        meets = np.all((centers + half >= low) & (centers - half <= high), axis=1)
+        inside = np.all((centers - half >= low) & (centers + half <= high), axis=1)
+        value = scale * f(centers)
         rest = (scale * meets if scale > 0.0 else scale * inside) - value
-        return CellBound(value, rest, np.zeros_like(centres), rest)
+        return CellBound(value, rest, np.zeros_like(centers), rest)
 
     return bounds
 
 
 def _of_lipschitz(scale: float, f: Observable, constant: float) -> Enclosure:
-    def bounds(centres: np.ndarray, half: np.ndarray) -> CellBound:
+    def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
         rest = abs(scale) * constant * np.sqrt(np.sum(half**2, axis=1))
-        return CellBound(scale * f(centres), rest, np.zeros_like(centres), rest)
+        return CellBound(scale * f(centers), rest, np.zeros_like(centers), rest)
 
     return bounds

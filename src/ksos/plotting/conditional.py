@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["ConditionalDisplay"]
 
 _KINDS = ("fan", "pit", "calibration")
+# intervals of 90, 70, 50 and 30%, and the median
 _LEVELS = (0.05, 0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 0.85, 0.95)
 _LINE, _DATA, _BAND = "#234484", "#B5480A", "#d7e9f5"
-_SIZE = (6.0, 4.0)
 _CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or level by level
 
 
@@ -133,11 +133,8 @@ class ConditionalDisplay(Display):
                 f"against is the horizontal axis of a fan; a {kind} display has none, got"
                 f" {against!r}"
             )
-        wanted = (
-            np.unique(np.atleast_1d(as_levels(levels)))
-            if kind == "fan"
-            else np.arange(1, 100) / 100.0
-        )
+        fan = np.unique(np.atleast_1d(as_levels(levels)))
+        wanted = fan if kind == "fan" else np.arange(1, 100) / 100.0
         quantiles = np.asarray(estimator.predict_quantile(X, wanted))
         targets = None if y is None else as_vector(y, "y")
         pit = np.asarray(estimator.cdf(X, targets)) if kind == "pit" else None
@@ -161,24 +158,16 @@ class ConditionalDisplay(Display):
         """
         require_matplotlib()
         bars = as_count(bins, "bins", minimum=1)
-        self.figure_, self.ax_ = single_axes(ax, _SIZE)
-        self.artists_ = {}
-        if self.kind == "fan":
-            self._draw_fan(self.ax_, cmap)
-        elif self.kind == "pit":
-            self._draw_pit(self.ax_, bars)
-        else:
-            self._draw_calibration(self.ax_)
+        (self.figure_, self.ax_), self.artists_ = single_axes(ax, (6.0, 4.0)), {}
+        draw = {"fan": self._draw_fan, "pit": self._draw_pit, "calibration": self._draw_calibration}
+        draw[self.kind](self.ax_, bars, cmap)
         return self
 
-    def _draw_fan(self, ax: Axes, cmap: Any) -> None:
+    def _draw_fan(self, ax: Axes, _: int, cmap: Any) -> None:
         levels, q, colours = np.asarray(self.levels), self.quantiles, colour_map(cmap)
         median = int(np.argmin(np.abs(levels - 0.5)))
-        at = (
-            np.argsort(np.argsort(q[:, median], kind="stable"))
-            if self.position is None
-            else self.position
-        )
+        ranks = np.argsort(np.argsort(q[:, median], kind="stable"))
+        at = ranks if self.position is None else self.position
         order = np.argsort(at, kind="stable")
         self.artists_["bands"] = [
             ax.fill_between(
@@ -190,7 +179,6 @@ class ConditionalDisplay(Display):
             )
             for k in range(levels.size // 2)
         ]
-        outer = f"{levels[0]:g} to {levels[-1]:g}"
         (self.artists_["median"],) = ax.plot(
             at[order],
             q[order, median],
@@ -205,11 +193,11 @@ class ConditionalDisplay(Display):
         ax.set(
             xlabel=self.label or "row, in the order of the medians",
             ylabel="y",
-            title=f"quantiles {outer}",
+            title=f"quantiles {levels[0]:g} to {levels[-1]:g}",
         )
         ax.legend(loc="best", frameon=False, fontsize="small")
 
-    def _draw_pit(self, ax: Axes, bins: int) -> None:
+    def _draw_pit(self, ax: Axes, bins: int, _: Any) -> None:
         assert self.pit is not None
         counts, edges = np.histogram(self.pit, bins=bins, range=(0.0, 1.0))
         n = self.pit.size
@@ -231,7 +219,7 @@ class ConditionalDisplay(Display):
             title=f"probability integral transform, {n} rows",
         )
 
-    def _draw_calibration(self, ax: Axes) -> None:
+    def _draw_calibration(self, ax: Axes, *_: Any) -> None:
         assert self.y is not None
         levels, n = np.asarray(self.levels), self.y.size
         share = np.mean(self.y[:, None] <= self.quantiles, axis=0)

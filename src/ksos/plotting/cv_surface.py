@@ -15,19 +15,13 @@ from ksos.plotting.canvas import Display, colour_map, require_matplotlib, single
 __all__ = ["CrossValidationDisplay"]
 
 _CHOSEN, _LINE, _UNSEEN, _NEAR = "#B5480A", "#375f99", "#e6e6e6", "#1a1a1a"
-_SIZE = (6.4, 4.4)
-_BANDS, _MOST_TICKS, _LEAST_SPAN, _NARROW = 12, 9, 1e-3, 5.5
+_BANDS = 12  # of color: as many as an eye tells apart in a color bar
+_MOST_TICKS = 9  # on an axis, and at most 1.6 per inch
+_LEAST_SPAN = 1e-3  # of the best score: smaller differences are rounding and chance
 _LABELS = {
     "log_likelihood": "held-out score, nats per sample",
     "l2": "held-out L² score",
     "mmd": "− held-out squared MMD",
-}
-_RING: dict[str, Any] = {
-    "markersize": 13,
-    "markeredgewidth": 1.8,
-    "color": _CHOSEN,
-    "markerfacecolor": "none",
-    "linestyle": "none",
 }
 
 
@@ -87,38 +81,27 @@ class CrossValidationDisplay(Display):
         label: str = "held-out score",
         corrected: bool = False,
     ) -> None:
-        self.bandwidth_multiples = as_grid(
-            bandwidth_multiples, "bandwidth_multiples", positive=True
-        )
-        n = self.bandwidth_multiples.size
+        multiples = as_grid(bandwidth_multiples, "bandwidth_multiples", positive=True)
+        n = multiples.size
         given: dict[str, Any] = {
             "relative_regularizations": relative_regularizations,
             "scores": scores,
-            "standard_errors": standard_errors,
+            "standard_errors": np.full(n, np.nan) if standard_errors is None else standard_errors,
         }
-        found = {
-            name: np.asarray(np.full(n, np.nan) if value is None else value, dtype=float)
-            for name, value in given.items()
-        }
+        found = {name: np.asarray(values, dtype=float) for name, values in given.items()}
         for name, values in found.items():
             if values.shape != (n,):
                 raise ValueError(
                     f"{name} must have an entry for each of the {n} pairs; got shape {values.shape}"
                 )
-        self.relative_regularizations, self.scores, self.standard_errors = found.values()
-        if not (self.relative_regularizations >= 0.0).all():
+        strengths, self.scores, self.standard_errors = found.values()
+        if not (strengths >= 0.0).all():
             raise ValueError("relative_regularizations must be non-negative; inf is allowed")
         if chosen is not None and not 0 <= chosen < n:
             raise ValueError(f"chosen must be the position of one of the {n} pairs; got {chosen!r}")
-        pairs = set(
-            zip(
-                self.bandwidth_multiples.tolist(),
-                self.relative_regularizations.tolist(),
-                strict=True,
-            )
-        )
-        if len(pairs) < n:
+        if len(set(zip(multiples.tolist(), strengths.tolist(), strict=True))) < n:
             raise ValueError("every pair of bandwidth and λ must have one score; some have two")
+        self.bandwidth_multiples, self.relative_regularizations = multiples, strengths
         self.chosen, self.label, self.corrected = chosen, label, corrected
 
     @classmethod
@@ -135,23 +118,18 @@ class CrossValidationDisplay(Display):
             )
         names = ("bandwidth_multiple", "relative_regularization")
         is_best = np.all([results[name] == estimator.best_params_[name] for name in names], axis=0)
-        told: dict[str, Any] = {
-            "label": _LABELS[estimator.criterion],
-            "corrected": estimator.reference_ is not None,
-        }
-        columns = [results[name] for name in (*names, "mean_test_score", "standard_error")]
         return cls(
-            *columns, chosen=int(np.argmax(is_best)) if is_best.any() else None, **told
+            *(results[name] for name in (*names, "mean_test_score", "standard_error")),
+            chosen=int(np.argmax(is_best)) if is_best.any() else None,
+            label=_LABELS[estimator.criterion],
+            corrected=estimator.reference_ is not None,
         ).plot(ax, **options)
 
     @property
     def near(self) -> np.ndarray:
         """Whether each pair is within one standard error of the best, shape (n,)."""
-        if not np.isfinite(self.scores).any():
-            return np.zeros(self.scores.size, dtype=bool)
-        return np.asarray(
-            self.scores.max() - self.scores <= np.nan_to_num(self.standard_errors, nan=-1.0)
-        )
+        errors = np.nan_to_num(self.standard_errors, nan=-1.0)
+        return np.isfinite(self.scores) & (self.scores.max() - self.scores <= errors)
 
     def plot(self, ax: Any = None, *, depth: float | None = None, cmap: Any = None) -> Self:
         """Draw.
@@ -171,52 +149,30 @@ class CrossValidationDisplay(Display):
         if known.size == 0:
             raise ValueError("there is no finite score to draw")
         depth = None if depth is None else as_positive(depth, "depth")
-        (self.figure_, self.ax_), self.artists_ = single_axes(ax, _SIZE), {}
+        (self.figure_, self.ax_), self.artists_ = single_axes(ax, (6.4, 4.4)), {}
+        inches, best = float(self.figure_.bbox.width / self.figure_.dpi), float(known.max())
+        ticks = min(int(1.6 * inches), _MOST_TICKS)
         if np.unique(self.bandwidth_multiples).size == 1:
-            self._draw_curve(depth)
+            self._draw_curve(best, depth, ticks)
         else:
-            span = float(known.max() - np.median(known)) if depth is None else depth
-            self._draw_surface(
-                float(known.max()), max(span, _LEAST_SPAN * max(1.0, abs(float(known.max())))), cmap
-            )
+            span = best - float(np.median(known)) if depth is None else depth
+            self._draw_surface(best, max(span, _LEAST_SPAN * max(1.0, abs(best))), cmap, ticks)
         if self.ax_.get_legend_handles_labels()[0]:
-            columns = 2 if self._inches >= _NARROW else 1
-            self.ax_.legend(
-                loc="lower center",
-                bbox_to_anchor=(0.5, 1.0),
-                frameon=False,
-                fontsize="small",
-                ncols=columns,
-            )
+            columns = 2 if inches >= 5.5 else 1  # two entries are as wide as that
+            above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns}
+            self.ax_.legend(frameon=False, fontsize="small", **above)
         return self
 
-    @property
-    def _strengths(self) -> np.ndarray:
-        """λ, descending."""
-        return np.unique(self.relative_regularizations)[::-1]
-
-    @property
-    def _inches(self) -> float:
-        """The width of the figure."""
-        return float(self.figure_.bbox.width / self.figure_.dpi)
-
-    @property
-    def _unit(self) -> str:
-        return "λ, in units of ∫k²dρ" if self.corrected else "λ, in units of w₀"
-
-    # --- one bandwidth ---
-
-    def _draw_curve(self, depth: float | None) -> None:
-        """Scores over λ in equal steps, from ∞ on the left to small ones: from simple to complex,
-        as the search compares them.
+    def _draw_curve(self, best: float, depth: float | None, ticks: int) -> None:
+        """Scores of one bandwidth over λ in equal steps, from ∞ on the left to small ones: from
+        simple to complex, as the search compares them.
         """
-        strengths = self._strengths
-        order = np.argsort(-self.relative_regularizations)
-        x, scores, errors = np.arange(order.size), self.scores[order], self.standard_errors[order]
-        seen = np.isfinite(scores)
-        finite = seen & np.isfinite(self.relative_regularizations[order])
-        (line,) = self.ax_.plot(x[finite], scores[finite], "-", color=_LINE, linewidth=1.3)
-        bars = self.ax_.errorbar(
+        ax, order = self.ax_, np.argsort(-self.relative_regularizations)
+        strengths, scores = self.relative_regularizations[order], self.scores[order]
+        x, errors, seen = np.arange(order.size), self.standard_errors[order], np.isfinite(scores)
+        finite = seen & np.isfinite(strengths)
+        (line,) = ax.plot(x[finite], scores[finite], "-", color=_LINE, linewidth=1.3)
+        bars = ax.errorbar(
             x[seen],
             scores[seen],
             np.nan_to_num(errors[seen]),
@@ -229,94 +185,80 @@ class CrossValidationDisplay(Display):
         )
         self.artists_ |= {"scores": line, "errors": bars}
         if self.chosen is not None and np.isfinite(self.scores[self.chosen]):
-            at = int(np.flatnonzero(order == self.chosen)[0])
-            self._ring(at, self.scores[self.chosen])
-        best = float(scores[seen].max())
-        self.ax_.axhline(best, color=_LINE, linewidth=0.7, linestyle=":")
+            self._ring(float(np.flatnonzero(order == self.chosen)[0]), self.scores[self.chosen])
+        ax.axhline(best, color=_LINE, linewidth=0.7, linestyle=":")
         if depth is not None:
-            self.ax_.set_ylim(best - depth, best + 0.25 * depth)
-        self.ax_.set(xlabel=self._unit, ylabel=self.label, xlim=(-0.6, x.size - 0.4))
-        _label(self.ax_.xaxis, x.astype(float), strengths, int(1.6 * self._inches))
-        self.ax_.spines[["top", "right"]].set_visible(False)
+            ax.set_ylim(best - depth, best + 0.25 * depth)
+        ax.set(xlabel=self._unit, ylabel=self.label, xlim=(-0.6, x.size - 0.4))
+        _label(ax.xaxis, x, strengths, ticks)
+        ax.spines[["top", "right"]].set_visible(False)
 
-    # --- several ---
-
-    def _draw_surface(self, best: float, span: float, cmap: Any) -> None:
+    def _draw_surface(self, best: float, span: float, cmap: Any, ticks: int) -> None:
         """Cells in equal steps: bandwidths ascend to the right, λ ascend upwards."""
         from matplotlib.colors import BoundaryNorm
         from matplotlib.patches import Rectangle
 
-        multiples, strengths = np.unique(self.bandwidth_multiples), self._strengths
-        columns, rows = self._places(multiples, strengths)
-        edges, seen = np.linspace(best - span, best, _BANDS + 1), np.isfinite(self.scores)
+        multiples, columns = np.unique(self.bandwidth_multiples, return_inverse=True)
+        strengths, rows = np.unique(self.relative_regularizations, return_inverse=True)
+        ends = columns + 1
+        infinite = np.flatnonzero(np.isinf(self.relative_regularizations))
+        if infinite.size == 1:  # a single pair stands for all bandwidths
+            columns[infinite], ends[infinite] = 0, multiples.size
+        edges = np.linspace(best - span, best, _BANDS + 1)
         values = np.ma.masked_all((strengths.size, multiples.size))  # type: ignore[no-untyped-call]
-        for k in np.flatnonzero(seen):
-            values[rows[k], columns[k]] = np.clip(self.scores[k], edges[0], best)
-        colours = colour_map(cmap).with_extremes(bad=_UNSEEN)
-        x, y = (
-            np.arange(multiples.size + 1) - 0.5,
-            strengths.size - 0.5 - np.arange(strengths.size + 1),
-        )
+        for k in np.flatnonzero(np.isfinite(self.scores)):
+            values[rows[k], columns[k] : ends[k]] = np.clip(self.scores[k], edges[0], best)
+        colors = colour_map(cmap).with_extremes(bad=_UNSEEN)
         cells = self.ax_.pcolormesh(
-            x, y, values, cmap=colours, norm=BoundaryNorm(edges, colours.N), rasterized=True
+            np.arange(multiples.size + 1) - 0.5,
+            np.arange(strengths.size + 1) - 0.5,
+            values,
+            cmap=colors,
+            norm=BoundaryNorm(edges, colors.N),
+            rasterized=True,
         )
-        decimals = int(
-            np.clip(np.ceil(-np.log10(span / _BANDS)), 0, 12)
-        )  # so many tell the bands of the color bar apart
+        # so many decimals tell the bands of the color bar apart
+        decimals = int(np.clip(np.ceil(-np.log10(span / _BANDS)), 0, 12))
         bar = self.figure_.colorbar(cells, ax=self.ax_, format=f"%.{decimals}f", label=self.label)
         self.artists_ |= {"cells": cells, "colorbar": bar, "near": []}
-        frame: dict[str, Any] = {
-            "fill": False,
-            "edgecolor": _NEAR,
-            "linewidth": 1.0,
-            "zorder": 2.5,
-            "path_effects": _halo(2.6),
-        }
         for k in np.flatnonzero(self.near):
-            left, width = columns[k].start - 0.5, columns[k].stop - columns[k].start
-            label = None if self.artists_["near"] else "within one standard error"
-            corner = (left + 0.04, strengths.size - 1.46 - rows[k])
-            self.artists_["near"].append(
-                self.ax_.add_patch(Rectangle(corner, width - 0.08, 0.92, label=label, **frame))
+            frame = Rectangle(
+                (columns[k] - 0.46, rows[k] - 0.46),
+                ends[k] - columns[k] - 0.08,
+                0.92,
+                label=None if self.artists_["near"] else "within one standard error",
+                fill=False,
+                edgecolor=_NEAR,
+                linewidth=1.0,
+                zorder=2.5,
+                path_effects=_halo(2.6),
             )
+            self.artists_["near"].append(self.ax_.add_patch(frame))
         if self.chosen is not None:
-            across = columns[self.chosen]
-            self._ring(
-                0.5 * (across.start + across.stop - 1),
-                strengths.size - 1.0 - rows[self.chosen],
-                path_effects=_halo(3.6),
-            )
+            middle = 0.5 * (columns[self.chosen] + ends[self.chosen] - 1)
+            self._ring(middle, rows[self.chosen], path_effects=_halo(3.6))
         self.ax_.set(xlabel="bandwidth multiple", ylabel=self._unit)
-        _label(
-            self.ax_.xaxis,
-            np.arange(multiples.size, dtype=float),
-            multiples,
-            int(1.6 * self._inches),
-        )
-        _label(self.ax_.yaxis, strengths.size - 1.0 - np.arange(strengths.size), strengths)
+        _label(self.ax_.xaxis, np.arange(multiples.size), multiples, ticks)
+        _label(self.ax_.yaxis, np.arange(strengths.size), strengths, _MOST_TICKS)
 
-    def _places(
-        self, multiples: np.ndarray, strengths: np.ndarray
-    ) -> tuple[list[slice], list[int]]:
-        """The columns and the row of the cell of each pair; a single pair with λ = ∞ stands for all
-        bandwidths.
-        """
-        columns = [
-            slice(int(i), int(i) + 1) for i in np.searchsorted(multiples, self.bandwidth_multiples)
-        ]
-        rows = [
-            int(np.flatnonzero(strengths == value)[0]) for value in self.relative_regularizations
-        ]
-        infinite = np.flatnonzero(np.isinf(self.relative_regularizations))
-        if infinite.size == 1:
-            columns[int(infinite[0])] = slice(0, multiples.size)
-        return columns, rows
+    @property
+    def _unit(self) -> str:
+        return "λ, in units of ∫k²dρ" if self.corrected else "λ, in units of w₀"
 
     def _ring(self, x: float, y: float, **halo: Any) -> None:
         assert self.chosen is not None
-        label = f"chosen: score {self.scores[self.chosen]:.4g}"
         (self.artists_["chosen"],) = self.ax_.plot(
-            x, y, "o", label=label, clip_on=False, zorder=3.0, **_RING, **halo
+            x,
+            y,
+            "o",
+            label=f"chosen: score {self.scores[self.chosen]:.4g}",
+            markersize=13,
+            markeredgewidth=1.8,
+            color=_CHOSEN,
+            markerfacecolor="none",
+            clip_on=False,
+            zorder=3.0,
+            **halo,
         )
 
 
@@ -327,11 +269,9 @@ def _halo(width: float) -> list[Any]:
     return [withStroke(linewidth=width, foreground="white")]
 
 
-def _label(axis: Any, places: np.ndarray, values: np.ndarray, most: int = _MOST_TICKS) -> None:
+def _label(axis: Any, places: np.ndarray, values: np.ndarray, most: int) -> None:
     """Ticks at ``places``, labelled by ``values``; of more than ``most`` only some."""
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    some = slice(None, None, -(-values.size // max(min(most, _MOST_TICKS), 1)))
-    axis.set_major_locator(FixedLocator(places[some].tolist()))
-    axis.set_minor_locator(NullLocator())
-    axis.set_ticklabels(["∞" if np.isinf(value) else f"{value:.2g}" for value in values[some]])
+    some = slice(None, None, -(-values.size // max(most, 1)))
+    labels = ["∞" if np.isinf(value) else f"{value:.2g}" for value in values[some]]
+    axis.set_ticks(places[some], labels)
+    axis.set_ticks([], minor=True)

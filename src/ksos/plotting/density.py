@@ -16,31 +16,31 @@ from ksos.ground.arrays import is_other_array, to_numpy
 from ksos.ground.names import as_row, in_order, quoted
 from ksos.ground.validation import as_count, as_features, as_points, as_vector, require_numbers
 from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
-from ksos.plotting.panel import Look, window_of
-from ksos.plotting.panels import Atoms, Curve, Surface
+from ksos.plotting.panels import Atoms, Look, OnGrid, Window, window_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.legend import Legend
 
 __all__ = ["MOST_PAIRED", "DensityDisplay", "figure_size"]
 
 MOST_PAIRED = 8
-"""The most features of a pair plot."""
+"""The most features of a pair plot: of more the panels are too small to be read."""
 REGIONS = (0.5, 0.9)
-"""The probabilities of the regions that are drawn unless others are asked for."""
+"""The probabilities of the regions that are drawn unless others are asked for: half of the mass, and
+nearly all of it.
+"""
 _MOST_SUPPORT = 100  # points that are shown without being asked for: more of them hide the density
-_MOST_GIVEN = 3
-_Panels = dict[tuple[int, ...], Curve | Surface | Atoms]
+_MOST_GIVEN = 3  # values of x in a label, which must stay one line
+_Panels = dict[tuple[int, ...], OnGrid | Atoms]
 
 
 def figure_size(k: int) -> tuple[float, float]:
-    """Width and height in inches that suit a picture of ``k`` features."""
+    """Width and height in inches that suit a figure of ``k`` features."""
     return (6.0, 4.2) if k <= 2 else (1.75 * k + 0.4, 1.75 * k)
 
 
 class DensityDisplay(Display):
-    r"""A picture of a density; make it with :meth:`from_density` or :meth:`from_estimator`.
+    r"""A figure of a density; make it with :meth:`from_density` or :meth:`from_estimator`.
 
     One feature: the curve over the rug of the data, its highest-density regions shaded, the
     distribution function on a second axis. Two: filled contours with the data, the support points
@@ -104,7 +104,7 @@ class DensityDisplay(Display):
         ax: Any = None,
         **options: Any,
     ) -> Self:
-        """Compute the picture of ``density`` and draw it.
+        """Compute the figure of ``density`` and draw it.
 
         Parameters
         ----------
@@ -137,33 +137,22 @@ class DensityDisplay(Display):
                 f"feature_names must have one name for each of the {d} features of the density; got"
                 f" {len(feature_names)}"
             )
-        X = (
-            None
-            if X is None
-            else as_points(
-                in_order(to_numpy(X) if is_other_array(X) else X, density.feature_names),
-                "X",
-                n_features=d,
-            )
-        )
-        feature_names = (
-            density.feature_names
-            if feature_names is None
-            else [str(name) for name in feature_names]
-        )
-        chosen = tuple(
-            range(d) if features is None else as_features(features, d, "features", feature_names)
-        )
+        if X is not None:
+            X = in_order(to_numpy(X) if is_other_array(X) else X, density.feature_names)
+            X = as_points(X, "X", n_features=d)
+        names = density.feature_names if feature_names is None else [*map(str, feature_names)]
+        all_features = range(d) if features is None else features
+        chosen = tuple(as_features(all_features, d, "features", names))
         if (k := len(chosen)) > MOST_PAIRED:
             raise ValueError(
                 f"a pair plot shows at most {MOST_PAIRED} features, and these would be {k}; choose"
                 " some with"
-                f" features=[{'0, 1' if feature_names is None else quoted(feature_names[:2])}, ...]"
+                f" features=[{'0, 1' if names is None else quoted(names[:2])}, ...]"
             )
-        density = density.with_feature_names(None).to(None)
+        density = density.with_feature_names(None).on_host()
         resolution = None if resolution is None else as_count(resolution, "resolution", minimum=8)
         panels = _make_panels(density, chosen, X, _as_regions(regions, density), resolution)
-        return cls(panels, chosen, X, feature_names).plot(ax, **options)
+        return cls(panels, chosen, X, names).plot(ax, **options)
 
     @classmethod
     def from_estimator(
@@ -244,7 +233,7 @@ class DensityDisplay(Display):
         cmap : str or Colormap, optional
             From no density to the highest. Default: white to blue, in perceptually equal steps.
         cdf : bool
-            The distribution function, in a picture of one feature.
+            The distribution function, in a figure of one feature.
         support : bool, optional
             The support points. Default: only with one or two features, and at most 100 support
             points.
@@ -254,7 +243,7 @@ class DensityDisplay(Display):
         """
         require_matplotlib()
         paired = len(self.features) > 2
-        few = next(iter(self.panels.values())).n_support <= _MOST_SUPPORT
+        few = len(next(iter(self.panels.values())).support) <= _MOST_SUPPORT
         look = Look(
             colour_map(cmap), cdf, not paired and few if support is None else support, small=paired
         )
@@ -294,11 +283,7 @@ class DensityDisplay(Display):
         self.figure_.align_ylabels(list(self.ax_[:, 0]))
         if legend:
             handles, labels = self.ax_[1, 0].get_legend_handles_labels()
-            _opaque(
-                self.ax_[0, k - 1].legend(
-                    handles, labels, loc="upper right", frameon=False, fontsize="small"
-                )
-            )
+            _legend(self.ax_[0, k - 1], handles, labels, loc="upper right")
 
     def _draw(self, ax: Axes, features: tuple[int, ...], look: Look) -> None:
         samples = None if self.X is None else self.X[:, list(features)]
@@ -334,17 +319,13 @@ def _legend_above(ax: Axes, twin: Axes | None) -> None:
     if twin is not None:
         more = twin.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
-    place: dict[str, Any] = {
-        "loc": "lower right",
-        "bbox_to_anchor": (1.0, 1.0),
-        "borderaxespad": 0.2,
-        "columnspacing": 1.4,
-    }
-    _opaque(ax.legend(handles, labels, ncols=3, frameon=False, fontsize="small", **place))
+    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
+    _legend(ax, handles, labels, ncols=3, columnspacing=1.4, **place)
 
 
-def _opaque(legend: Legend) -> None:
-    """Draw the handles of the legend opaque, also those of data that are pale in the picture."""
+def _legend(ax: Axes, handles: Any, labels: Any, **place: Any) -> None:
+    """A legend with opaque handles, also those of data that are pale in the figure."""
+    legend = ax.legend(handles, labels, frameon=False, fontsize="small", **place)
     for handle in legend.legend_handles:
         if handle is not None:
             handle.set_alpha(1.0)
@@ -376,27 +357,23 @@ def _make_panels(
     regions: tuple[float, ...],
     resolution: int | None,
 ) -> _Panels:
-    """Every panel that a picture of ``features`` needs."""
+    """Every panel that a figure of ``features`` needs."""
     d, k, support = density.n_features, len(features), density.support_points
-    pairs = [(features[j], features[i]) for i in range(k) for j in range(i)]
+    singles = [(feature,) for feature in features] if k != 2 else []
+    shown = [*singles, *((features[j], features[i]) for i in range(k) for j in range(i))]
     if density.measure.atoms is not None:
-        shown = [*([(feature,) for feature in features] if k != 2 else []), *pairs]
-        return {
-            chosen: Atoms.of(density, chosen, None if X is None else X[:, list(chosen)])
-            for chosen in shown
-        }
+        data = {chosen: None if X is None else X[:, list(chosen)] for chosen in shown}
+        return {chosen: Atoms.of(density, chosen, data[chosen]) for chosen in shown}
     density = density.by_volume()
-    panels, windows = _Panels(), {}
+    panels: _Panels = {}
+    windows: dict[int, Window] = {}
     for feature in features:
         marginal = density if d == 1 else density.marginal([feature])
         windows[feature] = window_of(marginal, None if X is None else X[:, feature])
-        if k != 2:
-            panels[(feature,)] = Curve.of(
-                marginal, support[:, feature], windows[feature], regions, resolution
-            )
-    for a, b in pairs:
-        marginal = density if (a, b) == tuple(range(d)) else density.marginal([a, b])
-        panels[(a, b)] = Surface.of(
-            marginal, support[:, [a, b]], (windows[a], windows[b]), regions, resolution, k > 2
+    for chosen in shown:
+        here = tuple(windows[feature] for feature in chosen)
+        marginal = density if chosen == tuple(range(d)) else density.marginal(list(chosen))
+        panels[chosen] = OnGrid.of(
+            marginal, support[:, list(chosen)], here, regions, resolution, k > 2
         )
     return panels

@@ -1,4 +1,4 @@
-"""The panels of a picture: a density of one feature as a curve, of two as contours, on a discrete
+"""The panels of a figure: a density of one feature as a curve, of two as contours, on a discrete
 measure as the probabilities of nodes.
 
 Heights are with respect to Lebesgue measure, in a unit that floats can hold; regions are those of
@@ -9,240 +9,235 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ksos.density import SoSDensity
-from ksos.plotting import panel
-from ksos.plotting.panel import DENSITY, STRIP, SUPPORT, Look, Window
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
-__all__ = ["Atoms", "Curve", "Heights", "Surface", "evaluate"]
+__all__ = ["Atoms", "Look", "OnGrid", "Window", "window_around", "window_of"]
 
+# colors that people with any kind of color vision tell apart
+_DENSITY, _DISTRIBUTION, _SUPPORT, _DATA = "#234484", "#B5480A", "#E8710A", "#262626"
+_OUTSIDE, _BOUNDARY, _BORDER = "#ededed", "#9a9a9a", "#10182b"
+_STRIP = 0.045  # of the height, for the rug: seen, and little of the curve is lost
+_MOST_DOTS = 4000  # more of them are one dark patch
+_MOST_TICKS = 1500  # of a rug: more than an axis has pixels
+_TAIL = 5e-4  # mass beyond each end of the axis: no eye sees the density there
+_MARGIN = 0.04  # of the width, around what is shown: matplotlib has 0.05
+# data farther from the mass than this share of its width are left outside: one outlier would hide
+# everything else
+_REACH = 0.75
 _LARGEST_EXPONENT = 90  # beyond it, densities are drawn in a power of ten of their own
-_CURVE = 12.0, 401, 4001
-"""Points of the grid per bandwidth, the fewest and the most of them along an axis."""
-_SURFACE, _SMALL_SURFACE = (8.0, 121, 301), (4.0, 41, 47)  # a panel among many has 150 pixels
-_BANDS, _LARGEST_AREA = 18, 150.0
-_BORDER, _LINES = "#10182b", ("-", "--", ":", "-.")
+_CURVE = (12.0, 401, 4001)  # points of the grid per bandwidth, the fewest and the most on an axis
+_SURFACE = (8.0, 121, 301)  # the same for two features: contours are interpolated linearly
+_SMALL_SURFACE = (4.0, 41, 47)  # a panel among many has 150 pixels
+_BANDS = 18  # of color: more look continuous, and take longer
+_LARGEST_AREA = 150.0  # of the dot of a node, in square points: a tenth of a panel's width
+_LINES = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True)
-class Heights:
-    """Values of a density on a grid and its levels, both divided by 10^exponent; ``levels[mass]``
-    bounds the region that holds ``mass``.
+class Window:
+    """An interval of one feature: ``low`` to ``high`` is where the density is evaluated, ``view``
+    what the axis shows.
     """
 
+    low: float
+    high: float
+    view: tuple[float, float]
+    boundary: tuple[float, float]
+
+
+def window_of(marginal: Any, samples: np.ndarray | None) -> Window:
+    """The window of a density of one feature and of its ``samples`` (n,)."""
+    low, high = (float(x) for x in marginal.ppf(np.array([_TAIL, 1.0 - _TAIL])))
+    return window_around(low, high, samples, marginal.measure.boundary(0))
+
+
+def window_around(
+    low: float,
+    high: float,
+    samples: np.ndarray | None,
+    boundary: tuple[float, float] = (-np.inf, np.inf),
+) -> Window:
+    """The window of the interval [low, high], widened to the ``samples`` (n,) near it.
+
+    >>> window_around(0.0, 1.0, np.array([-0.25, 0.5, 90.0]), boundary=(-0.25, np.inf))
+    Window(low=-0.25, high=1.05, view=(-0.3, 1.05), boundary=(-0.25, inf))
+    """
+    width = high - low or max(abs(low), 1.0)
+    if samples is not None:
+        near = samples[(samples >= low - _REACH * width) & (samples <= high + _REACH * width)]
+        low, high = float(min([low, *near])), float(max([high, *near]))
+    margin = _MARGIN * (high - low or width)
+    view = (low - margin, high + margin)
+    return Window(max(view[0], boundary[0]), min(view[1], boundary[1]), view, boundary)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What :meth:`DensityDisplay.plot` was asked for; ``small`` for a panel among many."""
+
+    cmap: Colormap
+    cdf: bool
+    support: bool
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class OnGrid:
+    """The numbers of a panel of one or two features on a continuous measure.
+
+    ``values`` of the density and the ``levels`` that bound the regions of each mass are divided by
+    10^exponent. ``values[i]`` belongs to axes[0][i], ``values[i, j]`` to (axes[0][j], axes[1][i]).
+    """
+
+    axes: tuple[np.ndarray, ...]
     values: np.ndarray
     levels: dict[float, float]
     exponent: int
-
-    @property
-    def label(self) -> str:
-        """What an axis says of the values."""
-        return "density" if self.exponent == 0 else f"density / $10^{{{self.exponent}}}$"
-
-
-def evaluate(
-    density: SoSDensity, points: np.ndarray, regions: Sequence[float], cell: float | None = None
-) -> Heights:
-    """p at the rows of ``points``, and the levels of its highest-density regions.
-
-    If the points are a grid with cells of volume ``cell``, the levels are computed from it:
-    accurate enough for a small panel, and quicker.
-    """
-    log_values = density.logpdf(points)
-    peak = float(log_values.max()) / math.log(10.0)
-    exponent = 0 if abs(peak) <= _LARGEST_EXPONENT else math.floor(peak)
-    unit = exponent * math.log(10.0)
-    with np.errstate(under="ignore"):
-        values = np.exp(log_values - unit)
-    if cell is None:
-        levels = {mass: math.exp(math.log(density.hdr_level(mass)) - unit) for mass in regions}
-    else:
-        descending = np.sort(values)[::-1]
-        held = np.cumsum(descending) * math.exp(math.log(cell) + unit)
-        levels = {
-            mass: float(descending[min(int(np.searchsorted(held, mass)), held.size - 1)])
-            for mass in regions
-        }
-    return Heights(values, levels, exponent)
-
-
-@dataclass(frozen=True)
-class _OnGrid:
-    """What panels of one and of two features on a continuous measure share."""
-
-    heights: Heights
     support: np.ndarray
-
-    @property
-    def height_label(self) -> str:
-        """What the height, or the colour, stands for."""
-        return self.heights.label
-
-    @property
-    def n_support(self) -> int:
-        """The number of support points that could be shown."""
-        return len(self.support)
-
-
-@dataclass(frozen=True)
-class Curve(_OnGrid):
-    """The numbers of a panel of one feature: the curve with its highest-density regions shaded, the
-    distribution function.
-    """
-
-    x: np.ndarray
-    cdf: np.ndarray
-    window: Window
+    windows: tuple[Window, ...]
+    cdf: np.ndarray | None
 
     @classmethod
     def of(
         cls,
-        p: SoSDensity,
+        p: Any,
         support: np.ndarray,
-        window: Window,
+        windows: tuple[Window, ...],
         regions: Sequence[float],
         resolution: int | None,
-    ) -> Curve:
-        """Of a density ``p`` of one feature on its window."""
-        x = window.grid(resolution, float(p.terms.on_host.bandwidths[0]), *_CURVE)
-        return cls(evaluate(p, x[:, None], regions), support, x, p.cdf(x[:, None]), window)
+        small: bool,
+    ) -> OnGrid:
+        """Of a density ``p``, with ``resolution`` points along each axis (None: fine enough).
+
+        The levels of a small panel of two features are computed from its grid: accurate enough, and
+        quicker.
+        """
+        alone = len(windows) == 1
+        finest, fewest, most = _CURVE if alone else _SMALL_SURFACE if small else _SURFACE
+        axes = []
+        for window, sigma in zip(windows, p.terms.on_host.bandwidths, strict=True):
+            n = int(np.clip(finest * (window.high - window.low) / float(sigma), fewest, most))
+            axes.append(np.linspace(window.low, window.high, resolution or n))
+        points = np.stack([grid.ravel() for grid in np.meshgrid(*axes)], axis=1)
+        log_values = p.logpdf(points)
+        peak = float(log_values.max()) / math.log(10.0)
+        exponent = 0 if abs(peak) <= _LARGEST_EXPONENT else math.floor(peak)
+        unit = exponent * math.log(10.0)
+        with np.errstate(under="ignore"):
+            values = np.exp(log_values - unit)
+        if small and not alone:
+            descending, cell = np.sort(values)[::-1], math.prod(float(x[1] - x[0]) for x in axes)
+            held = np.cumsum(descending) * math.exp(math.log(cell) + unit)
+            places = np.minimum(np.searchsorted(held, regions), held.size - 1)
+            levels = dict(zip(regions, descending[places].tolist(), strict=True))
+        else:
+            levels = {mass: math.exp(math.log(p.hdr_level(mass)) - unit) for mass in regions}
+        values = values.reshape([axis.size for axis in reversed(axes)])
+        cdf = p.cdf(points) if alone else None
+        return cls(tuple(axes), values, levels, exponent, support, windows, cdf)
+
+    @property
+    def height_label(self) -> str:
+        """What the height, or the color, stands for."""
+        return f"density / $10^{{{self.exponent}}}$" if self.exponent else "density"
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """Draw on ``ax`` with the data ``samples`` (n, 1); returns the artists by name. On a small
-        panel the height is without scale.
-        """
+        """Draw on ``ax`` with the data ``samples`` (n, d). It returns the artists by name."""
+        spans = ((ax.axvspan, ax.axvline), (ax.axhspan, ax.axhline))
+        for window, (span, line) in zip(self.windows, spans, strict=False):
+            for bound, edge in zip(window.boundary, window.view, strict=True):
+                if window.view[0] < bound < window.view[1]:
+                    span(bound, edge, color=_OUTSIDE, linewidth=0.0, zorder=0.5, gid="outside")
+                    line(bound, color=_BOUNDARY, linewidth=0.8, zorder=0.6, gid="boundary")
+        draw = self._draw_surface if self.cdf is None else self._draw_curve
+        return draw(ax, samples, look)
+
+    def _draw_curve(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
+        """A curve with its regions shaded; on a small panel the height is without scale."""
         artists: dict[str, Any] = {"regions": {}}
-        x, y = self.x, self.heights.values
-        panel.shade_outside(ax, self.window)
-        ordered = sorted(
-            self.heights.levels.items(), reverse=True
-        )  # the widest region first, the others on top of it
+        (x,), y, top = self.axes, self.values, float(self.values.max())
+        # the widest region first, the others on top of it
+        ordered = sorted(self.levels.items(), reverse=True)
         for i, (mass, level) in enumerate(ordered):
-            colour = look.cmap(0.12 + 0.36 * i / len(ordered))
-            style: dict[str, Any] = {
-                "color": colour,
-                "linewidth": 0.0,
-                "label": panel.region_name(mass),
-            }
             artists["regions"][mass] = ax.fill_between(
-                x, 0.0, y, where=(y >= level).tolist(), **style
+                x,
+                0.0,
+                y,
+                where=(y >= level).tolist(),
+                color=look.cmap(0.12 + 0.36 * i / len(ordered)),
+                linewidth=0.0,
+                label=_region(mass),
             )
-        ends = [
+        # at the boundary the curve comes down to zero
+        low, high = (
             bound if bound == end else np.nan
-            for bound, end in zip(self.window.boundary, (x[0], x[-1]), strict=True)
-        ]
-        closed = (
-            np.r_[ends[0], x, ends[1]],
-            np.r_[0.0, y, 0.0],
-        )  # at the boundary the curve comes down to zero
+            for bound, end in zip(self.windows[0].boundary, (x[0], x[-1]), strict=True)
+        )
         (artists["density"],) = ax.plot(
-            *closed,
-            color=DENSITY,
+            np.r_[low, x, high],
+            np.r_[0.0, y, 0.0],
+            color=_DENSITY,
             linewidth=1.1 if look.small else 1.6,
             label="density",
             zorder=2.5,
         )
-        top = float(y.max())
-        ax.set(
-            xlim=self.window.view,
-            ylim=(-1.5 * STRIP * top if samples is not None or look.support else 0.0, 1.07 * top),
-        )
-        artists |= panel.draw_one_feature(
-            ax, samples, self.window, look, self.height_label, x, self.cdf
-        )
+        bottom = -1.5 * _STRIP * top if samples is not None or look.support else 0.0
+        ax.set(xlim=self.windows[0].view, ylim=(bottom, 1.07 * top))
+        artists |= _beside(ax, samples, self, look, x, self.cdf)
         if look.support:
-            style = {
-                "color": SUPPORT,
-                "markersize": 3.0 if look.small else 5.0,
-                "label": "support points",
-                "zorder": 2.6,
-            }
             (artists["support"],) = ax.plot(
-                self.support, np.zeros(self.support.shape), "+", **style
+                self.support,
+                np.zeros(self.support.shape),
+                "+",
+                color=_SUPPORT,
+                markersize=3.0 if look.small else 5.0,
+                label="support points",
+                zorder=2.6,
             )
         return artists
 
-
-@dataclass(frozen=True)
-class Surface(_OnGrid):
-    """The numbers of a panel of two features, drawn as filled contours; ``heights.values[i, j]``
-    belongs to (x[j], y[i]).
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    windows: tuple[Window, Window]
-
-    @classmethod
-    def of(
-        cls,
-        p: SoSDensity,
-        support: np.ndarray,
-        windows: tuple[Window, Window],
-        regions: Sequence[float],
-        n: int | None,
-        small: bool,
-    ) -> Surface:
-        """Of a density ``p`` of two features on the windows of its features, on a grid of ``n``
-        points along each (None: fine enough).
-        """
-        fineness = _SMALL_SURFACE if small else _SURFACE
-        x, y = (
-            window.grid(n, float(sigma), *fineness)
-            for window, sigma in zip(windows, p.terms.on_host.bandwidths, strict=True)
-        )
-        cell = float(x[1] - x[0]) * float(y[1] - y[0]) if small else None
-        heights = evaluate(
-            p, np.stack([g.ravel() for g in np.meshgrid(x, y)], axis=1), regions, cell
-        )
-        return cls(
-            replace(heights, values=heights.values.reshape(y.size, x.size)), support, x, y, windows
-        )
-
-    def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """Draw on ``ax`` with the data ``samples`` (n, 2); returns the artists by name."""
+    def _draw_surface(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
+        """Filled contours, with the borders of the regions as lines."""
         from matplotlib.ticker import MaxNLocator
 
-        x, y, z = self.x, self.y, self.heights.values
-        width = 0.7 if look.small else 1.0
-        panel.shade_outside(ax, *self.windows)
-        bands = MaxNLocator(_BANDS, steps=[1, 2, 2.5, 5, 10]).tick_values(0.0, float(z.max()))
-        # a band has the colour of its middle: the lowest one is to be the colour of no density at
-        # all
-        filled = ax.contourf(
-            x, y, z, levels=bands, cmap=look.cmap, vmin=0.5 * bands[1], vmax=bands[-1], zorder=1.0
+        grid, width = (*self.axes, self.values), 0.7 if look.small else 1.0
+        bands = MaxNLocator(_BANDS, steps=[1, 2, 2.5, 5, 10])
+        levels = bands.tick_values(0.0, float(self.values.max()))
+        artists: dict[str, Any] = {"borders": {}}
+        # a band has the color of its middle: the lowest one is to be the color of no density at all
+        artists["filled"] = ax.contourf(
+            *grid, levels=levels, cmap=look.cmap, vmin=0.5 * levels[1], vmax=levels[-1], zorder=1.0
         )
-        artists: dict[str, Any] = {"filled": filled, "borders": {}}
-        for i, (mass, level) in enumerate(sorted(self.heights.levels.items())):
-            line: dict[str, Any] = {"linewidths": width, "linestyles": _LINES[i % len(_LINES)]}
+        for i, (mass, level) in enumerate(sorted(self.levels.items())):
+            style = _LINES[i % len(_LINES)]
             artists["borders"][mass] = ax.contour(
-                x, y, z, levels=[level], colors=_BORDER, zorder=2.4, **line
+                *grid,
+                levels=[level],
+                colors=_BORDER,
+                zorder=2.4,
+                linewidths=width,
+                linestyles=style,
             )
-            ax.plot(
-                [],
-                [],
-                color=_BORDER,
-                linewidth=width,
-                linestyle=line["linestyles"],
-                label=panel.region_name(mass),
-            )
+            ax.plot([], [], style, color=_BORDER, linewidth=width, label=_region(mass))
         if samples is not None:
-            artists["data"] = panel.draw_scatter(ax, samples, self.windows, small=look.small)
+            artists["data"] = _draw_data(ax, samples, self.windows, look)
         if look.support:
-            size: dict[str, Any] = {
-                "markersize": 3.0 if look.small else 6.0,
-                "markeredgewidth": 0.8 * width,
-                "markerfacecolor": "none",
-            }
             (artists["support"],) = ax.plot(
-                *self.support.T, "o", color=SUPPORT, label="support points", zorder=2.1, **size
+                *self.support.T,
+                "o",
+                color=_SUPPORT,
+                label="support points",
+                zorder=2.1,
+                markersize=3.0 if look.small else 6.0,
+                markeredgewidth=0.8 * width,
+                markerfacecolor="none",
             )
         ax.set(xlim=self.windows[0].view, ylim=self.windows[1].view)
         return artists
@@ -257,19 +252,20 @@ class Atoms:
     points: np.ndarray
     masses: np.ndarray
     windows: tuple[Window, ...]
-    height_label, n_support = "probability of each node", 0
+    height_label = "probability of each node"
+    support = ()
 
     @classmethod
-    def of(cls, p: SoSDensity, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
+    def of(cls, p: Any, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
         """Of the ``features`` of a density ``p`` on a discrete measure, wide enough for the
         ``samples`` (n, 1 or 2) near its nodes.
         """
-        nodes = p.support_points if p.measure.atoms is None else p.measure.atoms.points
-        points, place = np.unique(nodes[:, list(features)], axis=0, return_inverse=True)
+        nodes = p.measure.atoms.points[:, list(features)]
+        points, place = np.unique(nodes, axis=0, return_inverse=True)
         masses = np.bincount(place.ravel(), weights=p.terms.on_host.node_masses)
         columns = [None] * len(features) if samples is None else list(samples.T)
         windows = tuple(
-            panel.window_around(float(x.min()), float(x.max()), column)
+            window_around(float(x.min()), float(x.max()), column)
             for x, column in zip(points.T, columns, strict=True)
         )
         return cls(points, masses, windows)
@@ -281,48 +277,104 @@ class Atoms:
         artists: dict[str, Any] = {}
         ax.set_xlim(*self.windows[0].view)
         top, n = float(self.masses.max()), self.masses.size
-        if self.points.shape[1] == 2:
+        if len(self.windows) == 2:
             ax.set_ylim(*self.windows[1].view)
             area = _LARGEST_AREA / max(1.0, np.sqrt(n) / 8.0) * (0.3 if look.small else 1.0)
-            dots = {
-                "s": area * self.masses / top,
-                "c": self.masses,
-                "vmin": 0.0,
-                "vmax": top,
-                "cmap": look.cmap,
-            }
             artists["filled"] = ax.scatter(
                 *self.points.T,
-                **dots,
-                edgecolors=DENSITY,
+                s=area * self.masses / top,
+                c=self.masses,
+                vmin=0.0,
+                vmax=top,
+                cmap=look.cmap,
+                edgecolors=_DENSITY,
                 linewidths=0.3,
                 label="nodes",
                 zorder=2.0,
             )
             if samples is not None:
-                artists["data"] = panel.draw_scatter(
-                    ax, samples, (self.windows[0], self.windows[1]), small=look.small
-                )
+                artists["data"] = _draw_data(ax, samples, self.windows, look)
             return artists
-        x = self.points[:, 0]
+        x, width = self.points[:, 0], float(np.clip(200.0 / n, 0.6, 2.0))
         artists["stems"] = ax.vlines(
-            x,
-            0.0,
-            self.masses,
-            color=DENSITY,
-            linewidth=float(np.clip(200.0 / n, 0.6, 2.0)),
-            label="nodes",
+            x, 0.0, self.masses, color=_DENSITY, linewidth=width, label="nodes"
         )
         ax.set_ylim(-0.07 * top if samples is not None else 0.0, 1.07 * top)
-        (low, high), steps = self.windows[0].view, np.r_[0.0, np.cumsum(self.masses), 1.0]
+        low, high = self.windows[0].view
+        steps = np.r_[0.0, np.cumsum(self.masses), 1.0]
         place = np.r_[low, x, high]
-        return artists | panel.draw_one_feature(
-            ax,
-            samples,
-            self.windows[0],
-            look,
-            self.height_label,
-            place,
-            steps,
-            drawstyle="steps-post",
+        return artists | _beside(ax, samples, self, look, place, steps, drawstyle="steps-post")
+
+
+def _beside(
+    ax: Axes,
+    samples: np.ndarray | None,
+    panel: OnGrid | Atoms,
+    look: Look,
+    x: np.ndarray,
+    cdf: Any,
+    **style: Any,
+) -> dict[str, Any]:
+    """What every panel of one feature has beside the density: the rug of the data, the label of the
+    height, and to the right the distribution function.
+    """
+    artists: dict[str, Any] = {}
+    if samples is not None:
+        artists["data"] = _draw_data(ax, samples, panel.windows, look)
+    if look.small:
+        ax.set_yticks([])
+        return artists
+    ax.set_ylabel(panel.height_label)
+    if look.cdf:
+        artists["cdf_axes"] = twin = ax.twinx()
+        name = "distribution function"
+        twin.plot(x, cdf, "--", color=_DISTRIBUTION, linewidth=1.2, label=name, gid="cdf", **style)
+        # both zeros are at one height
+        low, high = ax.get_ylim()
+        twin.set(ylim=(1.04 * low / high, 1.04), yticks=[0.0, 0.25, 0.5, 0.75, 1.0])
+        twin.set_ylabel(name, color=_DISTRIBUTION)
+        twin.tick_params(axis="y", colors=_DISTRIBUTION)
+    return artists
+
+
+def _region(mass: float) -> str:
+    """What the legend calls a highest-density region.
+
+    >>> _region(0.5), _region(0.975)
+    ('50% region', '97.5% region')
+    """
+    return f"{100.0 * mass:g}% region"
+
+
+def _draw_data(ax: Axes, samples: np.ndarray, windows: tuple[Window, ...], look: Look) -> Any:
+    """A tick for each sample (n, 1), a dot for each sample (n, 2) that lies in the windows.
+
+    Few are opaque, so that each one is seen; many are pale, so that their density is.
+    """
+    rug = len(windows) == 1
+    most, opaque = (_MOST_TICKS, 150) if rug else (_MOST_DOTS, 600)
+    inside = [(w.view[0] <= x) & (x <= w.view[1]) for w, x in zip(windows, samples.T, strict=True)]
+    rows = np.flatnonzero(np.all(inside, axis=0))
+    if rows.size > most:
+        rows = rows[np.linspace(0, rows.size - 1, most).round().astype(int)]
+    shown, n = samples[rows], max(rows.size, 1)
+    style: dict[str, Any] = {
+        "alpha": float(np.clip((opaque / n) ** 0.5, 0.12, 0.85)),
+        "label": "data" if rows.size == len(samples) else f"data ({n:,} of {len(samples):,})",
+        "gid": "data",
+    }
+    if rug:
+        height, across = 0.8 * _STRIP, ax.get_xaxis_transform()
+        return ax.vlines(
+            shown[:, 0], 0.0, height, transform=across, color=_DATA, linewidth=0.7, **style
         )
+    return ax.scatter(
+        *shown.T,
+        s=np.clip(2000.0 / n, 2.0, 12.0) * (0.5 if look.small else 1.0),
+        linewidths=0.3 if n <= 1000 else 0.0,
+        c=_DATA,
+        edgecolors="white",
+        rasterized=n > 1000,
+        zorder=2.2,
+        **style,
+    )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ksos.density import SoSDensity
 from ksos.ground.validation import as_choice
 from ksos.plotting.canvas import Display, axes_grid, require_matplotlib
 from ksos.solvers import Progress, Solution
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["SolutionDisplay"]
 
 _OBJECTIVE, _BOUND, _GAP = "#234484", "#afd0e8", "#B5480A"
-_SIZE = (6.0, 5.0)
 _LOGARITHMIC = 5.0  # objectives that fall by more than this factor are drawn on a logarithmic scale
 
 
@@ -83,21 +81,12 @@ class SolutionDisplay(Display):
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> Self:
         """The same for a fitted estimator with a ``solution_``."""
-        if isinstance(estimator, Solution):
-            raise TypeError(
-                "from_estimator takes a fitted estimator; use"
-                " SolutionDisplay.from_solution(solution)"
-            )
-        if isinstance(estimator, SoSDensity):
-            raise TypeError(
-                "a density has no history; use SolutionDisplay.from_estimator(est) or"
-                " from_solution(est.solution_)"
-            )
-        check_is_fitted(estimator)
+        if hasattr(estimator, "fit"):
+            check_is_fitted(estimator)
         if not hasattr(estimator, "solution_"):
             raise TypeError(
                 f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity or"
-                " KernelSoSDensityCV"
+                " KernelSoSDensityCV, or a ksos.Solution to from_solution"
             )
         return cls.from_solution(estimator.solution_, ax=ax, **options)
 
@@ -114,18 +103,12 @@ class SolutionDisplay(Display):
         """
         require_matplotlib()
         as_choice(against, "against", ("iteration", "time"))
-        x = np.array(
-            [
-                progress.n_iter if against == "iteration" else progress.time
-                for progress in self.history
-            ],
-            dtype=float,
-        )
-        objective, gap = (
+        names = ("n_iter" if against == "iteration" else "time", "objective", "gap")
+        x, objective, gap = (
             np.array([getattr(progress, name) for progress in self.history], dtype=float)
-            for name in ("objective", "gap")
+            for name in names
         )
-        self.figure_, axes = axes_grid(ax, 2, 1, _SIZE, hspace=0.06)
+        self.figure_, axes = axes_grid(ax, 2, 1, (6.0, 5.0), hspace=0.06)
         self.ax_, self.artists_ = axes[:, 0], {}
         marker = {"marker": "o", "markersize": 3.0} if x.size <= 40 else {}
         self._draw_objective(self.ax_[0], x, objective, gap, marker)
@@ -162,14 +145,14 @@ class SolutionDisplay(Display):
             lower = np.maximum.accumulate(np.where(proven, objective - gap, -np.inf))
             upper = np.minimum.accumulate(np.where(proven, objective, np.inf))
             seen = np.isfinite(upper)
-            band: dict[str, Any] = {
-                "color": _BOUND,
-                "linewidth": 0.0,
-                "label": "where the minimum is proven to lie",
-                "zorder": 1.5,
-            }
             self.artists_["bounds"] = ax.fill_between(
-                x[seen], np.maximum(lower[seen], bottom), upper[seen], **band
+                x[seen],
+                np.maximum(lower[seen], bottom),
+                upper[seen],
+                color=_BOUND,
+                linewidth=0.0,
+                label="where the minimum is proven to lie",
+                zorder=1.5,
             )
         ax.set(ylim=(bottom, top), ylabel="objective")
         ax.legend(loc="upper right", frameon=False, fontsize="small")

@@ -17,8 +17,18 @@ from ksos.quadrature.panel_distribution import (
     positions,
     weighted_level,
 )
-from ksos.quadrature.panels import Panels, cells, cut, halved, merged
-from ksos.quadrature.rules import composite, laguerre, legendre, log_outer, tensor_grid
+from ksos.quadrature.rules import (
+    Panels,
+    cells,
+    composite,
+    cut,
+    halved,
+    laguerre,
+    legendre,
+    log_outer,
+    merged,
+    tensor_grid,
+)
 from ksos.quadrature.sobol import MixtureRule, sobol
 
 __all__ = [

@@ -15,8 +15,6 @@ from ksos.ground.memory import row_blocks
 from ksos.ground.run import Run
 from ksos.quadrature.rules import tensor_grid
 
-__all__ = ["NODES_PER_CELL", "Integral", "integrate"]
-
 Integrand = Callable[[np.ndarray], np.ndarray]
 _INTERVALS = {1: 16, 2: 12, 3: 12}  # of the Clenshaw–Curtis rule per axis, by dimension
 NODES_PER_CELL = {d: (intervals + 1) ** d for d, intervals in _INTERVALS.items()}

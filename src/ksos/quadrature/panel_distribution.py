@@ -18,11 +18,7 @@ from scipy.optimize import brentq
 
 from ksos.ground.arrays import Array, like, namespace, on_accelerator
 from ksos.ground.memory import row_blocks
-from ksos.quadrature.panels import Panels
-from ksos.quadrature.rules import legendre
-
-__all__ = ["LINE_ORDER", "PanelDistribution", "from_nodes", "increasing_root"]
-__all__ += ["position_on_panel", "positions", "weighted_level"]
+from ksos.quadrature.rules import Panels, legendre
 
 Excess = Callable[[Array, Array], tuple[Array, Array, Array]]
 

@@ -1,4 +1,4 @@
-"""Rules for many features: scrambled Sobol' points of a mixture of product laws, weighted by its
+"""Rules for many features: scrambled Sobol' points of a mixture of product distributions, weighted by its
 density.
 """
 
@@ -12,8 +12,6 @@ from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from ksos.ground.memory import row_blocks
 
-__all__ = ["MixtureRule", "sobol"]
-
 _SCRAMBLINGS = 8
 _BLOCK_ELEMENTS = 1 << 20
 
@@ -26,7 +24,7 @@ def sobol(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
 
 
 class MixtureRule:
-    """Per centre (m, d) a product of normal laws, or else of Laplace laws, of one ``scale`` (d,),
+    """Per center (m, d) a product of normal distributions, or else of Laplace distributions, of one ``scale`` (d,),
     cut off at ``low`` and ``high`` (d,).
 
     Integrands that are at most a multiple of the mixture have bounded weights, so that means over
@@ -35,15 +33,15 @@ class MixtureRule:
 
     def __init__(
         self,
-        centres: np.ndarray,
+        centers: np.ndarray,
         scale: np.ndarray,
         low: np.ndarray,
         high: np.ndarray,
         *,
         normal: bool,
     ) -> None:
-        self.centres, self.scale, self.low, self.high, self.normal = (
-            centres,
+        self.centers, self.scale, self.low, self.high, self.normal = (
+            centers,
             scale,
             low,
             high,
@@ -54,7 +52,7 @@ class MixtureRule:
         """(nodes, log weights) against Lebesgue measure, once for each of eight independent
         scramblings.
         """
-        m, d = self.centres.shape
+        m, d = self.centers.shape
         n = 1 << max(5, int(math.log2(max(max_nodes // _SCRAMBLINGS, 1))))
         for child in np.random.SeedSequence(seed).spawn(_SCRAMBLINGS):
             unit = sobol(n, d + 1, np.random.default_rng(child))
@@ -64,10 +62,10 @@ class MixtureRule:
             yield nodes, -self.log_density(nodes) - math.log(n)
 
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Per centre and feature: the boundary in units of the law, and whether the law is mirrored
+        """Per center and feature: the boundary in units of the scale, and whether it is mirrored
         so that the mass lies below 0.
         """
-        a, b = (self.low - self.centres) / self.scale, (self.high - self.centres) / self.scale
+        a, b = (self.low - self.centers) / self.scale, (self.high - self.centers) / self.scale
         flip = a > 0.0
         return np.where(flip, -b, a), np.where(flip, -a, b), flip
 
@@ -96,7 +94,7 @@ class MixtureRule:
             log_p = np.logaddexp(np.log(unit) + log_b, np.log1p(-unit) + log_a)
         t = np.clip(self._quantile(np.minimum(log_p, 0.0)), a, b)
         return np.clip(
-            self.centres[component] + self.scale * np.where(flip, -t, t), self.low, self.high
+            self.centers[component] + self.scale * np.where(flip, -t, t), self.low, self.high
         )
 
     def log_density(self, nodes: np.ndarray) -> np.ndarray:
@@ -108,8 +106,8 @@ class MixtureRule:
         peak = 0.5 * math.log(2.0 * math.pi) if self.normal else math.log(2.0)
         constant = -float(np.sum(np.log(self.scale) + peak))
         out = np.empty(nodes.shape[0])
-        for rows in row_blocks(nodes.shape[0], self.centres.size, _BLOCK_ELEMENTS):
-            away = (nodes[rows, None, :] - self.centres) / self.scale
+        for rows in row_blocks(nodes.shape[0], self.centers.size, _BLOCK_ELEMENTS):
+            away = (nodes[rows, None, :] - self.centers) / self.scale
             log = -0.5 * np.sum(away**2, axis=2) if self.normal else -np.sum(np.abs(away), axis=2)
             out[rows] = logsumexp(log - log_mass, axis=1)
-        return out + constant - math.log(self.centres.shape[0])
+        return out + constant - math.log(self.centers.shape[0])

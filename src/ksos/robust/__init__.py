@@ -6,33 +6,33 @@ from __future__ import annotations
 
 from ksos.robust.atoms import AtomicBall, WorstAtoms, worst_atoms
 from ksos.robust.ball import Ball, adversary_in
+from ksos.robust.barrier import JointBarrier
 from ksos.robust.learning import RobustSolution, robust_minimize, robust_path
-from ksos.robust.losses import AbsoluteLoss, HuberLoss, LogisticLoss, ResidualLoss, SquareLoss
+from ksos.robust.losses import (
+    AbsoluteLoss,
+    AbsoluteRisk,
+    HuberLoss,
+    LogisticLoss,
+    LogisticScores,
+    NodeRisk,
+    ResidualLoss,
+    Residuals,
+    SquareLoss,
+    UserLoss,
+)
 from ksos.robust.mode import ModePath, Player, RobustMode, robust_mode
+from ksos.robust.problem import Goal, Problem, Saddle, solve
+from ksos.robust.risk import FixedRisk, LeastRisk, SquareRisk, affine_moments, kernel_moments
+from ksos.robust.upper_bound import supremum_on
 from ksos.robust.worst_case import AGREEMENT, WorstCase, worst_case
-from ksos.space.labelled import LabelledDensity, LabelledEmbedding
+from ksos.space import LabelledDensity, LabelledEmbedding
 
-__all__ = [
-    "AGREEMENT",
-    "AbsoluteLoss",
-    "AtomicBall",
-    "Ball",
-    "HuberLoss",
-    "LabelledDensity",
-    "LabelledEmbedding",
-    "LogisticLoss",
-    "ModePath",
-    "Player",
-    "ResidualLoss",
-    "RobustMode",
-    "RobustSolution",
-    "SquareLoss",
-    "WorstAtoms",
-    "WorstCase",
-    "adversary_in",
-    "robust_minimize",
-    "robust_mode",
-    "robust_path",
-    "worst_atoms",
-    "worst_case",
-]
+__all__ = ["AbsoluteLoss", "AtomicBall", "Ball", "HuberLoss", "LabelledDensity"]
+__all__ += ["LabelledEmbedding", "LogisticLoss", "ModePath", "ResidualLoss", "RobustMode"]
+__all__ += ["RobustSolution", "SquareLoss", "WorstAtoms", "WorstCase", "robust_minimize"]
+__all__ += ["robust_mode", "robust_path", "worst_case"]
+# what the tests and the benchmarks use besides
+__all__ += ["AGREEMENT", "AbsoluteRisk", "FixedRisk", "Goal", "JointBarrier", "LeastRisk"]
+__all__ += ["LogisticScores", "NodeRisk", "Player", "Problem", "Residuals", "Saddle", "SquareRisk"]
+__all__ += ["UserLoss", "adversary_in", "affine_moments", "kernel_moments", "solve"]
+__all__ += ["supremum_on", "worst_atoms"]

@@ -5,15 +5,15 @@ Over weights μ ∈ R^N,
 
     max  ℓᵀμ   such that   μ ≥ 0,  1ᵀμ = 1,  ‖Φμ − z‖ ≤ ε.
 
-With a multiplier u ≥ 0 for the ball, ℓᵀμ − (u/2)‖Φμ − z‖² is to be maximised over the simplex. That
-is a projection with one coordinate more: the minimiser of ‖Φμ − z‖² + δ²(ℓᵀμ − c)², with c above
-every ℓ_i, is such a maximiser for 1/u = δ²(c − ℓᵀμ). ‖Φμ − z‖ grows with δ, so that one scalar
-function has the root that is wanted; if maximisers of ℓᵀμ alone reach into the ball, u = 0.
+With a multiplier u ≥ 0 for the ball, ℓᵀμ − (u/2)‖Φμ − z‖² is to be maximized over the simplex. That
+is a projection with one coordinate more: the minimizer of ‖Φμ − z‖² + δ²(ℓᵀμ − c)², with c above
+every ℓ_i, is such a maximizer for 1/u = δ²(c − ℓᵀμ). ‖Φμ − z‖ grows with δ, so that one scalar
+function has the root that is wanted. If maximizers of ℓᵀμ alone reach into the ball, u = 0.
 
-The robust mode is the case ℓ = −k_θ = −(k(x_i, θ))_i, z = Φν of a reference ν on the atoms.
-Whatever weights come out, with τ = u/2 and L(μ, τ) = k_θᵀμ + τ(‖Φμ − Φν‖² − ε²) the bound L(μ, τ) +
-min_i g_i − gᵀμ with g = ∇_μ L(μ, τ) is below the optimal value: L is convex in μ, and a linear
-function on the simplex is least at a corner.
+The robust mode is the case ℓ = −k_θ = −(k(x_i, θ))_i, z = Φν of a reference ν on the atoms. For any
+weights μ, with τ = u/2 and L(μ, τ) = k_θᵀμ + τ(‖Φμ − Φν‖² − ε²), the bound L(μ, τ) + min_i g_i −
+gᵀμ with g = ∇_μ L(μ, τ) is below the optimal value: L is convex in μ, and a linear function on the
+simplex is least at a corner.
 """
 
 from __future__ import annotations
@@ -29,24 +29,35 @@ from ksos.robust.ball import Ball
 __all__ = ["AtomicBall", "AtomicDual", "WorstAtoms", "worst_atoms"]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
-_ABOVE = 1.5  # c, for a loss that lies between −½ and ½
+_ABOVE = 1.5  # c, for a loss that lies between −½ and ½: any number above ½
+# Where the root δ is looked for: beyond, one of the two terms is rounding beside the other. The
+# walk to it starts in the middle, for the ends are the hardest projections.
 _DELTAS, _FIRST_DELTA, _STRIDE = (1e-5, 1e3), 0.3, 1.5
 
 
 @dataclass(frozen=True)
 class WorstAtoms:
-    """The minimiser of k_θᵀμ over an MMD ball, with the proof that it is one."""
+    """The minimizer of k_θᵀμ over an MMD ball, with the proof that it is one.
+
+    Attributes
+    ----------
+    weights : ndarray
+        μ, one entry per atom.
+    value : float
+        k_θᵀμ = (K ∗ μ)(θ).
+    lower_bound : float
+        A dual bound: no distribution on these atoms in the ball has a smaller value.
+    mmd : float
+        MMD(μ, μ̂), at most the radius up to rounding.
+    multiplier : float
+        τ.
+    """
 
     weights: np.ndarray
-    """μ, one entry per atom."""
     value: float
-    """k_θᵀμ = (K ∗ μ)(θ)."""
     lower_bound: float
-    """A dual bound: no distribution on these atoms in the ball has a smaller value."""
     mmd: float
-    """MMD(μ, μ̂), at most the radius up to rounding."""
     multiplier: float
-    """τ."""
 
 
 class AtomicBall:
@@ -72,49 +83,42 @@ class AtomicBall:
         values, Q = np.linalg.eigh(self.K)
         keep = values > np.finfo(float).eps * values[-1]
         self._Phi = (Q[:, keep] * np.sqrt(values[keep])).T
-        self._centre = self._Phi @ self.reference
+        self._center = self._Phi @ self.reference
 
     def worst(self, theta: int) -> WorstAtoms:
         """The distribution of the ball with the least (K ∗ μ)(θ), for θ the atom number ``theta``."""
-        return self._worst(self.K[theta])
+        return self.worst_at(self.atoms[theta])
 
     def worst_at(self, theta: np.ndarray) -> WorstAtoms:
         """The same for any point θ (d,)."""
-        return self._worst(self.kernel(self.atoms, as_points(theta[None, :], "theta"))[:, 0])
-
-    def _worst(self, k: np.ndarray) -> WorstAtoms:
+        k, tau = self.kernel(self.atoms, as_points(theta[None, :], "theta"))[:, 0], 0.0
         lowest = np.flatnonzero(k <= k.min() + _TIE)
         weights = np.zeros(k.shape[0])
-        weights[lowest] = _project(self._Phi[:, lowest], self._centre)
-        if self.mmd(weights) <= self.radius:
-            return self._certified(weights, 0.0, k)
-        found = worst_atoms(self._Phi, self._centre, -k, self.radius, digits=1e-14)
-        return self._certified(found.weights, 0.5 * found.multiplier, k)
-
-    def mmd(self, weights: np.ndarray) -> float:
-        """MMD between weights of the atoms and the reference."""
-        return float(np.linalg.norm(self._Phi @ weights - self._centre))
-
-    def _certified(self, weights: np.ndarray, tau: float, k: np.ndarray) -> WorstAtoms:
+        weights[lowest] = _project(self._Phi[:, lowest], self._center)
+        if self.mmd(weights) > self.radius:
+            found = worst_atoms(self._Phi, self._center, -k, self.radius, digits=1e-14)
+            weights, tau = found.weights, 0.5 * found.multiplier
         value, mmd = float(k @ weights), self.mmd(weights)
         g = k + 2.0 * tau * (self.K @ (weights - self.reference))
         bound = value + tau * (mmd**2 - self.radius**2) + float(g.min() - g @ weights)
         return WorstAtoms(weights, value, bound, mmd, tau)
 
+    def mmd(self, weights: np.ndarray) -> float:
+        """MMD between weights of the atoms and the reference."""
+        return float(np.linalg.norm(self._Phi @ weights - self._center))
+
 
 @dataclass(frozen=True)
 class AtomicDual:
-    """The worst weights for a loss in a ball, and the dual point that goes with them."""
+    """The worst weights for a loss in a ball, with ℓᵀμ and ‖Φμ − z‖, and the dual point that goes
+    with them: u(Φμ − z), and u.
+    """
 
     weights: np.ndarray
     value: float
-    """ℓᵀμ."""
     y: np.ndarray
-    """u(Φμ − z)."""
     distance: float
-    """‖Φμ − z‖."""
     multiplier: float
-    """u."""
 
 
 def worst_atoms(
@@ -128,26 +132,24 @@ def worst_atoms(
     """max ℓᵀμ over the simplex such that ‖Φμ − z‖ ≤ ε, or max ℓᵀμ − γ‖Φμ − z‖², the multiplier to a
     relative error of ``digits``.
 
-    Φ (q, N) holds the coordinates of the atoms' features. Where no weights are in the ball, those
-    that are nearest to z come back. Raises RuntimeError where a projection does not converge.
+    Φ (q, N) holds the coordinates of the atoms' features. If no weights are in the ball, those that
+    are nearest to z come back. Raises RuntimeError where a projection does not converge.
 
     >>> Phi, z = np.eye(2), np.array([1.0, 0.0])
     >>> found = worst_atoms(Phi, z, np.array([0.0, 1.0]), 0.5 * np.sqrt(2.0))
-    >>> found.weights.round(4).tolist(), round(float(np.linalg.norm(found.y)), 4)  # ∂value/∂radius = 1/√2
+    >>> found.weights.round(4).tolist(), round(float(np.linalg.norm(found.y)), 4)  # ∂value/∂ε
     ([0.5, 0.5], 0.7071)
     """
-    low, high = float(loss.min()), float(loss.max())
-    spread = high - low if high > low else 1.0
-    unit = (loss - 0.5 * (low + high)) / spread
+    least, most = float(loss.min()), float(loss.max())
+    unit = most - least if most > least else 1.0
+    scaled = (loss - 0.5 * (least + most)) / unit
 
     def at(log_delta: float) -> AtomicDual:
         delta = np.exp(log_delta)
-        mu = _project(np.vstack([Phi, delta * unit]), np.append(z, delta * _ABOVE))
+        mu = _project(np.vstack([Phi, delta * scaled]), np.append(z, delta * _ABOVE))
         residual = Phi @ mu - z
-        u = 1.0 / (delta**2 * (_ABOVE - float(unit @ mu)))
-        return AtomicDual(
-            mu, float(loss @ mu), spread * u * residual, float(np.linalg.norm(residual)), spread * u
-        )
+        u = unit / (delta**2 * (_ABOVE - float(scaled @ mu)))
+        return AtomicDual(mu, float(loss @ mu), u * residual, float(np.linalg.norm(residual)), u)
 
     def excess(log_delta: float) -> float:
         found = at(log_delta)
@@ -155,29 +157,27 @@ def worst_atoms(
             return float(np.log(2.0 * float(penalty or 1.0)) - np.log(found.multiplier))
         return float(np.log(max(found.distance, 1e-300)) - np.log(radius))
 
-    # walk to the root from the middle: the ends, where nothing but one of the two terms counts, are
-    # the hardest projections
-    least, most = (float(np.log(delta)) for delta in _DELTAS)
+    first, last = (float(np.log(delta)) for delta in _DELTAS)
     low = high = float(np.log(_FIRST_DELTA))
     if excess(low) >= 0.0:
         while excess(low) >= 0.0:
-            if low <= least:
+            if low <= first:
                 return at(low)
-            low, high = max(low - _STRIDE, least), low
+            low, high = max(low - _STRIDE, first), low
     else:
         while excess(high) <= 0.0:
-            if high >= most:
+            if high >= last:
                 return at(high)
-            low, high = high, min(high + _STRIDE, most)
+            low, high = high, min(high + _STRIDE, last)
     return at(brentq(excess, low, high, xtol=digits, rtol=1e-12))
 
 
 def _project(points: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Weights μ of the simplex that minimise ‖points·μ − target‖, exactly, by one non-negative
+    """Weights μ of the simplex that minimize ‖points·μ − target‖, exactly, by one non-negative
     least-squares problem.
 
-    With a_i = point_i − target, minimise ‖Au‖² + s²(1ᵀu − 1)² over u ≥ 0. Writing u = cμ with μ in
-    the simplex, the minimisation over μ does not depend on c: normalising u solves the constrained
+    With a_i = point_i − target, minimize ‖Au‖² + s²(1ᵀu − 1)² over u ≥ 0. Writing u = cμ with μ in
+    the simplex, the minimization over μ does not depend on c: normalizing u solves the constrained
     problem, and s may be any size that suits the floats.
     """
     s = 1.0 + float(np.linalg.norm(target))

@@ -17,10 +17,18 @@ from ksos.ground.names import column_names
 from ksos.ground.validation import as_bandwidth, as_count, as_nonnegative, as_points, as_weights
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Box, Discrete, Lebesgue, Measure
-from ksos.space.bandwidth import bandwidth_rule
-from ksos.space.embedding import MeanEmbedding, mmd, require_exact_mmd
-from ksos.space.space import SoSSpace
-from ksos.space.support import finest_bandwidth, landmark_candidates, pivots, region, support_cover
+from ksos.space import (
+    MeanEmbedding,
+    SoSSpace,
+    bandwidth_rule,
+    finest_bandwidth,
+    landmark_candidates,
+    mmd,
+    pivots,
+    region,
+    require_exact_mmd,
+    support_cover,
+)
 
 __all__ = ["Adversary", "Ball", "adversary_in", "check_radius", "require_ball", "resampled_radius"]
 
@@ -132,23 +140,20 @@ class Ball:
             )
         self.domain: Measure = Lebesgue() if domain is None else domain
         self.domain.check_features(self.n_features)
-        self.confidence, self.n_resamples, self.rng = confidence, n_resamples, rng
-        self.kernel = self._as_kernel(kernel)
+        if not isinstance(kernel, Kernel):
+            generator = np.random.default_rng(rng)
+            sigma = bandwidth_rule("median", self.points, self.weights, generator)
+            kernel = kernel_form("gaussian" if kernel is None else kernel).with_sigma(sigma)
+        kernel.sigma_vector(self.n_features)  # raises if it is of other features
+        self.kernel: Kernel = kernel
+        self._resampling = confidence, n_resamples, rng
         self.radius: float = self._as_radius(radius)
-
-    def _as_kernel(self, kernel: Any) -> Kernel:
-        if isinstance(kernel, Kernel):
-            kernel.sigma_vector(self.n_features)  # raises if it is of other features
-            return kernel
-        generator = np.random.default_rng(self.rng)
-        sigma = bandwidth_rule("median", self.points, self.weights, generator)
-        return kernel_form("gaussian" if kernel is None else kernel).with_sigma(sigma)
 
     def _as_radius(self, radius: Any) -> float:
         if not isinstance(radius, str):
             return float(radius)
         self._require_distribution('radius="bootstrap"')
-        return resampled_radius(self, self.n_samples, self.confidence, self.n_resamples, self.rng)
+        return resampled_radius(self, self.n_samples, *self._resampling)
 
     def _require_distribution(self, what: str) -> None:
         if not self.is_distribution:
@@ -262,18 +267,17 @@ def resampled_radius(
 
 @dataclass(frozen=True)
 class Adversary:
-    """The densities of a space, of which those in the ball may replace the data."""
+    """The densities of a space, of which those in the ball may replace the data.
+
+    Support points and landmarks lie in the ``box``: the domain, where it is bounded. ``grows``:
+    whether directions may be added to what the landmarks see, which does not hold for a space of
+    the user's.
+    """
 
     ball: Ball
     space: SoSSpace
-    box: Box  # where support points and landmarks lie: the domain, where it is bounded
-    # Whether directions may be added to what the landmarks see: not to a space of the user's.
-    grows: bool
-
-    @property
-    def measure(self) -> Measure:
-        """ρ."""
-        return self.space.measure
+    box: Box
+    grows: bool = True
 
 
 @np.errstate(under="ignore")
@@ -289,11 +293,8 @@ def adversary_in(
     d, metric, measure = ball.n_features, ball.kernel, ball.domain
     if space is not None:
         return _given(ball, space, bandwidth, n_support)
-    most = (
-        _MOST_SUPPORT_POINTS.get(d, _MOST_OTHERWISE)
-        if n_support is None
-        else as_count(n_support, "n_support", minimum=2)
-    )
+    most = _MOST_SUPPORT_POINTS.get(d, _MOST_OTHERWISE)
+    most = most if n_support is None else as_count(n_support, "n_support", minimum=2)
     box = region(measure, ball.points, metric.sigma_vector(d))
     if bandwidth is None:
         sigma = finest_bandwidth(box, metric.sigma_vector(d), most)
@@ -303,11 +304,10 @@ def adversary_in(
     model = metric.with_sigma(sigma)
     require_exact_mmd(model, metric, measure, d)
     support = support_cover(model, measure, box, ball.points, most)
-    candidates = landmark_candidates(
-        metric, model, measure, box, ball.points, ball.weights, support
-    )
+    data = ball.points, ball.weights
+    candidates = landmark_candidates(metric, model, measure, box, *data, support)
     landmarks = candidates[pivots(metric, candidates, _SPAN_TOL, _MOST_LANDMARKS)]
-    return Adversary(ball, SoSSpace(model, support, measure, metric, landmarks), box, grows=True)
+    return Adversary(ball, SoSSpace(model, support, measure, metric, landmarks), box)
 
 
 def _given(ball: Ball, space: Any, bandwidth: Any, n_support: Any) -> Adversary:

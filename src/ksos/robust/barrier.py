@@ -5,7 +5,7 @@ whatever the radius, density included.
 
 M_θ is convex in θ in the order of matrices, so −log det S is convex in (θ, y, t) together. At a
 minimum of objective/μ − log det S − log(s² − ‖y‖²) the matrix C = μS⁻¹ has trace 1, lies in the
-ball, and has θ as its minimiser: a primal point, μ(r + 2) below the dual one.
+ball, and has θ as its minimizer: a primal point, μ(r + 2) below the dual one.
 """
 
 from __future__ import annotations
@@ -16,22 +16,29 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from ksos.ground.arrays import to_numpy
-from ksos.ground.deadline import Deadline
+from ksos.ground.run import Run
 from ksos.robust.risk import ParametricRisk
-from ksos.space.embedding_map import blocks_of
-from ksos.space.space import SoSSpace
+from ksos.space import SoSSpace, blocks_of
 
 __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]
 
-_SHRINK, _NEAR, _CENTRED = 0.2, 0.5, 1e-13
+# μ shrinks by this factor once the squared Newton decrement is below 0.5: a long-step method, whose
+# steps per μ grow with the factor ([Boyd2004], 11.3). The last μ is followed to rounding, where
+# primal and dual point agree.
+_SHRINK, _NEAR, _CENTERED = 0.2, 0.5, 1e-13
+# Far more than the few dozen steps that a path takes, and halvings down to rounding.
 _MOST_STEPS, _MOST_HALVINGS = 200, 40
-_ARMIJO = 0.01
+_ARMIJO = 0.01  # of the decrement, as in [Boyd2004], 9.2
+# A path for another radius starts from a point with about this μ: closer to the end, the point is
+# so near the boundary of the cone that the term εs carries it out.
 _MIDWAY = 3e-3
 
 
 @dataclass(frozen=True)
 class Iterate:
-    """(θ, y, t, s) with the inverse roots of the blocks of S and the value of the barrier."""
+    """(θ, y, t, s) with the inverse roots of the blocks of S, the value of the barrier, and the
+    linear objective, whose 1/μ-fold is added to it.
+    """
 
     theta: np.ndarray
     y: np.ndarray
@@ -40,96 +47,85 @@ class Iterate:
     inverse_roots: list[np.ndarray]
     barrier: float
     linear: float
-    """The objective, whose 1/μ-fold is added to the barrier."""
 
 
 @dataclass(frozen=True)
 class BarrierPoint:
-    """θ, y and the density parameter of a point near the central path."""
+    """θ, y and the density parameter of a point near the central path.
+
+    ``midway`` is a point on the way with its μ, from which the path of another radius may start:
+    only the term εs differs there.
+    """
 
     theta: np.ndarray
     y: np.ndarray
     C: np.ndarray
     n_iter: int
-    midway: tuple[Iterate, float] | None
-    """A point on the way with its μ, from which the next radius may start: there only the term εs
-    differs.
-    """
+    midway: tuple[Iterate, float] | None = None
 
 
 class JointBarrier:
-    """The barrier method for one risk on one space around one target z, for any number of radii;
-    values in units of ``unit``.
+    """The barrier method for one risk on one space around one target z, for any number of radii.
+    Values are in units of ``unit``.
     """
 
     def __init__(self, space: SoSSpace, risk: ParametricRisk, z: np.ndarray, unit: float) -> None:
         self.risk, self.z, self.unit, self.map = risk, z, unit, space.compressed_map
-        self.rank, labels = space.rank, space.n_blocks
-        r, q = space.rank // labels, z.shape[0] // labels
-        self.blocks = list(zip(blocks_of(r, labels), blocks_of(q, labels), strict=True))
-        self.tensor = np.ascontiguousarray(
-            to_numpy(space.with_labels(None).compressed_map.tensor)
-        )  # the same for every label
-        self.p, self.r = risk.n_parameters, r
+        self.rank, self.r, self.p = space.rank, space.rank // space.n_blocks, risk.n_parameters
+        columns = blocks_of(z.shape[0] // space.n_blocks, space.n_blocks)
+        self.blocks = list(zip(blocks_of(self.r, space.n_blocks), columns, strict=True))
+        # the same for every label
+        tensor = to_numpy(space.with_labels(None).compressed_map.tensor)
+        self.tensor = np.ascontiguousarray(tensor)
 
     def cost(self) -> float:
         """Floating-point operations of one Newton step, about."""
-        n = self.p + self.tensor.shape[0] + 1
-        return (
-            len(self.blocks) * (4.0 * n * self.r**3 + float(n * n * self.r**2))
-            + (self.p + self.z.shape[0]) ** 3 / 3.0
-        )
+        n, r = self.p + self.tensor.shape[0] + 1, self.r
+        forming = 4.0 * n * r**3 + float(n * n * r**2)
+        return len(self.blocks) * forming + (self.p + self.z.shape[0]) ** 3 / 3.0
 
     def solve(
         self,
         radius: float,
         gap: float,
         theta: np.ndarray,
-        deadline: Deadline,
         midway: tuple[Iterate, float] | None = None,
     ) -> BarrierPoint | None:
-        """A point whose gap is about ``gap``; None if Newton's method has not got there before the
-        deadline.
+        """A point whose gap is about ``gap``. None if Newton's method does not get there in time.
 
         ``midway`` is that of a point for another radius.
         """
         last = 0.5 * gap / (len(self.blocks) * self.r + 2)
         if midway is not None and last < midway[1] and midway[0].y.shape == self.z.shape:
             old, mu = midway
-            start = self._at(old.theta, old.y, old.t, old.s, radius)
-            found = (
-                None if start is None else self._followed(start, mu, radius, last, deadline, midway)
-            )
+            start = self._at(np.r_[old.theta, old.y, old.t, old.s], radius)
+            found = self._followed(start, mu, radius, last, midway)
             if found is not None:
                 return found
-        matrix = self.risk.matrix(theta) / self.unit
-        start = self._at(
-            theta, 0.0 * self.z, float(np.linalg.eigvalsh(matrix)[-1]) + 1.0, 1.0, radius
-        )
-        return None if start is None else self._followed(start, 1.0, radius, last, deadline, None)
+        top = float(np.linalg.eigvalsh(self.risk.matrix(theta) / self.unit)[-1])
+        start = self._at(np.r_[theta, 0.0 * self.z, top + 1.0, 1.0], radius)
+        return self._followed(start, 1.0, radius, last, None)
 
     def _followed(
         self,
-        x: Iterate,
+        x: Iterate | None,
         mu: float,
         radius: float,
         last: float,
-        deadline: Deadline,
         midway: tuple[Iterate, float] | None,
     ) -> BarrierPoint | None:
         """The path from μ to ``last``."""
-        longest = 1.0
+        longest, run = 1.0, Run.current()
         for step in range(_MOST_STEPS):
-            if deadline.passed:
+            if x is None or run.over:
                 return None
             direction, decrement = self._newton(x, mu, radius)
-            if mu <= last and decrement <= _CENTRED:
-                return self._found(x, mu, step, midway)
-            moved = self._searched(x, mu, radius, direction, decrement, longest)
+            moved = None
+            if mu > last or decrement > _CENTERED:
+                moved = self._searched(x, mu, radius, direction, decrement, longest)
             if moved is None:
-                return (
-                    self._found(x, mu, step, midway) if mu <= last and decrement <= _NEAR else None
-                )
+                done = mu <= last and decrement <= _NEAR
+                return self._found(x, mu, step, midway) if done else None
             x, longest = moved, 1.0
             if decrement <= _NEAR and mu > last:
                 if mu <= _MIDWAY and (midway is None or mu > _SHRINK * _MIDWAY):
@@ -148,19 +144,17 @@ class JointBarrier:
             C[rows, rows] = mu * root.T @ root
         return BarrierPoint(x.theta, x.y, C / np.trace(C), n_iter, midway)
 
-    def _at(
-        self, theta: np.ndarray, y: np.ndarray, t: float, s: float, radius: float
-    ) -> Iterate | None:
-        """The point, or None outside of the domain."""
+    def _at(self, x: np.ndarray, radius: float) -> Iterate | None:
+        """The point (θ, y, t, s), or None outside of the domain."""
+        theta, y, (t, s) = x[: self.p], x[self.p : -2], x[-2:].tolist()
         inside = s * s - float(y @ y)
         if s <= 0.0 or inside <= 0.0 or not np.all(np.isfinite(theta)):
             return None
         S = self.map.adjoint(y) - self.risk.matrix(theta) / self.unit
         roots, barrier = [], -float(np.log(inside))
         for rows, _ in self.blocks:
-            block = S[rows, rows] + t * np.eye(self.r)
             try:
-                L = np.linalg.cholesky(block)
+                L = np.linalg.cholesky(S[rows, rows] + t * np.eye(self.r))
             except np.linalg.LinAlgError:
                 return None
             barrier -= 2.0 * float(np.sum(np.log(np.diag(L))))
@@ -172,26 +166,22 @@ class JointBarrier:
         """(the step in (θ, y, t, s), the squared decrement)."""
         risk, p, q = self.risk, self.p, self.z.shape[0]
         n = p + q + 2
-        g, H = np.zeros(n), np.zeros((n, n))
-        W = np.zeros((self.rank, self.rank))
+        g, H, W = np.zeros(n), np.zeros((n, n)), np.zeros((self.rank, self.rank))
         slopes = risk.slopes(x.theta, np.eye(self.rank)) / -self.unit
         for (rows, columns), root in zip(self.blocks, x.inverse_roots, strict=True):
             D = np.concatenate([slopes[:, rows, rows], self.tensor, np.eye(self.r)[None]])
+            # L⁻¹DL⁻ᵀ for all directions D at once: two products of large matrices
             half = (D.reshape(-1, self.r) @ root.T).reshape(D.shape)
-            scaled = (half.transpose(0, 2, 1).reshape(-1, self.r) @ root.T).reshape(
-                D.shape[0], -1
-            )  # L⁻¹DL⁻ᵀ
+            turned = half.transpose(0, 2, 1).reshape(-1, self.r)
+            scaled = (turned @ root.T).reshape(D.shape[0], -1)
             at = np.r_[np.arange(p), p + np.arange(columns.start, columns.stop), p + q]
             g[at] -= scaled @ np.eye(self.r).ravel()
             H[np.ix_(at, at)] += scaled @ scaled.T
             W[rows, rows] = root.T @ root
-        H[:p, :p] += risk.curvature(x.theta, W) / self.unit + np.diag(
-            2.0 * risk.alpha / (mu * self.unit)
-        )
-        g[:p] += 2.0 * risk.alpha * x.theta / (mu * self.unit)
-        g[p : p + q] += self.z / mu
-        g[p + q] += 1.0 / mu
-        g[-1] += radius / mu
+        ridge = 2.0 * risk.alpha / (mu * self.unit)
+        H[:p, :p] += risk.curvature(x.theta, W) / self.unit + np.diag(ridge)
+        g += np.r_[ridge * x.theta, self.z / mu, 1.0 / mu, radius / mu]
+        # −log(s² − ‖y‖²)
         inside, cone = x.s**2 - float(x.y @ x.y), np.r_[np.arange(p, p + q), n - 1]
         normal = np.r_[-x.y, x.s]
         g[cone] -= 2.0 * normal / inside
@@ -200,13 +190,11 @@ class JointBarrier:
         scale = 1.0 / np.sqrt(np.maximum(np.diag(H), 1e-300))
         H = scale[:, None] * H * scale + 1e-15 * n * np.eye(n)
         try:
-            direction = -scale * cho_solve(
-                cho_factor(H, lower=True, check_finite=False), scale * g, check_finite=False
-            )
-        except (
-            np.linalg.LinAlgError
-        ):  # rounding has eaten the curvature of some direction: nothing is to be gained there
+            cholesky = cho_factor(H, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            # rounding has eaten the curvature of some direction: nothing is to be gained there
             return np.zeros(n), 0.0
+        direction = -scale * cho_solve(cholesky, scale * g, check_finite=False)
         return direction, float(-g @ direction)
 
     def _searched(
@@ -216,22 +204,12 @@ class JointBarrier:
         radius: float,
         step: np.ndarray,
         decrement: float,
-        longest: float,
+        length: float,
     ) -> Iterate | None:
-        """The first of the steps ``longest`` times 1, ½, ¼, … that stays inside and descends; None
-        if there is none.
-        """
-        p, q, length = self.p, self.z.shape[0], longest
-        before = x.linear / mu + x.barrier
+        """The first of the steps ``length`` times 1, ½, ¼, … that stays inside and descends."""
+        here, before = np.r_[x.theta, x.y, x.t, x.s], x.linear / mu + x.barrier
         for _ in range(_MOST_HALVINGS):
-            d = length * step
-            new = self._at(
-                x.theta + d[:p],
-                x.y + d[p : p + q],
-                x.t + float(d[p + q]),
-                x.s + float(d[-1]),
-                radius,
-            )
+            new = self._at(here + length * step, radius)
             if new is not None:
                 rise = (new.linear - x.linear) / mu + new.barrier - x.barrier
                 if rise <= -_ARMIJO * length * decrement + 1e-13 * abs(before):

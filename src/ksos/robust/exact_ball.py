@@ -1,13 +1,12 @@
 """From the projected ball to the exact one.
 
 Solve, compare the exact and the projected MMD of the answer, add the direction in which they differ
-to what the space sees, solve again; then mix the answer with a density deeper in the ball until its
+to what the space sees, solve again. Then mix the answer with a density deeper in the ball until its
 exact MMD is at most the radius. Worst cases, modes and learning all end here.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,38 +15,50 @@ import numpy as np
 
 from ksos.density import SoSDensity, square_of
 from ksos.ground.arrays import to_numpy
-from ksos.ground.deadline import Deadline
+from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
-from ksos.robust.problem import Goal, Point, Problem, Saddle
-from ksos.robust.search import solve
-from ksos.solvers.spectraplex import factor
-from ksos.space.embedding import MeanEmbedding, Witness, mmd
-from ksos.space.embedding_map import blocks_of
-from ksos.space.labelled import LabelledDensity, LabelledEmbedding
-from ksos.space.space import SoSSpace
+from ksos.robust.problem import Goal, Point, Problem, Saddle, first_inside, solve
+from ksos.solvers import factor
+from ksos.space import (
+    LabelledDensity,
+    LabelledEmbedding,
+    MeanEmbedding,
+    SoSSpace,
+    Witness,
+    blocks_of,
+    mmd,
+)
 
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 
+# Far more than have ever been needed: a handful for the digits of 1e-6 in five features.
 _MOST_DIRECTIONS = 60
-# the relative gap to which problems are solved while directions are added, and points deeper in the
-# ball
+# The relative gap to which problems are solved while directions are added, and to which points
+# deeper in the ball are found: their share in the answer is about as small.
 _ROUGH = 1e-4
-_DEEPER, _MOST_DEEPENINGS = 4.0, 12
+# Of the room between the ball and the nearest density: an excess that a mixture with that one takes
+# away at the cost of few digits.
 _LITTLE = 1e-4
+# Four times the multiplier is about half the radius, and twelve such steps reach any ball that
+# rounding leaves.
+_DEEPER, _MOST_DEEPENINGS = 4.0, 12
+# The nearest density is known to 2%, which takes a few directions.
 _MOST_LOOKS, _CLOSE_ENOUGH = 8, 1.02
 
 
 @dataclass(frozen=True)
 class Exact:
-    """A density with its exact distance to the data."""
+    """A density with its exact distance to the data.
+
+    ``mass`` is ∫ψᵀCψ dρ: what rounding makes of one, and what the density has been divided by.
+    ``doubt`` is a warning about the digits of ``mmd``, for the caller to repeat once.
+    """
 
     point: Point
     density: SoSDensity | LabelledDensity
     mmd: float
     mass: float
-    """∫ψᵀCψ dρ: what rounding makes of one, and what the density has been divided by."""
     doubt: str = ""
-    """What was said of the digits of :attr:`mmd`, for the caller to repeat once."""
 
     @property
     def apart(self) -> float:
@@ -57,13 +68,15 @@ class Exact:
 
 @dataclass(frozen=True)
 class Answer:
-    """The saddle with its density, and the problem with all the directions that it took to see it."""
+    """The saddle with its density, and the problem with all the directions that it took to see it.
+
+    ``feasible``: whether the exact MMD of the density is at most the radius.
+    """
 
     problem: Problem
     saddle: Saddle
     exact: Exact
-    feasible: bool
-    """Whether the exact MMD of the density is at most the radius."""
+    feasible: bool = False
     note: str = ""
 
 
@@ -71,101 +84,85 @@ def in_the_exact_ball(
     problem: Problem,
     radius: float | None,
     goal: Goal,
-    deadline: Deadline,
     start: Saddle | None = None,
     gamma: float | None = None,
 ) -> Answer:
-    """The answer in the exact ball of this radius; without a radius, that of the problem with the
+    """The answer in the exact ball of this radius. Without a radius, that of the problem with the
     multiplier γ of MMD².
     """
-    answer = settled(problem, radius, goal, deadline, start, gamma)
-    problem, saddle, note = answer.problem, answer.saddle, ""
-    if saddle.empty:
+    answer, note = settled(problem, radius, goal, start, gamma), ""
+    if answer.saddle.empty:
         return answer
-    if answer.exact.apart > problem.agreement and saddle.status != "interrupted":
+    if answer.exact.apart > problem.agreement and answer.saddle.status != "interrupted":
         note = (
             f"exact and projected MMD differ by {answer.exact.apart:.1e}: the gap of the worst case"
             " counts the difference"
         )
         note += "" if problem.grows else "; give the space more landmarks, or leave the space out"
-    found = answer.exact if radius is None else _mixed_in(answer, radius, deadline)
-    return (
-        replace(answer, note=note)
-        if found is None
-        else replace(answer, exact=found, feasible=True, note=note)
-    )
+    found = answer.exact if radius is None else _mixed_in(answer, radius)
+    feasible = found is not None
+    return replace(answer, exact=found or answer.exact, feasible=feasible, note=note)
 
 
-@np.errstate(under="ignore")
-@one_blas_thread(0)
 def settled(
     problem: Problem,
     radius: float | None,
     goal: Goal,
-    deadline: Deadline,
     start: Saddle | None = None,
     gamma: float | None = None,
 ) -> Answer:
-    """Solve, compare, add a direction, until exact and projected MMD agree; few digits until then,
+    """Solve, compare, add a direction, until exact and projected MMD agree. Few digits until then,
     unless all of them cost the same.
     """
-    rough = replace(goal, rtol=max(goal.rtol, _ROUGH))
-    digits = (
-        goal if start is not None or problem.has_interior(start) or not problem.grows else rough
-    )
-    if start is not None and start.space is not problem.space:
+    rough = goal._replace(rtol=max(goal.rtol, _ROUGH))
+    cheap = start is not None or problem.has_interior(start) or not problem.grows
+    digits = goal if cheap else rough
+    if start is not None:
         problem = replace(problem, space=start.space)
     while True:
-        if gamma is not None:
-            saddle = problem.solve_penalised(gamma, digits, deadline, start)
+        if radius is None:
+            assert gamma is not None
+            saddle = problem.solve_penalized(gamma, digits, start)
         else:
-            assert radius is not None
-            saddle = solve(problem, radius, digits, deadline, start)
+            saddle = solve(problem, radius, digits, start)
         exact = exactly(problem, saddle.point)
+        answer = Answer(problem, saddle, exact)
         if saddle.empty or saddle.status not in ("solved", "solved_inaccurate"):
-            return Answer(problem, saddle, exact, False)
+            return answer
         sharper = _sharper(problem, exact) if exact.apart > problem.agreement else None
         if sharper is None and digits == goal:
-            return Answer(problem, saddle, exact, False)
-        if deadline.passed:
-            return Answer(problem, replace(saddle, status="time_limit"), exact, False)
+            return answer
+        if Run.current().over:
+            return replace(answer, saddle=replace(saddle, status="time_limit"))
         start, problem = saddle, problem if sharper is None else replace(problem, space=sharper)
         digits = goal if sharper is None or problem.has_interior(start) else rough
 
 
 def exactly(problem: Problem, point: Point) -> Exact:
     """The density of a point and its exact distance."""
-    G, space = factor(point.C), problem.space
+    G, space, mass = factor(point.C), problem.space, 1.0
     density = space.density(G)
-    mass = 1.0
     if isinstance(density, SoSDensity):
-        mass = (
-            float(np.linalg.norm(to_numpy(space.T @ G)))
-            / float(np.linalg.norm(to_numpy(square_of(density).unit_factor)))
-        ) ** 2
+        size = float(np.linalg.norm(to_numpy(square_of(density).unit_factor)))
+        mass = (float(np.linalg.norm(to_numpy(space.T @ G))) / size) ** 2
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RuntimeWarning)
         distance = density.mmd(problem.data)
-    return Exact(
-        point,
-        density,
-        distance,
-        mass,
-        "; ".join(dict.fromkeys(str(warning.message).split("; pass ")[0] for warning in said)),
-    )
+    doubts = dict.fromkeys(str(warning.message).split("; pass ")[0] for warning in said)
+    return Exact(point, density, distance, mass, "; ".join(doubts))
 
 
 @one_blas_thread(0)
-def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Problem]:
+def nearest_exactly(problem: Problem) -> tuple[float, Problem]:
     """The exact distance to the data of about the nearest density, and the problem with the
     directions that it takes to see it.
     """
     for _ in range(_MOST_LOOKS):
-        near = problem.nearest(deadline)
+        near = problem.nearest()
         problem = replace(problem, near=near)
         exact = exactly(problem, problem.point(near.C))
         seen = exact.mmd <= _CLOSE_ENOUGH * near.distance + problem.agreement
-        sharper = None if seen or deadline.passed else _sharper(problem, exact)
+        sharper = None if seen or Run.current().over else _sharper(problem, exact)
         if sharper is None:
             break
         problem = replace(problem, space=sharper)
@@ -173,7 +170,7 @@ def nearest_exactly(problem: Problem, deadline: Deadline) -> tuple[float, Proble
 
 
 def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
-    """The space that also sees the direction in which the density is away from the data; with
+    """The space that also sees the direction in which the density is away from the data. With
     labels, one direction for each.
 
     None for a space of the user's, if enough of them have been taken, or if only rounding is left
@@ -191,9 +188,8 @@ def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
         if part is not None:
             block, own = C[blocks[label], blocks[label]], exact.density.relative_to(label, data)
             plain = _seeing(plain, block / np.trace(block), part, own, mmd(part, own)) or plain
-    return (
-        plain.with_labels(space.labels) if len(plain.directions) > len(space.directions) else None
-    )
+    grown = len(plain.directions) > len(space.directions)
+    return plain.with_labels(space.labels) if grown else None
 
 
 def _seeing(
@@ -206,9 +202,9 @@ def _seeing(
     return space.with_direction(Witness(p, data), along, exact, data)
 
 
-def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None:
+def _mixed_in(answer: Answer, radius: float) -> Exact | None:
     """The density itself if its exact MMD is at most the radius, else its mixture with one deeper
-    in the ball; None if none is in it.
+    in the ball, or None if none is in it.
 
     Squared distances of mixtures are quadratic in the weight: three of them give the weight that is
     needed.
@@ -216,64 +212,38 @@ def _mixed_in(answer: Answer, radius: float, deadline: Deadline) -> Exact | None
     problem, found, term = answer.problem, answer.exact, answer.problem.term()
     if found.mmd <= radius:
         return found
-    for point in _deeper(answer, radius, deadline):
-        deeper = exactly(problem, point)
-        if deeper.mmd < radius:
-            break
-    else:
+    inside = (exactly(problem, point) for point in _deeper(answer, radius))
+    if (deeper := next((exact for exact in inside if exact.mmd < radius), None)) is None:
         return None
-    middle = exactly(problem, problem.mixed(found.point, deeper.point, 0.5, term))
-    t = _first_root(found.mmd**2, middle.mmd**2, deeper.mmd**2, radius**2)
-    more = max(1e-9 * t, 1e-14)
-    while t < 1.0:
+
+    def at(t: float) -> tuple[Exact, float]:
         mixed = exactly(problem, problem.mixed(found.point, deeper.point, t, term))
-        if mixed.mmd <= radius:
-            return mixed
-        t, more = t + more, 10.0 * more  # rounding: a little more
-    return deeper
+        return mixed, mixed.mmd
+
+    start, middle, end = found.mmd**2, at(0.5)[1] ** 2, deeper.mmd**2
+    slope, curvature = 4.0 * middle - 3.0 * start - end, 2.0 * (start + end) - 4.0 * middle
+    return first_inside((start - radius**2, slope, curvature), at, radius) or deeper
 
 
-def _deeper(answer: Answer, radius: float, deadline: Deadline) -> Iterator[Point]:
-    """Points nearer to the data that are nearly as bad: they need not be the best of their kind, so
+def _deeper(answer: Answer, radius: float) -> Iterator[Point]:
+    """Points nearer to the data that are nearly as bad. They need not be the best of their kind, so
     that few digits will do.
     """
-    problem, saddle, found, term = (
-        answer.problem,
-        answer.saddle,
-        answer.exact,
-        answer.problem.term(),
-    )
-    excess = found.mmd - radius
-    near = None if saddle.nearest is None else problem.point(saddle.nearest.C, term)
-    if near is not None:  # a little of the nearest density costs next to nothing
+    problem, saddle, term = answer.problem, answer.saddle, answer.problem.term()
+    excess = answer.exact.mmd - radius
+    if not problem.fixed:
+        near = problem.nearest(saddle.nearest)
         room = radius - near.distance
-        if excess > _LITTLE * room and problem.barrier is not None and room > 3.0 * excess:
-            inner = problem.barrier.solve(
-                radius - 3.0 * excess, _LITTLE, saddle.theta, deadline, saddle.midway
-            )
+        # a little of the nearest density costs next to nothing
+        if problem.barrier is not None and _LITTLE * room < excess < room / 3.0:
+            inner = problem.interior(radius - 3.0 * excess, _ROUGH, saddle)
             if inner is not None:
                 yield problem.point(inner.C, term)
-        if not problem.fixed or deadline.passed:
-            yield near
-    u = max(saddle.multiplier, 1e-6 if problem.fixed else 1e-3)
+        yield problem.point(near.C, term)
+    u, solver = max(saddle.multiplier, 1e-6 if problem.fixed else 1e-3), saddle.solver
     for _ in range(_MOST_DEEPENINGS):
-        if deadline.passed:
+        if Run.current().over:
             break
         u *= _DEEPER
-        point, solution, _ = problem.penalised(
-            u, found.point.C, _ROUGH, deadline, term, saddle.solver
-        )
-        if solution.keyboard_interrupt:
-            raise KeyboardInterrupt("interrupted before the density was moved into the ball")
-        yield point
-    yield problem.point(problem.nearest(deadline, saddle.nearest).C, term)
-
-
-def _first_root(start: float, middle: float, end: float, goal: float) -> float:
-    """The smaller t with q(t) = goal, for the parabola q through (0, start), (½, middle), (1, end),
-    where start > goal > end.
-    """
-    curvature, slope = 2.0 * (start + end) - 4.0 * middle, 4.0 * middle - 3.0 * start - end
-    excess = start - goal
-    root = -slope + math.sqrt(max(slope * slope - 4.0 * curvature * excess, 0.0))
-    return min(max(2.0 * excess / root if root > 0.0 else 1.0, 0.0), 1.0)
+        yield problem.penalized(u, answer.exact.point.C, _ROUGH, term, solver)[0]
+    yield problem.point(problem.nearest(saddle.nearest).C, term)

@@ -13,17 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ksos.ground.deadline import Deadline, set_up
+from ksos.ground.run import Run
 from ksos.ground.validation import as_vector
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.ball import Adversary, Ball, adversary_in, require_ball
-from ksos.robust.node_risk import (
-    NodeRisk,
-    ParametricLoss,
-    UserLoss,
-    least_expected,
-    proven_expected,
-)
+from ksos.robust.losses import NodeRisk, ParametricLoss, UserLoss, least_expected, proven_expected
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.worst_case import (
     DATA_ALONE,
@@ -32,24 +26,18 @@ from ksos.robust.worst_case import (
     WorstCase,
     as_goal,
     attack,
+    warn_if_inaccurate,
     warn_if_unbounded,
 )
-from ksos.space.nodes import Nodes, finer_nodes, nodes_of
-from ksos.space.space import SoSSpace
+from ksos.space import Nodes, SoSSpace, finer_nodes, nodes_of
 
-__all__ = [
-    "ParametricFamily",
-    "RobustSolution",
-    "robust_minimize",
-    "robust_path",
-    "solved_robustly",
-]
+__all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path"]
+__all__ += ["solved_robustly"]
 
-_SET_UP_SHARE = 0.25  # of a time limit, for choosing nodes
-_NODES_AGREE, _SMALL_RISK = (
-    0.1,
-    1e-3,
-)  # of the digits asked for, for an error counts twice; of the spread of a loss
+_SETUP_SHARE = 0.25  # of a time limit, for choosing nodes: the solver needs most of the rest
+# Nodes agree to a tenth of the digits asked for, since their error counts twice. Risks below a
+# thousandth of the range of the loss count as that much, as in Problem.target.
+_NODES_AGREE, _SMALL_RISK = 0.1, 1e-3
 _FLAT = (
     "nothing bounds the risk from below in some direction of theta, so that nothing is certified;"
     " pass alpha > 0"
@@ -60,6 +48,35 @@ _FLAT = (
 class RobustSolution(Certified):
     """The result of :func:`ksos.robust_minimize`.
 
+    Attributes
+    ----------
+    theta : ndarray (p,)
+    value : float or None
+        Certified: the risk of ``theta``, ridge included, over the densities of the space in the
+        projected ball is at most this.
+    gap : float or None
+        value − a certified lower bound of what any parameter can reach. ``integration_error``
+        counts on both sides. None if nothing is certified.
+    status : str
+        A key of ``ksos.robust.worst_case.ROBUST_STATUSES``.
+    worst_case : WorstCase or None
+        The worst density for ``theta``. None at radius 0.
+    radius : float
+    least_radius : float or None
+        The certified radius below which the ball holds no density of the space, if the problem is
+        infeasible.
+    integration_error : float
+        How far ``value`` may be off because the loss was integrated by quadrature, estimated. 0 for
+        closed forms.
+    n_iter : int
+    time : float
+        Seconds of the whole call.
+    note : str
+    saddle : Saddle or None
+        Where a problem with another radius may start.
+
+    Examples
+    --------
     >>> from ksos.measures import Box
     >>> def loss(theta, X):
     ...     return np.sum((theta - X) ** 2, axis=1), 2 * (theta - X)
@@ -71,43 +88,23 @@ class RobustSolution(Certified):
 
     theta: np.ndarray
     value: float | None
-    """Certified: the risk of ``theta``, ridge included, over the densities of the space in the
-    projected ball is at most this.
-    """
     gap: float | None
-    """value − a certified lower bound of what any parameter can reach, ``integration_error``
-    counted on both sides. None if nothing is certified.
-    """
     status: str
-    """One of :data:`~ksos.robust.worst_case.ROBUST_STATUSES`."""
-    worst_case: WorstCase | None
-    """The worst density for ``theta``; None at radius 0."""
     radius: float
+    worst_case: WorstCase | None = None
     least_radius: float | None = None
-    """Of an infeasible problem: the certified radius below which the ball holds no density of the
-    space.
-    """
     integration_error: float = 0.0
-    """How far ``value`` may be off because the loss was integrated by quadrature, estimated; 0 for
-    closed forms.
-    """
     n_iter: int = 0
     time: float = 0.0
-    """Seconds of the whole call."""
     note: str = ""
     saddle: Saddle | None = field(default=None, repr=False)
-    """Where a problem with another radius may start."""
 
     @property
     def gap_relative(self) -> float | None:
         """``gap / |value|``."""
-        if self.gap is None or self.value is None:
-            return None
-        return (
-            self.gap / abs(self.value)
-            if self.value != 0.0
-            else (0.0 if self.gap == 0.0 else float("inf"))
-        )
+        if self.gap is None or self.value is None or self.gap == 0.0:
+            return self.gap
+        return self.gap / abs(self.value) if self.value != 0.0 else math.inf
 
     @property
     def lower_bound(self) -> float | None:
@@ -169,7 +166,8 @@ def robust_minimize(
     Warns
     -----
     ConvergenceWarning
-        If the gap is larger than requested, with the reason.
+        If the gap is larger than requested, or the time is over before there is a value, with the
+        reason and a suggested fix.
 
     Examples
     --------
@@ -231,7 +229,6 @@ def robust_path(
     >>> [solution.status for solution in path], bool(abs(path[1].theta[0]) < abs(path[0].theta[0]))
     (['solved', 'solved'], True)
     """
-    deadline = Deadline(time_limit)
     if not callable(loss):
         raise TypeError(
             f"loss must be a function loss(theta, X) -> (values, gradients); got {loss!r}"
@@ -250,42 +247,41 @@ def robust_path(
     numbers = [ball.with_radius(radius).radius for radius in radii]
     if math.inf in numbers:
         raise ValueError("an infinite radius is for the penalty of ksos.worst_case")
-    adversary = adversary_in(ball, bandwidth, space, n_support)
-    with set_up(deadline, _SET_UP_SHARE):
-        family = _UserFamily(loss, theta, ridge, adversary, hessian)
-    if any(radius > 0.0 for radius in numbers):
-        warn_if_unbounded(adversary, family.loss_at(theta), stacklevel=4)
     out: list[RobustSolution] = []
-    for radius in numbers:
-        found = solved_robustly(family, radius, goal, deadline, out[-1].saddle if out else None)
-        if (
-            found.status == "solved_inaccurate"
-            and 4.0 * found.integration_error > (found.gap or 0.0)
-            and not deadline.passed
-        ):
-            # the loss of the solution has kinks where those of the data had none
-            with set_up(deadline, _SET_UP_SHARE):
-                family = _UserFamily(loss, found.theta, ridge, adversary, hessian)
-            found = solved_robustly(family, radius, goal, deadline)
-        out.append(found)
-        if (
-            (saddle := out[-1].saddle) is not None
-            and saddle.keyboard_interrupt
-            and len(out) < len(numbers)
-        ):
-            raise KeyboardInterrupt(
-                f"interrupted at radius {radius:g}; {len(out) - 1} of {len(numbers)} came before it"
-            )
+    with Run(time_limit, "robust minimization", "setting up") as run:
+        adversary = adversary_in(ball, bandwidth, space, n_support)
+
+        def family_at(theta: np.ndarray) -> _UserFamily:
+            with run.setup(_SETUP_SHARE):
+                return _UserFamily(loss, theta, ridge, adversary, hessian)
+
+        family = family_at(theta)
+        if any(radius > 0.0 for radius in numbers):
+            warn_if_unbounded(adversary, family.loss_at(theta), stacklevel=4)
+        for radius in numbers:
+            found = solved_robustly(family, radius, goal, out[-1].saddle if out else None)
+            unsure = 4.0 * found.integration_error > (found.gap or 0.0)
+            if found.status == "solved_inaccurate" and unsure and not run.over:
+                # the loss of the solution has kinks where those of the data had none
+                family = family_at(found.theta)
+                found = solved_robustly(family, radius, goal)
+            out.append(found)
+            if run.interrupted and len(out) < len(numbers):
+                before = f"{len(out) - 1} of {len(numbers)} came before it"
+                raise KeyboardInterrupt(f"interrupted at radius {radius:g}; {before}")
+    for found in out:
+        warn_if_inaccurate("robust_minimize", found, stacklevel=4)
     return out
 
 
 class ParametricFamily(Family):
-    """A family of losses that are convex in θ, with its empirical problem."""
+    """A family of losses that are convex in θ, with its empirical problem.
+
+    ``alpha`` is the ridge, and ``masses`` are those of the samples, over all labels.
+    """
 
     alpha: np.ndarray
-    """The ridge."""
     masses: np.ndarray
-    """Of the samples, over all labels."""
 
     @abstractmethod
     def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
@@ -295,7 +291,7 @@ class ParametricFamily(Family):
 
     @abstractmethod
     def empirical(self) -> tuple[np.ndarray, float]:
-        """(θ, risk) of the regularised empirical problem: radius 0."""
+        """(θ, risk) of the regularized empirical problem: radius 0."""
 
     def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
         """A certified lower bound of the empirical risk, whose minimum is about ``value`` at
@@ -307,22 +303,15 @@ class ParametricFamily(Family):
     def integration_error(self, theta: np.ndarray) -> float:
         assert isinstance(self.risk, NodeRisk)
         finer = finer_nodes(self.space, self.risk.nodes)
-        return float(
-            np.linalg.norm(
-                finer.matrix(self._values(theta, finer.points)) - self.risk.true_matrix(theta), 2
-            )
-        )
+        M = finer.matrix(self._values(theta, finer.points))
+        return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
 
     def nodes(self) -> Nodes:
         """Nodes that are enough for the losses that suit the data."""
-        at = self.probable_thetas()
-        risk = self.empirical_value(at[0])
-        values = self._values(at[0], self.adversary.ball.points[:, : self.space.n_features])
-        tol = (
-            _NODES_AGREE
-            * self.agreement
-            * max(abs(risk or 0.0), _SMALL_RISK * float(np.ptp(values)))
-        )
+        at, points = self.probable_thetas(), self.adversary.ball.points[:, : self.space.n_features]
+        least = _SMALL_RISK * float(np.ptp(self._values(at[0], points)))
+        risk = max(abs(self.empirical_value(at[0]) or 0.0), least)
+        tol = _NODES_AGREE * self.agreement * risk
         return nodes_of(self.space, [partial(self._values, theta) for theta in at], tol)
 
     def probable_thetas(self) -> list[np.ndarray]:
@@ -340,56 +329,50 @@ def solved_robustly(
     family: ParametricFamily,
     radius: float,
     goal: Goal,
-    deadline: Deadline,
     start: Saddle | None = None,
     problem: Problem | None = None,
 ) -> RobustSolution:
-    """The robust solution for one radius; ``problem`` is the family's, with directions added to it."""
+    """The robust solution for one radius. ``problem`` is the family's, with directions added to it."""
     if radius == 0.0:
-        return _data_alone(family, goal, deadline)
-    answer, worst = attack(family, radius, goal, deadline, start, problem=problem)
-    problem, saddle = answer.problem, answer.saddle
-    # the true risk is within it of that at the nodes, for every density and parameter
-    error = worst.integration_error
-    gap = (
-        None
-        if saddle.gap is None or worst.value is None
-        else problem.units[1] * saddle.gap + 2.0 * error
-    )
-    value = None if worst.value is None else problem.in_units_of_the_loss(saddle.upper) + error
-    note, status = _FLAT if value is not None and gap is None else worst.note, worst.status
-    if (
-        status == "solved"
-        and gap is not None
-        and gap > problem.units[1] * problem.target(goal, saddle.point.risk)
-    ):
-        status = "solved_inaccurate"
+        return _data_alone(family, goal)
+    answer, worst = attack(family, radius, goal, start, problem=problem)
+    problem, saddle, value, gap = answer.problem, answer.saddle, None, None
+    note, status, error = worst.note, worst.status, worst.integration_error
+    if worst.value is not None:
+        # the true risk is within the error of that at the nodes, for every density and parameter
+        value = problem.in_units_of_the_loss(saddle.upper) + error
+        gap = None if saddle.gap is None else problem.units[1] * saddle.gap + 2.0 * error
+        note = _FLAT if gap is None else note
+        asked = problem.units[1] * problem.target(goal, saddle.point.risk)
+        if status == "solved" and gap is not None and gap > asked:
+            status = "solved_inaccurate"
     return RobustSolution(
         saddle.theta,
         value,
         gap,
         status,
-        worst,
         radius,
+        worst,
         saddle.least_radius,
         error,
         saddle.n_iter,
-        deadline.elapsed,
+        Run.current().elapsed,
         note,
         saddle,
     )
 
 
-def _data_alone(family: ParametricFamily, goal: Goal, deadline: Deadline) -> RobustSolution:
+def _data_alone(family: ParametricFamily, goal: Goal) -> RobustSolution:
     """Radius 0."""
     theta, value = family.empirical()
     target = max(goal.tol, goal.rtol * abs(value))
+    # the bound may take a third of the gap: what is left is rounding
     lower = family.empirical_bound(theta, value, 0.3 * target)
     gap = max(value - lower, 0.0) if math.isfinite(lower) else None
-    note = "radius 0 leaves the data themselves: this is the regularised empirical solution"
+    note = "radius 0 leaves the data themselves: this is the regularized empirical solution"
     note += f"; {_FLAT}" if gap is None else ""
     status = "solved" if gap is not None and gap <= max(target, 1e-12) else "solved_inaccurate"
-    return RobustSolution(theta, value, gap, status, None, 0.0, time=deadline.elapsed, note=note)
+    return RobustSolution(theta, value, gap, status, 0.0, time=Run.current().elapsed, note=note)
 
 
 class _UserFamily(ParametricFamily):
@@ -404,13 +387,8 @@ class _UserFamily(ParametricFamily):
         hessian: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(adversary)
-        self.loss, self.theta, self.alpha, self.hessian, self.masses = (
-            loss,
-            theta,
-            alpha,
-            hessian,
-            adversary.ball.weights,
-        )
+        self.loss, self.theta, self.alpha, self.hessian = loss, theta, alpha, hessian
+        self.masses = adversary.ball.weights
         self._loss_on(adversary.ball.points).values(theta)  # a plain mistake shows before any work
         nodes = self.nodes()
         self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)

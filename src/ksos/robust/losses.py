@@ -1,43 +1,159 @@
-"""The losses of the robust estimators, as objects with a name as shorthand: "square", "huber",
-"absolute", "logistic".
+"""Losses that are convex in a parameter: at points, in expectation under a density by quadrature,
+and as the objects with names that the robust estimators take.
 
 Models are linear in θ: residuals y − ⟨u(x), θ⟩, or scores ⟨u(x), θ_c⟩ of the labels. "square" is in
-closed form; the others are integrated at nodes. A regression loss of your own is a subclass of
-:class:`ResidualLoss`.
+closed form. The others are integrated at quadrature nodes x_n, whose masses w_n ψ(x_n)ᵀCψ(x_n) are
+linear in C. A regression loss of your own is a subclass of :class:`ResidualLoss`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ksos.exceptions import ConvexityError
 from ksos.ground.validation import as_choice, as_positive
-from ksos.robust.node_risk import NodeRisk, ParametricLoss, least_expected
+from ksos.robust.risk import ParametricRisk
+from ksos.solvers.newton import Minimum, Value, newton, proven_minimum
+from ksos.space import Nodes
 
-__all__ = [
-    "AbsoluteLoss",
-    "ClassificationLoss",
-    "HuberLoss",
-    "LogisticLoss",
-    "RegressionLoss",
-    "ResidualLoss",
-    "SquareLoss",
-]
+__all__ = ["AbsoluteLoss", "AbsoluteRisk", "ClassificationLoss", "HuberLoss", "LogisticLoss"]
+__all__ += ["LogisticScores", "NodeRisk", "ParametricLoss", "RegressionLoss", "ResidualLoss"]
+__all__ += ["Residuals", "SquareLoss", "UserLoss", "as_loss_object"]
+__all__ += ["least_expected", "proven_expected"]
 
-_SHARPER = (
-    1.0,
-    0.1,
-    1e-2,
-    1e-3,
-    1e-4,
-)  # roundings of |r| for the data themselves, in units of that of the robust problem
+# What counts as a violation of convexity: half of the digits of a loss, since a user's formula may
+# lose the others, and beyond them the rounding of terms that cancel.
+_ROUNDING, _CANCELED = 1e-8, 1e-14
+# Step of a difference of gradients, relative to θ: about the cube root of the rounding of doubles.
+_STEP = 1e-5
+# Roundings of |r| for the data themselves, in units of that of the robust problem. Each is solved
+# from where the one before has ended, ten times as sharp.
+_SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 
 
 # --- at points ---
+
+
+class ParametricLoss(ABC):
+    """ℓ(θ, x_n) at fixed points x_n: values, gradients in θ, and the weighted sum of second
+    derivatives.
+    """
+
+    n_parameters: int
+
+    @abstractmethod
+    def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(ℓ_n, ∂ℓ_n/∂θ), shapes (N,) and (N, p)."""
+
+    def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        """Σ_n m_n ∂²ℓ_n/∂θ², shape (p, p). Default: differences of gradients."""
+        step = _STEP * max(float(np.max(np.abs(theta), initial=0.0)), 1e-2)
+        moves = step * np.eye(theta.shape[0])
+        ends = [[masses @ self.values(theta + s * move)[1] for s in (1, -1)] for move in moves]
+        H = np.array([up - down for up, down in ends]) / (2.0 * step)
+        return 0.5 * (H + H.T)
+
+
+class UserLoss(ParametricLoss):
+    """loss(θ, X) → (values, gradients), with every answer checked, and convexity between any two
+    parameters that follow each other.
+    """
+
+    def __init__(
+        self,
+        loss: Callable[..., Any],
+        X: np.ndarray,
+        n_parameters: int,
+        hessian: Callable[..., Any] | None = None,
+    ) -> None:
+        self.loss, self.X, self.n_parameters, self.hessian = loss, X, n_parameters, hessian
+        # values are not computed twice; none depends on it
+        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self._last is None or not np.array_equal(self._last[0], theta):
+            values, gradients = self._call(theta)
+            if self._last is not None:
+                self._check_convexity(theta, values, gradients)
+            self._last = theta.copy(), values, gradients
+        return self._last[1], self._last[2]
+
+    def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        if self.hessian is None:
+            return super().curvature(theta, masses)
+        found, p = self.hessian(theta.copy(), self.X.copy(), masses.copy()), self.n_parameters
+        H = np.asarray(found, dtype=np.float64)
+        if H.shape != (p, p) or not np.all(np.isfinite(H)):
+            wanted = f"a finite array of shape ({p}, {p}), the sum over n of weights_n ∂²loss_n"
+            raise ValueError(f"hessian must return {wanted}; got shape {H.shape}")
+        return 0.5 * (H + H.T)
+
+    def _call(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        n, p = self.X.shape[0], self.n_parameters
+        wanted = (
+            f"(values of shape ({n},), gradients of shape ({n}, {p})) for theta of shape ({p},) and"
+            f" X of shape {self.X.shape}"
+        )
+        try:
+            answer = self.loss(theta.copy(), self.X.copy())
+        except Exception as error:
+            raise ValueError(
+                f"the loss raised {type(error).__name__}: {error}; it must return {wanted}"
+            ) from error
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise ValueError(f"the loss must return a tuple {wanted}; got {type(answer).__name__}")
+        try:
+            if any(np.iscomplexobj(part) for part in answer):
+                raise TypeError
+            values, gradients = (np.asarray(part, dtype=np.float64) for part in answer)
+        except (TypeError, ValueError):
+            raise ValueError(f"the loss must return numbers, {wanted}; got {answer!r}") from None
+        if values.shape != (n,) or gradients.shape != (n, p):
+            raise ValueError(
+                f"the loss must return {wanted}; got shapes {values.shape} and {gradients.shape}"
+            )
+        for name, part in (("values", values), ("gradients", gradients.sum(axis=1))):
+            if not np.all(np.isfinite(part)):
+                at = int(np.argmin(np.isfinite(part)))
+                where = f"x = {self.X[at].tolist()}, theta = {theta.tolist()}"
+                raise ValueError(f"the loss must return finite {name}; got {part[at]} at {where}")
+        return values, gradients
+
+    def _check_convexity(
+        self, theta: np.ndarray, values: np.ndarray, gradients: np.ndarray
+    ) -> None:
+        """ℓ(θ') ≥ ℓ(θ) + ⟨∂ℓ(θ), θ' − θ⟩ at every node, both ways."""
+        assert self._last is not None
+        old, old_values, old_gradients = self._last
+        move = theta - old
+        sides = (
+            (old_values, values, old_gradients @ move),
+            (values, old_values, -(gradients @ move)),
+        )
+        below = [here + rise - there for here, there, rise in sides]
+        if max(float(part.max()) for part in below) <= _CANCELED * float(np.abs(values).max()):
+            return  # no more than rounding, which is what nearly every call finds
+        # a hinge near its kink is a small difference of terms whose size only its slope tells
+        terms = (
+            np.abs(values) + np.abs(gradients) @ np.abs(theta),
+            np.abs(old_values) + np.abs(old_gradients) @ np.abs(old),
+        )
+        least = _CANCELED * float(max(part.max() for part in terms))
+        for missing, (here, there, rise) in zip(below, sides, strict=True):
+            size = np.abs(here) + np.abs(there) + np.abs(rise)
+            at = int(np.argmax(missing - _ROUNDING * size))
+            if missing[at] > _ROUNDING * size[at] + least + 1e-300:
+                ends = f"theta = {old.tolist()} and {theta.tolist()}"
+                raise ConvexityError(
+                    "the loss is not convex in theta, or its gradient wrong: at x ="
+                    f" {self.X[at].tolist()}, between {ends}, it lies below its tangent by"
+                    f" {missing[at]:.3g}"
+                )
 
 
 class Residuals(ParametricLoss):
@@ -55,19 +171,89 @@ class Residuals(ParametricLoss):
         return value, -slope[:, None] * self.U
 
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
-        weights = masses * self.phi.derivatives(self.residuals(theta))[2]
+        second = self.phi.derivatives(self.residuals(theta))[2]
         # a loss may have no curvature at any residual: a trace of that of the square keeps steps
         # finite
-        return np.asarray(self.U.T @ ((weights + 1e-9 * masses)[:, None] * self.U))
+        return np.asarray(self.U.T @ ((masses * (second + 1e-9))[:, None] * self.U))
+
+
+class LogisticScores(ParametricLoss):
+    """The logistic loss of scores ⟨u(x), θ_c⟩ for the labels c ≥ 1, and 0 for the first.
+
+    θ holds θ_1, …, θ_{L−1}, one after the other. The N points, u(x) = ``U`` (N, P), repeat for
+    every label in turn. With ``codes`` each has its own label only.
+    """
+
+    def __init__(self, U: np.ndarray, labels: int, codes: np.ndarray | None = None) -> None:
+        n = U.shape[0]
+        self.U, self.labels, self.n_parameters = U, labels, U.shape[1] * (labels - 1)
+        self.rows = np.arange(n * labels) if codes is None else codes * n + np.arange(n)
+
+    def _log_probabilities(self, theta: np.ndarray) -> np.ndarray:
+        scores = np.zeros((self.U.shape[0], self.labels))
+        scores[:, 1:] = self.U @ theta.reshape(self.labels - 1, -1).T
+        scores -= scores.max(axis=1, keepdims=True)
+        return np.asarray(scores - np.log(np.exp(scores).sum(axis=1, keepdims=True)))
+
+    def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        log = self._log_probabilities(theta)
+        # shape (labels, N, labels − 1)
+        residuals = np.exp(log[:, 1:]) - np.eye(self.labels)[:, None, 1:]
+        gradients = residuals[..., None] * self.U[:, None, :]
+        return -log.T.ravel()[self.rows], gradients.reshape(-1, self.n_parameters)[self.rows]
+
+    def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        p, n = np.exp(self._log_probabilities(theta)[:, 1:]), self.U.shape[0]
+        m = np.bincount(self.rows % n, weights=masses, minlength=n)
+        w = m[:, None, None] * (p[:, :, None] * (np.eye(p.shape[1]) - p[:, None, :]))
+        H = np.einsum("np,nab,nq->apbq", self.U, w, self.U, optimize=True)
+        return np.asarray(H.reshape(self.n_parameters, self.n_parameters))
+
+
+# --- in expectation ---
+
+
+class NodeRisk(ParametricRisk):
+    """Σ_n m_n(C) ℓ(θ, x_n) + Σ α_j θ_j². ``theta`` is where the first minimization starts."""
+
+    def __init__(
+        self, nodes: Nodes, loss: ParametricLoss, alpha: np.ndarray, theta: np.ndarray | None = None
+    ) -> None:
+        self.nodes, self.loss, self.alpha, self.n_parameters = nodes, loss, alpha, loss.n_parameters
+        self.theta = np.zeros(loss.n_parameters) if theta is None else theta
+
+    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
+        theta, eigen = (self.theta, None) if near is None else (near.theta, near.eigen)
+        return least_expected(self.loss, self.masses(C), self.alpha, theta, eigen)
+
+    def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
+        return proven_expected(self.loss, self.masses(C), self.alpha, near, tol)
+
+    def masses(self, C: np.ndarray) -> np.ndarray:
+        """m_n(C), without the rounding below 0."""
+        return np.maximum(self.nodes.masses(C), 0.0)
+
+    def matrix(self, theta: np.ndarray) -> np.ndarray:
+        return self.nodes.matrix(self.loss.values(theta)[0])
+
+    def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
+        # p functions of x, but often of a space of fewer dimensions: only its basis is integrated
+        Q, sizes, R = np.linalg.svd(self.loss.values(theta)[1], full_matrices=False)
+        kept = sizes > 1e-15 * max(float(sizes.max(initial=0.0)), 1e-300)
+        products = self.nodes.products(Q[:, kept] * sizes[kept], F)
+        return np.asarray(np.tensordot(R[kept].T, products, axes=1))
+
+    def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
+        return self.loss.curvature(theta, self.masses(C))
 
 
 class AbsoluteRisk(NodeRisk):
-    """The risk of |r|, solved as that of the smooth loss above it; both bounds are those of |r|
+    """The risk of |r|, solved as that of the smooth loss above it. Both bounds are those of |r|
     itself.
 
     For any slopes s_n ∈ [−1, 1], Σ m_n|r_n(θ)| + Σ α_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ α_jθ_j², least at
-    θ̂ where Σ m_n s_n u_n = 2αθ̂. Such slopes are the signs of the residuals, but for those near 0,
-    of which a small linear programme takes the best.
+    θ̂ where Σ m_n s_n u_n = 2αθ̂. Such slopes are the signs of the residuals. Near a residual of 0 a
+    small linear program takes the best.
     """
 
     differentiable = False
@@ -79,20 +265,17 @@ class AbsoluteRisk(NodeRisk):
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         from scipy.optimize import linprog  # heavy to import, and needed only here
 
-        delta = 2.0 * self.loss.phi.excess
-        masses = self._masses(C)
+        masses, delta = self.masses(C), 2.0 * self.loss.phi.excess
         theta = least_expected(self.loss, masses, self.alpha, near).theta
         U, r = self.loss.U, self.loss.residuals(theta)
+        # a program of the residuals within three widths of the kink is small; if their slopes are
+        # not enough for θ̂ to be the minimizer, those within thirty are tried
         for width in (3.0, 30.0):
             free = np.abs(r) <= width * delta
             fixed = U[~free].T @ (masses[~free] * np.sign(r[~free]))
-            A = U[free].T * masses[free]
+            A, b = U[free].T * masses[free], 2.0 * self.alpha * theta - fixed
             answer = linprog(
-                -masses[free] * r[free],
-                A_eq=A,
-                b_eq=2.0 * self.alpha * theta - fixed,
-                bounds=(-1.0, 1.0),
-                method="highs",
+                -masses[free] * r[free], A_eq=A, b_eq=b, bounds=(-1.0, 1.0), method="highs"
             )
             if answer.status == 0:
                 return float(masses[~free] @ np.abs(r[~free]) - answer.fun + self.penalty(theta))
@@ -100,81 +283,50 @@ class AbsoluteRisk(NodeRisk):
         return super().proven_least(C, tol, near) - 0.5 * delta * float(masses.sum())
 
 
-class LogisticScores(ParametricLoss):
-    """The logistic loss of scores ⟨u(x), θ_c⟩ for the labels c ≥ 1, and 0 for the first.
-
-    ``U``: (N, P); the nodes repeat for every label, in the order of the labels. θ holds θ_1, …,
-    θ_{L−1}, one after the other.
+def least_expected(
+    loss: ParametricLoss,
+    masses: np.ndarray,
+    alpha: np.ndarray,
+    theta: np.ndarray,
+    eigen: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Minimum:
+    """min over θ of Σ_n m_n ℓ(θ, x_n) + Σ α_j θ_j². ``eigen`` is the eigendecomposition of the
+    second derivative of a neighbor.
     """
 
-    def __init__(self, U: np.ndarray, labels: int) -> None:
-        self.U, self.labels = U, labels
-        self.n_parameters = U.shape[1] * (labels - 1)
+    def curvature(at: np.ndarray) -> np.ndarray:
+        return loss.curvature(at, masses) + 2.0 * np.diag(alpha)
 
-    def _scores(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(log probabilities (N, L), probabilities)."""
-        scores = np.zeros((self.U.shape[0], self.labels))
-        scores[:, 1:] = self.U @ theta.reshape(self.labels - 1, -1).T
-        scores -= scores.max(axis=1, keepdims=True)
-        log = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        return log, np.exp(log)
-
-    def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        log, probabilities = self._scores(theta)
-        # (labels, N, labels − 1)
-        residuals = probabilities[:, 1:] - np.eye(self.labels)[:, None, 1:]
-        return -log.T.ravel(), (residuals[..., None] * self.U[:, None, :]).reshape(
-            -1, self.n_parameters
-        )
-
-    def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
-        probabilities = self._scores(theta)[1][:, 1:]
-        m = masses.reshape(self.labels, -1).sum(axis=0)
-        k, P = self.labels - 1, self.U.shape[1]
-        H = np.empty((k, P, k, P))
-        for a in range(k):
-            for b in range(a, k):
-                w = m * (probabilities[:, a] * (float(a == b) - probabilities[:, b]))
-                H[a, :, b] = self.U.T @ (w[:, None] * self.U)
-                H[b, :, a] = H[a, :, b].T
-        return H.reshape(k * P, k * P)
+    return newton(_expected(loss, masses, alpha), curvature, theta, eigen)
 
 
-class LogisticOfOwn(ParametricLoss):
-    """The logistic loss of samples that have a label each: of the nodes of :class:`LogisticScores`,
-    those of the own label.
+def proven_expected(
+    loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray, theta: np.ndarray, tol: float
+) -> float:
+    """A certified lower bound of that minimum, to about ``tol``, or −∞. ``theta`` is about the
+    minimizer.
     """
-
-    def __init__(self, U: np.ndarray, labels: int, codes: np.ndarray) -> None:
-        self.scores = LogisticScores(U, labels)
-        self.n_parameters, self.rows = (
-            self.scores.n_parameters,
-            codes * U.shape[0] + np.arange(U.shape[0]),
-        )
-
-    def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, gradients = self.scores.values(theta)
-        return values[self.rows], gradients[self.rows]
-
-    def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
-        everywhere = np.zeros(self.scores.labels * self.scores.U.shape[0])
-        everywhere[self.rows] = masses
-        return self.scores.curvature(theta, everywhere)
+    found = least_expected(loss, masses, alpha, theta)
+    return proven_minimum(_expected(loss, masses, alpha), found, alpha, tol)
 
 
-# --- losses ---
+def _expected(loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray) -> Value:
+    def f(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        values, gradients = loss.values(theta)
+        return float(masses @ values + alpha @ theta**2), masses @ gradients + 2.0 * alpha * theta
+
+    return f
+
+
+# --- with names ---
 
 
 class _Loss:
     name: ClassVar[str]
-    closed_form: ClassVar[bool] = False
-    """Whether expectations are closed forms; else they go through quadrature."""
-    degree: ClassVar[int] = 2
-    """φ(cr) ≈ c^degree φ(r): the ridge has the same unit."""
-    risk: ClassVar[type[NodeRisk]] = NodeRisk
-    """The risk over densities that its values at the nodes make."""
-    excess = 0.0
-    """How far the smooth function that is solved may lie above the loss."""
+    closed_form: ClassVar[bool] = False  # else expectations go through quadrature
+    degree: ClassVar[int] = 2  # φ(cr) ≈ c^degree φ(r): the ridge has the same unit
+    risk: ClassVar[type[NodeRisk]] = NodeRisk  # made of the values at the nodes
+    excess = 0.0  # how far the smooth function that is solved may lie above the loss
 
     def scaled(self, unit: float) -> Any:
         """The loss for outcomes of this standard deviation."""
@@ -197,8 +349,8 @@ class ClassificationLoss(_Loss):
 
 @dataclass(frozen=True)
 class SquareLoss(RegressionLoss, ClassificationLoss):
-    """r²; of scores (score ∓ 1)² for two labels, and the squared distance to the label's unit
-    vector for more.
+    """r². For two labels (score ∓ 1)², and for more the squared distance of the scores to the
+    label's unit vector.
     """
 
     name = "square"
@@ -221,11 +373,11 @@ class ResidualLoss(RegressionLoss, ABC):
 
 @dataclass(frozen=True)
 class HuberLoss(ResidualLoss):
-    """r²/2 for |r| ≤ δ and δ(|r| − δ/2) beyond; δ is in standard deviations of the outcome
+    """r²/2 for |r| ≤ δ and δ(|r| − δ/2) beyond. δ is in standard deviations of the outcome
     [Huber1964].
     """
 
-    delta: float = 1.35
+    delta: float = 1.35  # 95% of the efficiency of least squares under normal errors
     name = "huber"
 
     def __post_init__(self) -> None:
@@ -244,11 +396,11 @@ class HuberLoss(ResidualLoss):
 
 @dataclass(frozen=True)
 class AbsoluteLoss(HuberLoss):
-    """|r|, solved as φ/δ + δ/2 with Huber's φ, which is above it by at most δ/2; the gap counts
+    """|r|, solved as φ/δ + δ/2 with Huber's φ, which is above it by at most δ/2. The gap counts
     that.
     """
 
-    delta: float = 0.01
+    delta: float = 0.01  # a smaller one is closer to |r|, and takes more steps
     name, degree, risk = "absolute", 1, AbsoluteRisk
 
     @property
@@ -273,15 +425,10 @@ class LogisticLoss(ClassificationLoss):
     name = "logistic"
 
 
-LOSSES: dict[str, type[_Loss]] = {
-    loss.name: loss for loss in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)
-}
-"""Every loss by name."""
-
-
 def as_loss_object(loss: Any, kind: type) -> Any:
     """A loss of this kind: an object, or the name of one."""
     if isinstance(loss, kind):
         return loss
-    names = [name for name, known in LOSSES.items() if issubclass(known, kind)]
-    return LOSSES[as_choice(loss, "loss", names, otherwise=f" or a {kind.__name__} object")]()
+    named = {known.name: known for known in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)}
+    names = [name for name, known in named.items() if issubclass(known, kind)]
+    return named[as_choice(loss, "loss", names, otherwise=f" or a {kind.__name__} object")]()

@@ -1,59 +1,89 @@
 """A robust problem in a projected MMD ball: one convex problem in θ and the dual function, with the
 worst density as its primal variable.
 
-    min_θ max_C ⟨M_θ, C⟩ + reg(θ)  =  max_C h(C),  C ⪰ 0, tr C = 1, ‖A(C) − z‖ ≤ ε,        h(C) =
-    min_θ ⟨M_θ, C⟩ + reg(θ) concave.
+    min_θ max_C ⟨M_θ, C⟩ + reg(θ)  =  max_C h(C),  C ⪰ 0, tr C = 1, ‖A(C) − z‖ ≤ ε,
 
-A worst case is the problem without θ. Any C in the ball bounds the optimum from below by h(C); any
-(θ, y) bounds it from above by λ_max(M_θ − A*(y)) + ⟨y, z⟩ + ε‖y‖ + reg(θ). The multiplier u of the
-ball is searched for (see search.py): at the maximiser of h(C) − (u/2)‖A(C) − z‖², y = u(A(C) − z)
-and θ = θ(C). Values are counted as middle + unit·value.
+where h(C) = min_θ ⟨M_θ, C⟩ + reg(θ) is concave. A worst case is the problem without θ. Any C in the
+ball bounds the optimum from below by h(C). Any (θ, y) bounds it from above by λ_max(M_θ − A*(y)) +
+⟨y, z⟩ + ε‖y‖ + reg(θ). Values are counted as middle + unit·value.
+
+At the maximizer C_u of h(C) − (u/2)‖A(C) − z‖², y = u(A(C) − z) and θ = θ(C). Its distance d(u) to
+the data falls as the multiplier u grows. 1/d is nearly linear in u, as in trust-region methods
+[ConnGouldToint2000], so that the root d(u) = ε is found in a few solves, each started from the
+last. Where its steps are cheap an interior point that knows the ball comes first, and the search
+only has to close what rounding has left.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ksos.functionals import MMD, Bound, BoundSquaredMMD, BoundTerm, Objective, within
 from ksos.ground.arrays import Array, eye, inner, norm
-from ksos.ground.deadline import Deadline
-from ksos.ground.run import Run
+from ksos.ground.run import Convergence, Run
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
 from ksos.robust.risk import LeastRisk, ParametricRisk, Risk
-from ksos.solvers import Solution, Solver, minimize
-from ksos.solvers.certificate import lowest_bound, lowest_eigenpairs
+from ksos.solvers import (
+    ConicProgram,
+    ConstrainedProblem,
+    LowRank,
+    Solution,
+    Solver,
+    centre,
+    lowest_bound,
+    lowest_eigenpairs,
+    minimize,
+)
 from ksos.solvers.constrained import follow_central_path
-from ksos.solvers.constrained_problem import ConstrainedProblem
-from ksos.solvers.interior_point import ConicProgram
-from ksos.solvers.low_rank import LowRank
-from ksos.solvers.spectraplex import centre
-from ksos.space.embedding import MeanEmbedding
-from ksos.space.labelled import LabelledEmbedding
-from ksos.space.space import SoSSpace
+from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
 
-__all__ = ["Goal", "Nearest", "Point", "Problem", "Saddle"]
+__all__ = ["Dual", "Goal", "Nearest", "Point", "Problem", "Saddle", "first_inside", "solve"]
 
-_CHEAP_STEP, _DEAR_STEP = (
-    2e8,
-    1.2e10,
-)  # floating-point operations of one step of the interior point for a fixed loss
-_CHEAP_JOINT_STEP = 4e9  # and of the barrier method, which has θ besides
+T = TypeVar("T")
+# Floating-point operations of one step of the interior point for a fixed loss, and of the barrier
+# method, which has θ besides. Cheap: some milliseconds, and then it comes before a low rank is
+# tried. Dear: more than a second, and then a search by low ranks is as fast
+# (benchmarks/worst_case.py with --m).
+_CHEAP_STEP, _DEAR_STEP, _DEAR_JOINT_STEP = 2e8, 1.2e10, 4e9
+# Newton's method takes a few dozen steps, an interior point about twenty: these end what rounding
+# has stopped.
 _MOST_STEPS, _MOST_PATH_STEPS = 300, 100
-_NEWTON = LowRank(extra_steps=0)  # on a factor
-_NEAR_DIGITS, _NEAR_ENOUGH = (1e-2, 1e-3, 1e-4, 1e-5), 0.95
+_NEWTON = LowRank(extra_steps=0)  # on a factor, without polishing: the next multiplier comes
+# Of the squared least distance: 5% tells whether a ball is empty, the larger number the four digits
+# that messages show.
+_NEAR_DIGITS, _LEAST_DIGITS = 0.1, 1e-4
+
+# The search ends after about ten solves, or when rounding has the last word.
+_MOST_SOLVES, _LARGEST_MULTIPLIER, _NARROWEST = 60, 1e10, 1e-14
+# Factors between multipliers until both sides of the radius are known: at first, from a neighboring
+# problem, and the largest that a secant may take.
+_GROWTH, _WARM_GROWTH, _LEAP = 4.0, 1.5, 1e4
+# Relative width of a bracket in which few digits see nothing, and the first step out of it.
+_CLOSED, _REOPENED = 1e-4, 1.01
+# The next multiplier keeps at least this fraction of the bracket away from its ends.
+_SAFE = 1e-6
+# Aiming inside by 5% of the last point's distance to the ball brackets the multiplier from both
+# sides.
+_INWARD = 0.05
+# Gaps of the penalized problems, in units of the gap that is asked for: with a fixed loss digits
+# cost little. With θ they cost much, and few come first: a tenth of the gap so far, at most 1e-2.
+_DIGITS, _FEW_DIGITS, _ROUGH = 0.02, 0.1, 1e-2
+_MOST_STUCK = 5  # solves with ten times the digits each that have not halved the gap
+# Of the gap asked for: what the interior point, and the search with θ, leave open. The rest is for
+# the bound of the least risk, and for quadrature.
+_INTERIOR_GAP, _SEARCH_GAP, _PROOF_GAP = 0.5, 0.5, 0.2
 
 
-@dataclass(frozen=True)
-class Goal:
-    """The gap that is asked for: at most max(tol, rtol·scale)."""
+class Goal(NamedTuple):
+    """The gap that is asked for: at most max(tol, rtol·scale), ``tol`` in the units of the loss."""
 
     tol: float = 0.0
-    """In the units of the loss."""
     rtol: float = 1e-8
 
 
@@ -72,9 +102,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Nearest:
-    """About the nearest density to the data, and what is proven: no density of the space is closer
-    than ``least``.
-    """
+    """About the nearest density to the data: no density of the space is closer than ``least``."""
 
     C: Array
     distance: float
@@ -83,76 +111,70 @@ class Nearest:
 
 
 @dataclass(frozen=True)
-class Saddle:
-    """Both sides of the saddle, and what they prove, in the problem's units; also where a similar
-    problem may start.
+class Dual:
+    """Certified: the worst-case risk of ``theta`` over the densities of the space in the projected
+    ball is at most ``upper``. ``constant`` is the λ_max in it, ``multiplier`` is u.
     """
 
-    space: SoSSpace
     theta: np.ndarray
-    """Of the best upper bound."""
-    point: Point
-    """The best density in the ball; of an infeasible problem, the nearest."""
-    lower: float
-    """Certified: no θ has a smaller worst-case risk. −∞ if the loss is flat in θ."""
-    upper: float
-    """Certified: the worst-case risk of ``theta`` over the densities of the space in the projected
-    ball is not above it.
-    """
     y: Array
-    multiplier: float
-    """u."""
-    dual_constant: float
-    """The λ_max of the upper bound."""
-    radius: float
-    status: str
-    n_iter: int
+    upper: float = math.inf
+    constant: float = math.inf
+    multiplier: float = 0.0
+
+
+@dataclass(frozen=True)
+class Saddle(Dual):
+    """Both sides of the saddle, in the problem's units. A similar problem may start from it.
+
+    ``point`` is the best density in the ball, or of an infeasible problem the nearest. Certified:
+    no θ has a smaller worst-case risk than ``lower``, and below ``least_radius`` the ball holds no
+    density of the space. ``solver`` is that of the penalized problems at the end.
+    """
+
+    space: SoSSpace = None  # type: ignore[assignment]
+    point: Point = None  # type: ignore[assignment]
+    lower: float = -math.inf
+    radius: float = math.inf
+    status: str = "solved"
+    n_iter: int = 0
     n_solves: int = 0
     least_radius: float | None = None
-    """Of an infeasible problem: the certified radius below which the ball holds no density of the
-    space.
-    """
-    keyboard_interrupt: bool = False
     nearest: Nearest | None = None
     midway: tuple[Iterate, float] | None = None
     solver: str | Solver = "auto"
-    """Of the penalised problems at the end."""
 
     @property
     def gap(self) -> float | None:
-        """upper − lower; None if nothing is proven."""
-        return (
-            max(self.upper - self.lower, 0.0)
-            if math.isfinite(self.upper) and math.isfinite(self.lower)
-            else None
-        )
+        """upper − lower, or None if nothing is proven."""
+        proven = math.isfinite(self.upper) and math.isfinite(self.lower)
+        return max(self.upper - self.lower, 0.0) if proven else None
 
     @property
     def empty(self) -> bool:
         """Whether no density was found in the ball."""
-        return self.status in ("infeasible", "undecided") or (
-            not math.isfinite(self.lower) and self.point.distance > self.radius
-        )
+        outside = not math.isfinite(self.lower) and self.point.distance > self.radius
+        return self.status in ("infeasible", "undecided") or outside
 
 
 @dataclass(frozen=True)
 class Problem:
     """One risk on one space around one target, for any number of radii and multipliers. A value:
     solving it does not change it.
+
+    ``theta`` is a parameter that suits the data: the range of its loss is the unit of everything.
+    ``grows``: whether directions may be added to what the landmarks see, which does not hold for a
+    space of the user's. They are added until exact and projected MMD of the answer agree to
+    ``agreement``. ``near`` is known of the nearest density, here or in a space that sees less.
     """
 
     space: SoSSpace
     risk: Risk
     data: MeanEmbedding | LabelledEmbedding
     theta: np.ndarray
-    """A parameter that suits the data: the spread of its loss is the unit of everything."""
     grows: bool = False
-    """Whether directions may be added to what the landmarks see: not to a space of the user's."""
     agreement: float = 1e-6
-    """Directions are added until the exact and the projected MMD of the answer agree to this."""
     near: Nearest | None = None
-    """What is known of the nearest density, here or with what a space with fewer directions sees.
-    """
 
     @property
     def fixed(self) -> bool:
@@ -174,54 +196,39 @@ class Problem:
         return self.units[0] + self.units[1] * value
 
     def target(self, goal: Goal, risk: float) -> float:
-        """The gap of a goal: relative to the spread of a fixed loss, else to the risk, and for
-        risks near zero to the spread.
+        """The gap of a goal: relative to the range of a fixed loss, else to the risk, and for risks
+        near zero to a thousandth of the range.
         """
         scale = 1.0 if self.fixed else max(abs(risk), 1e-3)
         return max(goal.tol / self.units[1], goal.rtol * scale)
-
-    # --- points and bounds ---
 
     def term(self) -> BoundTerm:
         """−h in the problem's units. One for each solve: it remembers the last θ(C)."""
         return self.risk.term(*self.units)
 
-    def point(self, C: Array, term: BoundTerm | None = None) -> Point:
+    def point(self, C: Array, term: BoundTerm | None = None, a: Array | None = None) -> Point:
         """C with everything that is asked of it."""
-        return self._point(
-            C, self.space.compressed_map.apply(C), self.term() if term is None else term
-        )
-
-    def _point(self, C: Array, a: Array, term: BoundTerm) -> Point:
+        term, a = term or self.term(), self.space.compressed_map.apply(C) if a is None else a
         theta = term.at(C).theta if isinstance(term, LeastRisk) else self.theta
         return Point(C, a, -term.value(None, C), theta, norm(a - self.z))
 
-    def mixed(self, one: Point, other: Point, t: float, term: BoundTerm | None = None) -> Point:
+    def mixed(self, one: Point, other: Point, t: float, term: BoundTerm) -> Point:
         """(1 − t)·one + t·other."""
         C, a = (1.0 - t) * one.C + t * other.C, (1.0 - t) * one.a + t * other.a
-        return self._point(C, a, self.term() if term is None else term)
+        return self.point(C, term, a)
 
-    def on_the_sphere(
-        self, outside: Point, inside: Point, radius: float, term: BoundTerm | None = None
-    ) -> Point:
+    def on_the_sphere(self, outside: Point, inside: Point, radius: float, term: BoundTerm) -> Point:
         """The mixture of the two whose distance is the radius: h is concave, so it is at least as
         good as its parts promise.
         """
         b, d, goal = outside.a - self.z, inside.a - outside.a, radius * (1.0 - 1e-15)
-        square, half, rest = inner(d, d), inner(b, d), inner(b, b) - goal**2
-        # the smaller root of square·t² + 2·half·t + rest, in the form that does not cancel: half <
-        # 0 < rest
-        t = rest / (-half + math.sqrt(max(half * half - square * rest, 0.0))) if half < 0.0 else 1.0
-        for _ in range(8):
-            distance = norm(b + min(t, 1.0) * d)
-            if distance <= radius or t >= 1.0:
-                return self.mixed(outside, inside, min(t, 1.0), term)
-            t = (
-                t
-                + 2.0 * (distance - radius) / max(outside.distance - inside.distance, 1e-300)
-                + 1e-15
-            )
-        return inside
+        squares = inner(b, b) - goal**2, 2.0 * inner(b, d), inner(d, d)
+
+        def at(t: float) -> tuple[Point, float]:
+            mixed = self.mixed(outside, inside, t, term)
+            return mixed, mixed.distance
+
+        return first_inside(squares, at, radius) or inside
 
     def matrix(self, theta: np.ndarray) -> Array:
         """M_θ of the loss itself, in the problem's units."""
@@ -236,25 +243,20 @@ class Problem:
         """
         M = self.matrix(theta) if M is None else M
         top = -lowest_bound(self.space.compressed_map.adjoint(y) - M, 1e-12)
-        return (
-            top + inner(y, self.z) + radius * norm(y) + self.risk.penalty(theta) / self.units[1],
-            top,
-        )
+        ridge = self.risk.penalty(theta) / self.units[1]
+        return top + inner(y, self.z) + radius * norm(y) + ridge, top
 
     def lower(self, point: Point, tol: float) -> float:
         """A certified lower bound of h at a point."""
         if not isinstance(self.risk, ParametricRisk):
             return point.risk
-        return (
-            self.risk.proven_least(point.C, tol * self.units[1], point.theta) - self.units[0]
-        ) / self.units[1]
+        middle, unit = self.units
+        return (self.risk.proven_least(point.C, tol * unit, point.theta) - middle) / unit
 
     def top(self) -> Point:
-        """Of a fixed loss, the density for which it is largest, wherever it is."""
+        """The density for which a fixed loss is largest, wherever it is."""
         _, vectors = lowest_eigenpairs(-self.matrix(self.theta), 1)
         return self.point(vectors @ vectors.T)
-
-    # --- the least radius ---
 
     def distance_bound(self, a: Array) -> float:
         """λ_min(A*(v)) − ⟨v, z⟩ for the unit vector v along a − z: no density of the space is
@@ -263,78 +265,42 @@ class Problem:
         v = (a - self.z) / max(norm(a - self.z), 1e-300)
         return lowest_bound(self.space.compressed_map.adjoint(v), 1e-14) - inner(v, self.z)
 
-    def nearest(
-        self, deadline: Deadline, near: Nearest | None = None, start: Array | None = None
-    ) -> Nearest:
+    def nearest(self, near: Nearest | None = None, start: Array | None = None) -> Nearest:
         """About the nearest density to the data: what is empty, and where to start. ``near`` is
         that of a space that sees less.
         """
-        near = self.near if near is None else near
+        near = near or self.near
         if near is not None and near.space is self.space:
             return near
         C = start if near is None else near.C
         C = centre(self.space.rank, self.z[:, None]) if C is None else C
-        for tol in _NEAR_DIGITS:
-            found = self._nearest(C, tol, 80, deadline)
-            C = found.C
-            if found.least >= _NEAR_ENOUGH * found.distance or deadline.passed:
-                break
-        return found
+        return self._nearest(C, 1e-5, _NEAR_DIGITS)
 
-    def least_radius(self, found: Nearest, deadline: Deadline) -> Nearest:
+    def least_radius(self, found: Nearest) -> Nearest:
         """The nearest density and the certified least distance, to about four digits."""
-        again = self._nearest(found.C, max(1e-4 * found.distance**2, 1e-14), _MOST_STEPS, deadline)
-        again = (
-            again
-            if again.distance < found.distance
-            else replace(found, least=max(again.least, found.least))
-        )
-        return replace(again, least=max(again.least, found.least))
+        again = self._nearest(found.C, 1e-14, _LEAST_DIGITS)
+        nearer = again if again.distance < found.distance else found
+        return replace(nearer, least=max(again.least, found.least))
 
-    def _nearest(self, C: Array, tol: float, steps: int, deadline: Deadline) -> Nearest:
-        functional = Bound(_WholeDistance(self.z))
-        found = minimize(
-            functional,
-            self.space,
-            solver=_NEWTON,
-            start=C,
-            tol=tol,
-            max_iter=steps,
-            time_limit=deadline,
-        )
-        if found.keyboard_interrupt:
-            raise KeyboardInterrupt("interrupted before a density in the ball was found")
+    def _nearest(self, C: Array, tol: float, rtol: float) -> Nearest:
+        options: dict[str, Any] = {"start": C, "tol": tol, "rtol": rtol, "max_iter": _MOST_STEPS}
+        found = minimize(Bound(_WholeDistance(self.z)), self.space, solver=_NEWTON, **options)
         a = self.space.compressed_map.apply(found.parameter)
         return Nearest(found.parameter, norm(a - self.z), self.distance_bound(a), self.space)
 
-    # --- the penalised problem, and the ball at once ---
-
-    def penalised(
-        self,
-        u: float,
-        start: Array,
-        tol: float,
-        deadline: Deadline,
-        term: BoundTerm,
-        solver: str | Solver,
+    def penalized(
+        self, u: float, start: Array, tol: float, term: BoundTerm, solver: str | Solver
     ) -> tuple[Point, Solution, str | Solver]:
-        """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``; the solver for the next multiplier comes
-        back.
-        """
+        """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``, and the solver for the next multiplier."""
         scale = 1.0 / (1.0 + u)
-        functional, tol = (
-            scale * Bound(term) + 0.5 * u * scale * Bound(BoundSquaredMMD(self.z)),
-            max(scale * tol, 1e-14),
-        )
-        steps = None if self.fixed else _MOST_STEPS
+        functional = scale * Bound(term) + 0.5 * u * scale * Bound(_WholeDistance(self.z))
         found = minimize(
             functional,
             self.space,
             solver=solver,
             start=start,
-            tol=tol,
-            max_iter=steps,
-            time_limit=deadline,
+            tol=max(scale * tol, 1e-14),
+            max_iter=None if self.fixed else _MOST_STEPS,
         )
         if found.solver == "interior_point" and self._conic_step <= _DEAR_STEP:
             # where a low rank has not come once, it will not come for the next multiplier either
@@ -343,16 +309,12 @@ class Problem:
 
     @property
     def first_solver(self) -> str | Solver:
-        """Of the penalised problems: for a fixed loss, which makes them quadratic, a dozen steps of
-        the interior point if cheap.
+        """Of the penalized problems. A fixed loss makes them quadratic, so that a dozen steps of
+        the interior point solve them.
         """
-        return (
-            _NEWTON
-            if not self.fixed
-            else "interior_point"
-            if self._conic_step <= _CHEAP_STEP
-            else "auto"
-        )
+        if not self.fixed:
+            return _NEWTON
+        return "interior_point" if self._conic_step <= _CHEAP_STEP else "auto"
 
     @property
     def _conic_step(self) -> float:
@@ -367,85 +329,48 @@ class Problem:
         if not (isinstance(self.risk, ParametricRisk) and self.risk.differentiable):
             return None
         barrier = JointBarrier(self.space, self.risk, self.z, self.units[1])
-        return barrier if barrier.cost() <= _CHEAP_JOINT_STEP else None
+        return barrier if barrier.cost() <= _DEAR_JOINT_STEP else None
 
     def has_interior(self, start: Saddle | None) -> bool:
-        """Whether :meth:`interior` is to be tried first: with a fixed loss, only without a start,
-        since its path takes none.
-        """
-        return (
-            self.barrier is not None
-            if not self.fixed
-            else start is None and self._conic_step <= _DEAR_STEP
-        )
+        """Whether :meth:`interior` is to be tried first. The path of a fixed loss takes no start."""
+        if not self.fixed:
+            return self.barrier is not None
+        return start is None and self._conic_step <= _DEAR_STEP
 
-    def interior(
-        self, radius: float, tol: float, deadline: Deadline, start: Saddle | None
-    ) -> tuple[BarrierPoint, str] | None:
-        """(point, status) at the end of the central path of the problem with its ball, which needs
-        no search for the multiplier.
+    def interior(self, radius: float, tol: float, start: Saddle | None) -> BarrierPoint | None:
+        """The end of the central path of the problem with its ball, which needs no search for the
+        multiplier.
         """
         if self.barrier is not None:
             theta, midway = (self.theta, None) if start is None else (start.theta, start.midway)
-            joint = self.barrier.solve(radius, tol, theta, deadline, midway)
-            return None if joint is None else (joint, "solved")
+            return self.barrier.solve(radius, tol, theta, midway)
         objective = Objective(self.term(), self.space, stored=True)
         problem = ConstrainedProblem(objective, [within(MMD(self.data), radius)])
-        program = ConicProgram.of(problem)
-        found = (
-            None
-            if program is None
-            else follow_central_path(problem, program, tol, _MOST_PATH_STEPS)
-        )
-        if found is None or 0 not in found.multipliers.vectors:
-            if Run.current().interrupted:
-                raise KeyboardInterrupt("interrupted before a density in the ball was found")
+        if (program := ConicProgram.of(problem)) is None:
             return None
-        return (
-            BarrierPoint(
-                self.theta, found.multipliers.vectors[0], found.G @ found.G.T, found.n_iter, None
-            ),
-            found.status,
-        )
+        found = follow_central_path(problem, program, tol, _MOST_PATH_STEPS)
+        if found is None or 0 not in found.multipliers.vectors:
+            return None
+        y, C = found.multipliers.vectors[0], found.G @ found.G.T
+        return BarrierPoint(self.theta, y, C, found.n_iter)
 
-    def solve_penalised(
-        self, gamma: float, goal: Goal, deadline: Deadline, start: Saddle | None = None
-    ) -> Saddle:
+    def solve_penalized(self, gamma: float, goal: Goal, start: Saddle | None = None) -> Saddle:
         """max ⟨M, C⟩ − γ‖A(C) − z‖² for a fixed loss, with its dual min_y λ_max(M − A*(y)) + ⟨y, z⟩
         + ‖y‖²/(4γ).
         """
-        u, tol, term = 2.0 * gamma / self.units[1], self.target(goal, 0.0), self.term()
-        C = centre(self.space.rank, self.z[:, None]) if start is None else start.point.C
-        point, found, solver = self.penalised(
-            u, C, 0.5 * tol, deadline, term, self.first_solver if start is None else start.solver
-        )
+        u, tol, space = 2.0 * gamma / self.units[1], self.target(goal, 0.0), self.space
+        C = centre(space.rank, self.z[:, None]) if start is None else start.point.C
+        solver = self.first_solver if start is None else start.solver
+        point, found, solver = self.penalized(u, C, 0.5 * tol, self.term(), solver)
         y = u * (point.a - self.z)
         _, constant = self.upper(self.theta, y, 0.0)
-        upper, lower = (
-            constant + inner(y, self.z) + inner(y, y) / (2.0 * u),
-            point.risk - 0.5 * u * point.distance**2,
-        )
-        status = (
-            "solved_inaccurate"
-            if found.status == "solved" and upper - lower > tol * max(1.0, u)
-            else found.status
-        )
-        return Saddle(
-            self.space,
-            self.theta,
-            point,
-            lower,
-            upper,
-            y,
-            u,
-            constant,
-            math.inf,
-            status,
-            found.n_iter,
-            1,
-            keyboard_interrupt=found.keyboard_interrupt,
-            solver=solver,
-        )
+        upper = constant + inner(y, self.z) + inner(y, y) / (2.0 * u)
+        lower, status = point.risk - 0.5 * u * point.distance**2, found.status
+        if status == "solved" and upper - lower > tol * max(1.0, u):
+            status = "solved_inaccurate"
+        dual = Dual(self.theta, y, upper, constant, u)
+        more = {"status": status, "n_iter": found.n_iter, "n_solves": 1, "solver": solver}
+        return Saddle(**vars(dual), space=space, point=point, lower=lower, **more)
 
 
 class _WholeDistance(BoundSquaredMMD):
@@ -455,3 +380,259 @@ class _WholeDistance(BoundSquaredMMD):
 
     def restrict(self, columns: slice) -> Any:
         return None
+
+
+def first_inside(
+    squares: tuple[float, float, float], at: Callable[[float], tuple[T, float]], radius: float
+) -> T | None:
+    """What ``at(t)`` is for the smallest t < 1 where its distance is at most the radius.
+
+    d² − radius² = excess + slope·t + curvature·t² of squared distances, with an excess > 0: where
+    rounding makes the root a little too small, t grows.
+    """
+    excess, slope, curvature = squares
+    root = -slope + math.sqrt(max(slope * slope - 4.0 * curvature * excess, 0.0))
+    t = max(2.0 * excess / root, 0.0) if root > 0.0 else 1.0
+    more = max(1e-9 * t, 1e-14)
+    while t < 1.0:
+        found, distance = at(t)
+        if distance <= radius:
+            return found
+        t, more = t + more, 10.0 * more
+    return None
+
+
+def solve(problem: Problem, radius: float, goal: Goal, start: Saddle | None = None) -> Saddle:
+    """The saddle in the projected ball of this radius. ``start`` is that of a similar problem."""
+    return _Search(problem, radius, goal).run(start)
+
+
+class _Search:
+    """The best primal and dual points so far, and the bracket of the multiplier."""
+
+    def __init__(self, problem: Problem, radius: float, goal: Goal) -> None:
+        self.problem, self.radius, self.goal, self.call = problem, radius, goal, Run.current()
+        self.term, self.dual = problem.term(), Dual(problem.theta, 0.0 * problem.z)
+        self.M = problem.matrix(problem.theta) if problem.fixed else None
+        self.outside: tuple[float, Point] | None = None
+        self.inside: tuple[float, Point] | None = None
+        self.best: Point | None = None
+        self.n_iter = self.n_solves = 0
+        self.nearest: Nearest | None = None
+        self.midway: tuple[Iterate, float] | None = None
+        self.solver, self.growth = problem.first_solver, _GROWTH
+        self.recent: list[tuple[float, float]] = []  # (multiplier, distance) of the last points
+        self.widths: list[float] = []
+
+    def run(self, start: Saddle | None) -> Saddle:
+        """Solve penalized problems until the gap closes."""
+        problem = self.problem
+        opened = self._open(start)
+        if isinstance(opened, Saddle):
+            return opened
+        (C, u), status, last_gap, stuck = opened, "solved_inaccurate", math.inf, 0
+        # how many multipliers it takes is not known
+        self.call.tell("first multiplier", 0.0, math.inf)
+        convergence = Convergence(self._target)
+        for _ in range(_MOST_SOLVES):
+            solver, tol = self.solver, self._inner_tol(stuck)
+            point, found, self.solver = problem.penalized(u, C, tol, self.term, solver)
+            C, self.n_iter, self.n_solves = point.C, self.n_iter + found.n_iter, self.n_solves + 1
+            self._take(u, point)
+            left = convergence.left(self.call.elapsed, self._gap)
+            doing = f"multiplier {self.n_solves}, gap {self._gap:.1e}"
+            self.call.tell(doing, 0.0, math.inf, left=left)
+            if self._solved:
+                return self._ended("solved")
+            if self.inside is None and problem.distance_bound(point.a) > self.radius:
+                return self._infeasible(point)
+            if self.call.over:
+                status = "time_limit"
+                break
+            settled = self.inside is not None and (self.outside is not None or not self.inside[0])
+            # then the next solves take more digits
+            stuck = stuck + 1 if settled and self._gap >= 0.5 * last_gap else 0
+            last_gap = min(last_gap, self._gap)
+            unreachable = self.inside is None and u >= _LARGEST_MULTIPLIER
+            if self._width <= _NARROWEST or unreachable or (stuck > _MOST_STUCK and self.M is None):
+                break
+            if self.M is None and stuck > 1:
+                self._reopen(point)
+            u = self._next()
+        return self._ended(status)
+
+    def _open(self, start: Saddle | None) -> Saddle | tuple[Array, float]:
+        """What needs no search: a ball that does not bind, or is empty, or the interior point. Else
+        where the search starts.
+        """
+        problem, radius, risk = self.problem, self.radius, 1.0
+        if problem.fixed:
+            top = problem.top()
+            self._take(0.0, top)
+            if self._solved:
+                return self._ended("solved")
+            C = centre(problem.space.rank, problem.z[:, None])
+            u = 1.0 / (max(top.distance, radius) * radius)
+        else:
+            self.nearest = problem.nearest(None if start is None else start.nearest)
+            near = problem.point(self.nearest.C, self.term)
+            if self.nearest.distance > radius and self.nearest.least > radius:
+                self._take(0.0, near)
+                return self._infeasible(near)
+            C, u, risk = near.C, 1.0 / (radius * max(radius, 0.3)), near.risk
+        if start is not None and start.multiplier > 0.0:
+            # as multipliers of balls go
+            C, u = start.point.C, start.multiplier * (start.radius / radius) ** 2
+            self.dual, self.solver = replace(self.dual, theta=start.theta), start.solver
+            self.growth = _GROWTH if problem.fixed else _WARM_GROWTH
+        if problem.has_interior(start):
+            gap = _INTERIOR_GAP * problem.target(self.goal, risk)
+            if (end := problem.interior(radius, gap, start)) is not None:
+                self.n_iter, self.n_solves, self.midway = end.n_iter, 1, end.midway
+                C, u = end.C, norm(end.y) / radius
+                self._try(u, end.y, end.theta)
+                self._offer(problem.point(C, self.term))
+                if self._solved:
+                    return self._ended("solved")
+        return C, u
+
+    def _inner_tol(self, stuck: int) -> float:
+        """Few digits at first, where each one costs, and more when they do not close the gap."""
+        if self.problem.fixed:
+            return _DIGITS * self._target
+        rough = min(max(self._target, _FEW_DIGITS * self._gap), _ROUGH)
+        return float(_FEW_DIGITS * 0.1**stuck * rough)
+
+    @property
+    def _target(self) -> float:
+        return self.problem.target(self.goal, 1.0 if self.best is None else self.best.risk)
+
+    @property
+    def _gap(self) -> float:
+        return math.inf if self.best is None else max(self.dual.upper - self.best.risk, 0.0)
+
+    @property
+    def _solved(self) -> bool:
+        return self._gap <= (1.0 if self.problem.fixed else _SEARCH_GAP) * self._target
+
+    def _try(self, u: float, y: Array, theta: Array) -> None:
+        upper, constant = self.problem.upper(theta, y, self.radius, self.M)
+        if upper < self.dual.upper:
+            self.dual = Dual(theta, y, upper, constant, u)
+
+    def _take(self, u: float, point: Point) -> None:
+        """Try the dual point of a penalized optimum, and sort it in. The best feasible point is on
+        the sphere, between its neighbors.
+        """
+        self._try(u, u * (point.a - self.problem.z), point.theta)
+        self.recent = [*self.recent[-1:], (u, point.distance)]
+        if point.distance <= self.radius:
+            if self.inside is None or u <= self.inside[0]:
+                self.inside = (u, point)
+        elif self.outside is None or u >= self.outside[0]:
+            self.outside = (u, point)
+        if self.inside is not None:
+            self._keep(self.inside[1])
+            if self.outside is not None:
+                self._keep(self._between(self.outside[1], self.inside[1]))
+
+    def _between(self, outside: Point, inside: Point) -> Point:
+        return self.problem.on_the_sphere(outside, inside, self.radius, self.term)
+
+    def _keep(self, point: Point) -> None:
+        if point.distance <= self.radius and (self.best is None or point.risk > self.best.risk):
+            self.best = point
+
+    def _offer(self, point: Point) -> None:
+        """Take the interior point's answer, pulled into the ball if rounding has left it outside."""
+        if point.distance > self.radius:
+            self.nearest = self.nearest or self.problem.nearest(start=point.C)
+            point = self._between(point, self.problem.point(self.nearest.C, self.term))
+        self._keep(point)
+
+    @property
+    def _width(self) -> float:
+        """Of the bracket, relative."""
+        if self.inside is None or self.outside is None or self.inside[0] == 0.0:
+            return math.inf
+        return (self.inside[0] - self.outside[0]) / self.inside[0]
+
+    def _reopen(self, latest: Point) -> None:
+        """Forget the end of a bracket that has closed without closing the gap: it was found with
+        few digits, on the wrong side.
+        """
+        if self._width > _CLOSED:
+            return
+        if latest.distance <= self.radius:
+            self.outside = None
+        else:
+            self.inside = None
+        self.widths.clear()
+        self.growth = _REOPENED
+
+    def _next(self) -> float:
+        """Where the secant of 1/distance through the last two points meets 1/radius, or that
+        through the ends of the bracket, or the middle of the bracket if three steps have not halved
+        it. Without a bracket the secant leads out of the last point, or else a factor.
+        """
+        growth, self.growth = self.growth, max(2.0 * self.growth, _GROWTH)
+        if self.inside is None:
+            assert self.outside is not None
+            u, known = max(self.outside[0], 1e-12), len(self.recent) > 1 and self.recent[0][0] > 0.0
+            ahead = self._secant(self.recent) if known else math.nan
+            next_u = min(ahead, _LEAP * u) if ahead > _REOPENED * u else growth * u
+            return min(next_u, _LARGEST_MULTIPLIER)
+        if self.outside is None or self.inside[0] == 0.0:
+            # at 0 the ball does not bind, and only digits are missing
+            return self.inside[0] / growth if self.inside[0] > 1e-3 else 0.0
+        (low, low_point), (high, high_point) = self.outside, self.inside
+        self.widths.append(high - low)
+        if len(self.widths) > 3 and self.widths[-1] > 0.5 * self.widths[-4]:
+            self.widths.clear()
+        else:
+            for points in (self.recent, [(low, low_point.distance), (high, high_point.distance)]):
+                new = self._secant(points)
+                if low + _SAFE * (high - low) <= new <= high - _SAFE * (high - low):
+                    return new
+        return math.sqrt(low * high) if low > 0.0 and high > _GROWTH * low else 0.5 * (low + high)
+
+    def _secant(self, points: list[tuple[float, float]]) -> float:
+        (u, distance), (v, other) = points
+        left, right = 1.0 / max(distance, 1e-300), 1.0 / max(other, 1e-300)
+        goal = 1.0 / (self.radius - min(_INWARD * max(other - self.radius, 0.0), 0.5 * self.radius))
+        return u + (goal - left) * (v - u) / (right - left) if left != right else math.nan
+
+    def _infeasible(self, point: Point) -> Saddle:
+        """The least radius, to four digits, with the density that is nearest to the data."""
+        self.nearest = self.nearest or self.problem.nearest(start=point.C)
+        self.nearest = self.problem.least_radius(self.nearest)
+        self.outside = (0.0, self.problem.point(self.nearest.C, self.term))
+        least = max(self.nearest.least, self.problem.distance_bound(point.a))
+        return self._ended("infeasible", least)
+
+    def _ended(self, status: str, least_radius: float | None = None) -> Saddle:
+        kept, point, lower = self.inside or self.outside, self.best, -math.inf
+        if point is not None:
+            lower = self.problem.lower(point, _PROOF_GAP * self._target)
+        else:
+            assert kept is not None
+            point, status = kept[1], "undecided" if status == "solved_inaccurate" else status
+        if self.call.interrupted:
+            status = "interrupted"
+        found = Saddle(
+            **vars(self.dual),
+            space=self.problem.space,
+            point=point,
+            lower=lower,
+            radius=self.radius,
+            status=status,
+            n_iter=self.n_iter,
+            n_solves=self.n_solves,
+            least_radius=least_radius,
+            nearest=self.nearest,
+            midway=self.midway,
+            solver=self.solver,
+        )
+        if status == "solved" and (found.gap is None or found.gap > self._target):
+            return replace(found, status="solved_inaccurate")
+        return found

@@ -4,8 +4,8 @@ concave function of C.
 :class:`FixedRisk` has no parameter: the loss of a worst case. :class:`SquareRisk` is in closed
 form, from the second moments of some functions u(x):
 
-    ℓ(θ, (x, label)) = Σ_c ⟨t_c, u(x)⟩²,   t_c = E_c θ + s_{label,c},        E_p ℓ = Σ_labels Σ_c
-    t_cᵀ Q t_c,   Q_ab = ∫ u_a u_b dp.
+    ℓ(θ, (x, label)) = Σ_c ⟨t_c, u(x)⟩²,   t_c = E_c θ + s_{label,c},
+    E_p ℓ = Σ_labels Σ_c t_cᵀ Q t_c,   Q_ab = ∫ u_a u_b dp.
 """
 
 from __future__ import annotations
@@ -22,40 +22,34 @@ from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
 from ksos.observables import KernelFunction
-from ksos.solvers.newton import Minimum
-from ksos.space.embedding_map import blocks_of
-from ksos.space.space import SoSSpace
+from ksos.solvers import Minimum
+from ksos.space import SoSSpace, blocks_of
 
-__all__ = [
-    "FixedRisk",
-    "LeastRisk",
-    "ParametricRisk",
-    "Risk",
-    "SquareRisk",
-    "affine_moments",
-    "kernel_moments",
-    "least_squares",
-]
+__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk"]
+__all__ += ["affine_moments", "kernel_moments", "least_squares"]
 
-_FLAT = 1e-13  # a loss that varies by less than this fraction of its size is constant
+# A loss that varies by less than this fraction of its size is constant: what an eigendecomposition
+# of a few hundred rows makes of a constant.
+_FLAT = 1e-13
+# Relative eigenvalues below it are rounding of sums of a few hundred terms.
+_NO_CURVATURE = 1e-13
 
 
 class Risk(ABC):
     """θ ↦ E_p[ℓ(θ, x)] + Σ_j α_j θ_j², convex, for every density of one space."""
 
     n_parameters: int
-    differentiable = True
-    """Whether ``matrix`` is that of the loss itself, and not of a smoother one."""
-    alpha: np.ndarray
-    """The ridge, shape (p,)."""
+    alpha: np.ndarray  # the ridge, shape (p,)
+    differentiable = True  # whether ``matrix`` is that of the loss itself, not of a smoother one
 
     def penalty(self, theta: np.ndarray) -> float:
         """Σ_j α_j θ_j²."""
         return float(self.alpha @ theta**2)
 
     def units(self, theta: np.ndarray) -> tuple[float, float]:
-        """(middle, unit): values are counted as middle + unit·value. The unit is the spread of the
-        loss of a typical θ.
+        """(middle, unit): values are counted as middle + unit·value.
+
+        The unit is the range of the loss of a typical θ.
         """
         ends = np.linalg.eigvalsh(self.matrix(theta))
         size = max(abs(float(ends[0])), abs(float(ends[-1])))
@@ -63,7 +57,7 @@ class Risk(ABC):
 
     @abstractmethod
     def term(self, middle: float, unit: float) -> BoundTerm:
-        """−(h(C) − middle)/unit, to be minimised."""
+        """−(h(C) − middle)/unit, to be minimized."""
 
     @abstractmethod
     def matrix(self, theta: np.ndarray) -> np.ndarray:
@@ -82,16 +76,16 @@ class FixedRisk(Risk):
     def __init__(self, M: Array) -> None:
         ends = to_numpy(namespace(M).linalg.eigvalsh(M))
         low, high = float(ends[0]), float(ends[-1])
-        self.middle, self.spread = 0.5 * low + 0.5 * high, high - low
-        if self.spread <= _FLAT * max(abs(low), abs(high)):
-            M, self.spread = self.middle * eye(M.shape[0], M), 0.0
+        self.middle, self.range = 0.5 * low + 0.5 * high, high - low
+        if self.range <= _FLAT * max(abs(low), abs(high)):
+            M, self.range = self.middle * eye(M.shape[0], M), 0.0
         self.M = M
 
     def units(self, theta: np.ndarray) -> tuple[float, float]:
-        """The eigenvalues of (M − middle·I)/unit lie between −½ and ½; those of a constant loss are
-        0.
+        """The eigenvalues of (M − middle·I)/unit lie between −½ and ½, or are 0 if the loss is
+        constant.
         """
-        return self.middle, self.spread if self.spread > 0.0 else 1.0
+        return self.middle, self.range or 1.0
 
     def term(self, middle: float, unit: float) -> BoundTerm:
         return BoundLinear((middle * eye(self.M.shape[0], self.M) - self.M) / unit)
@@ -108,12 +102,13 @@ class ParametricRisk(Risk):
 
     @abstractmethod
     def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
-        """The minimum over θ at C; ``near`` is that of a neighbouring C."""
+        """The minimum over θ at C. ``near`` is that of a neighboring C."""
 
     @abstractmethod
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
-        """A certified lower bound of that minimum, to about ``tol``; −∞ if there is none. ``near``
-        is about the minimiser.
+        """A certified lower bound of that minimum, to about ``tol``, or −∞.
+
+        ``near`` is about the minimizer.
         """
 
     @abstractmethod
@@ -122,23 +117,15 @@ class ParametricRisk(Risk):
 
     @abstractmethod
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        """Σ_n m_n ∂²ℓ/∂θ² under C, shape (p, p), without that of the penalty."""
-
-    @abstractmethod
-    def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        """⟨∂M_θ/∂θ_j, C⟩, shape (p,)."""
-
-    @abstractmethod
-    def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Σ_j v_j ∂M_θ/∂θ_j, shape (r, r)."""
+        """∂²⟨M_θ, C⟩/∂θ², shape (p, p), without that of the ridge."""
 
 
 class LeastRisk(BoundTerm):
     """−h(C)/unit with h(C) = min_θ ⟨M_θ, C⟩ + Σ α_j θ_j²: convex, with gradient −M_θ/unit at the
-    minimiser θ(C).
+    minimizer θ(C).
 
-    Its second derivative is dC ↦ Σ_jk (∂_jM)(H⁻¹)_jk⟨∂_kM, dC⟩, H being that of the risk in θ. One
-    object serves one solve: it keeps the last minimiser, from which the next one starts.
+    Its second derivative is dC ↦ Σ_jk (∂_jM)(H⁻¹)_jk⟨∂_kM, dC⟩, where H is that of the risk in θ.
+    One object serves one solve: it keeps the last minimizer, from which the next one starts.
     """
 
     twice_differentiable = True
@@ -146,15 +133,13 @@ class LeastRisk(BoundTerm):
     def __init__(self, risk: ParametricRisk, unit: float) -> None:
         self.risk, self.unit = risk, unit
         self._seen: tuple[np.ndarray, Minimum] | None = None
-        self._root: tuple[Minimum, np.ndarray] | None = None
+        self._slopes: tuple[Minimum, np.ndarray, np.ndarray] | None = None
 
     def at(self, C: np.ndarray) -> Minimum:
         """θ(C) and h(C)."""
         if self._seen is None or not np.array_equal(self._seen[0], C):
-            self._seen = (
-                C.copy(),
-                self.risk.least(C, None if self._seen is None else self._seen[1]),
-            )
+            near = None if self._seen is None else self._seen[1]
+            self._seen = C.copy(), self.risk.least(C, near)
         return self._seen[1]
 
     def value(self, a: Array | None, C: Array) -> float:
@@ -163,111 +148,82 @@ class LeastRisk(BoundTerm):
     def gradient(self, a: Array | None, C: Array) -> Pair:
         return None, -self.risk.matrix(self.at(C).theta) / self.unit
 
-    def _inverse_root(self, found: Minimum) -> np.ndarray:
-        if self._root is None or self._root[0] is not found:
-            self._root = found, _inverse_root(found.curvature)[0]
-        return self._root[1]
-
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         if da is not None and da.ndim == 2:
-            return None, None  # several directions of the embedding: all of it is in factor_hessian
+            # several directions of the embedding: all of it is in factor_hessian
+            return None, None
         found = self.at(C)
-        R = self._inverse_root(found)
-        v = R @ (R.T @ self.risk.slope_products(found.theta, dC))
-        return None, self.risk.slope_sum(found.theta, v) / self.unit
+        if self._slopes is None or self._slopes[0] is not found:
+            R = _inverse_root(found.curvature)[0]
+            self._slopes = found, R @ R.T, self.risk.slopes(found.theta, np.eye(C.shape[0]))
+        _, inverse, slopes = self._slopes
+        products = np.tensordot(slopes, dC, axes=2)
+        return None, np.tensordot(inverse @ products, slopes, axes=1) / self.unit
 
     def factor_hessian(self, F: Array) -> Array | None:
         (r, k), found = F.shape, self.at(F @ F.T)
-        N = self.risk.slopes(found.theta, F).reshape(-1, r * k)
-        half = self._inverse_root(found).T @ N
+        slopes = self.risk.slopes(found.theta, F).reshape(-1, r * k)
+        half = _inverse_root(found.curvature)[0].T @ slopes
         return np.asarray((4.0 / self.unit) * (half.T @ half)).reshape(r, k, r, k)
 
 
 def _inverse_root(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(R with RRᵀ = H⁻¹, the eigenvalues of H); directions without curvature are left out of R."""
+    """(R with RRᵀ = H⁻¹, the eigenvalues of H). R lacks the directions without curvature."""
     values, V = np.linalg.eigh(H)
-    kept = values > 1e-13 * max(float(values[-1]), 1e-300)
+    kept = values > _NO_CURVATURE * max(float(values[-1]), 1e-300)
     return np.asarray(V[:, kept] / np.sqrt(values[kept])), values
 
 
 class SquareRisk(ParametricRisk):
     """The risk from the matrices V_ab = ∫ u_a u_b ψψᵀ dρ.
 
-    ``V``: (P, P, r, r); ``E``: (outputs, P, p); ``s``: (labels, outputs, P). With several labels C
+    ``V``: (P, P, r, r). ``E``: (outputs, P, p). ``s``: (labels, outputs, P). With several labels C
     has one block of r directions each.
     """
 
     def __init__(self, V: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> None:
         self.V, self.E, self.s, self.alpha = V, E, s, alpha
         self.n_parameters = E.shape[2]
-        self._rows = V.reshape(V.shape[0] ** 2, -1)
+        self.blocks = blocks_of(V.shape[2], s.shape[0])
 
-    def _blocks(self) -> list[slice]:
-        return blocks_of(self.V.shape[2], self.s.shape[0])
-
-    def second_moments(self, C: np.ndarray) -> np.ndarray:
+    def _second_moments(self, C: np.ndarray) -> np.ndarray:
         """Q per label, shape (labels, P, P)."""
-        P = self.V.shape[0]
-        Q = np.stack(
-            [(self._rows @ C[block, block].ravel()).reshape(P, P) for block in self._blocks()]
-        )
+        Q = np.stack([np.tensordot(self.V, C[block, block], axes=2) for block in self.blocks])
         return 0.5 * (Q + Q.transpose(0, 2, 1))
 
     def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
-        return least_squares(self.second_moments(C), self.E, self.s, self.alpha)
+        return least_squares(self._second_moments(C), self.E, self.s, self.alpha)
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         found = self.least(C)
-        # a quadratic: at θ̂ its minimum is ¼gᵀH⁺g·2 below, and there is one because Q ⪰ 0; g is
-        # rounding
         R, values = _inverse_root(found.curvature)
         if values[0] < -1e-9 * max(float(values[-1]), 1e-300):
             return -math.inf  # moments that no distribution has: rounding has taken over
+        # the gradient g at θ̂ is rounding, and the minimum of a quadratic lies ½gᵀH⁺g below
         return found.value - 0.5 * float(np.sum((R.T @ found.gradient) ** 2))
 
-    def _coefficients(self, theta: np.ndarray) -> np.ndarray:
-        """t, shape (labels, outputs, P)."""
-        return np.asarray(self.E @ theta + self.s)
-
-    def _assembled(self, weights: np.ndarray) -> np.ndarray:
-        """blockdiag Σ_ab weights_ab V_ab, weights (labels, P, P)."""
-        r = self.V.shape[2]
-        out = np.zeros((weights.shape[0] * r,) * 2)
-        for block, w in zip(self._blocks(), weights, strict=True):
-            M = (w.ravel() @ self._rows).reshape(r, r)
+    def matrix(self, theta: np.ndarray) -> np.ndarray:
+        t, r = self.E @ theta + self.s, self.V.shape[2]
+        out = np.zeros((t.shape[0] * r,) * 2)
+        for block, w in zip(self.blocks, np.einsum("lca,lcb->lab", t, t), strict=True):
+            M = np.tensordot(w, self.V, axes=2)
             out[block, block] = 0.5 * (M + M.T)
         return out
 
-    def matrix(self, theta: np.ndarray) -> np.ndarray:
-        t = self._coefficients(theta)
-        return self._assembled(np.einsum("lca,lcb->lab", t, t))
-
     def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
-        t, (P, r) = self._coefficients(theta), (self.V.shape[0], self.V.shape[2])
+        t, (P, r) = self.E @ theta + self.s, (self.V.shape[0], self.V.shape[2])
         out = np.empty((self.n_parameters, *F.shape))
-        for label, block in enumerate(self._blocks()):
-            image = (self.V.reshape(P * P * r, r) @ F[block]).reshape(P, P, -1)
+        for label, block in enumerate(self.blocks):
+            image = (self.V.reshape(P * P * r, r) @ F[block]).reshape(P * P, -1)
             # Σ_c Σ_ab 2 E_caj t_cb V_ab F
             weights = 2.0 * np.einsum("caj,cb->jab", self.E, t[label])
-            out[:, block] = (
-                weights.reshape(self.n_parameters, -1) @ image.reshape(P * P, -1)
-            ).reshape(self.n_parameters, r, -1)
+            products = weights.reshape(self.n_parameters, -1) @ image
+            out[:, block] = products.reshape(self.n_parameters, r, -1)
         return out
 
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        Q = self.second_moments(C).sum(axis=0)
+        Q = self._second_moments(C).sum(axis=0)
         return np.asarray(2.0 * np.einsum("cai,ab,cbj->ij", self.E, Q, self.E, optimize=True))
-
-    def slope_products(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
-        t = self._coefficients(theta)
-        moved = np.matmul(t, self.second_moments(C)).sum(
-            axis=0
-        )  # Σ_labels t_c Q, shape (outputs, P)
-        return np.asarray(2.0 * np.tensordot(moved, self.E, axes=2))
-
-    def slope_sum(self, theta: np.ndarray, v: np.ndarray) -> np.ndarray:
-        weights = 2.0 * np.einsum("ca,lcb->lab", self.E @ v, self._coefficients(theta))
-        return self._assembled(0.5 * (weights + weights.transpose(0, 2, 1)))
 
 
 def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray) -> Minimum:
@@ -277,7 +233,7 @@ def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray
     H = 0.5 * (H + H.T)
     b = 2.0 * np.einsum("caj,lab,lcb->j", E, Q, s, optimize=True)
     values, V = np.linalg.eigh(H)
-    kept = values > 1e-14 * max(float(values[-1]), 1e-300)
+    kept = values > 0.1 * _NO_CURVATURE * max(float(values[-1]), 1e-300)
     theta = np.zeros(H.shape[0])
     for _ in range(2):  # the second pass corrects the rounding of the first
         theta = theta - V[:, kept] @ ((V[:, kept].T @ (H @ theta + b)) / values[kept])
@@ -286,77 +242,63 @@ def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray
     return Minimum(theta, value, H @ theta + b, lambda: H)
 
 
-def affine_moments(space: SoSSpace, centre: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """V for u = (1, (x_1 − centre_1)/scale_1, …), shape (d + 1, d + 1, r, r)."""
+def affine_moments(space: SoSSpace, center: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """V for u = (1, (x_1 − center_1)/scale_1, …), shape (d + 1, d + 1, r, r)."""
     X, d = to_numpy(space.support_points), space.n_features
     integrals = closed_form(space.kernel, space.measure, d)
     W = np.exp(integrals.log_gram(X, X) - space.log_unit)
     first, second = [np.ones_like(W)], [np.ones_like(W)]
     for k in range(d):
-        _, one, two = integrals.feature_moments(X, k, 2, float(centre[k]))
+        _, one, two = integrals.feature_moments(X, k, 2, float(center[k]))
         first.append(one / scale[k])
         second.append(two / scale[k] ** 2)
-    return _assembled(space, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
+    return _seen_by(space, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
 
 
 def kernel_moments(
-    space: SoSSpace, centres: np.ndarray, kernel: Gaussian, centre: float | None
+    space: SoSSpace, centers: np.ndarray, kernel: Gaussian, center: float | None
 ) -> np.ndarray:
-    """V for u = (1, k(·, c_1), …, k(·, c_n)) of x and, with ``centre``, a last function y − centre,
-    y being the last feature of the space.
+    """V for u = (1, k(·, c_1), …, k(·, c_n)) of x and, with ``center``, a last function y − center,
+    where y is the last feature of the space.
 
     k(x, c)k(x, c') is a Gaussian about (c + c')/2 of bandwidth σ/√2: integrals of order 3 in x,
     times moments in y.
     """
-    X, d, n = to_numpy(space.support_points), space.n_features, centres.shape[0]
-    dx = d - (centre is not None)
-    eta = space.kernel.sigma_vector(d)
+    X, d, n = to_numpy(space.support_points), space.n_features, centers.shape[0]
+    dx = d - (center is not None)
+    eta, sigma = space.kernel.sigma_vector(d), kernel.sigma_vector(dx)
     model_x, measure_x = Gaussian(eta[:dx]), space.measure.restrict(range(dx))
     log_x = closed_form(model_x, measure_x, dx).log_gram(X[:, :dx], X[:, :dx])
     unit_x = float(np.diag(log_x).max())
     W_x = np.exp(log_x - unit_x)
     W_y = [np.full_like(W_x, np.exp(unit_x - space.log_unit))]
-    if centre is not None:
-        Y, integrals_y = (
-            X[:, dx:],
-            closed_form(Gaussian(eta[dx:]), space.measure.restrict(range(dx, d)), 1),
-        )
+    if center is not None:
+        Y, measure_y = X[:, dx:], space.measure.restrict(range(dx, d))
+        integrals_y = closed_form(Gaussian(eta[dx:]), measure_y, 1)
         base = np.exp(integrals_y.log_gram(Y, Y) + (unit_x - space.log_unit))
-        W_y = [base * moment for moment in integrals_y.feature_moments(Y, 0, 2, centre)]
-    sigma = kernel.sigma_vector(dx)
-    half = Gaussian(sigma / np.sqrt(2.0))
+        W_y = [base * moment for moment in integrals_y.feature_moments(Y, 0, 2, center)]
 
     def in_x(a: int, b: int) -> np.ndarray:
         """∫ u_a u_b k_i k_j over x."""
-        own = [j for j in (a, b) if 1 <= j <= n]
+        own = [centers[j - 1] for j in (a, b) if 1 <= j <= n]
         if not own:
             return W_x
-        if len(own) == 1:
-            return (
-                KernelFunction(centres[own[0] - 1 : own[0]], [1.0], kernel=kernel)
-                .matrix(model_x, X[:, :dx], measure_x, unit_x)
-                .values
-            )
-        c, e = centres[own[0] - 1], centres[own[1] - 1]
+        # k(x, c)k(x, e) = exp(−‖(c − e)/σ‖²/2)·exp(−2‖(x − (c + e)/2)/σ‖²)
+        c, e = own[0], own[-1]
         weight = float(np.exp(-0.5 * np.sum(((c - e) / sigma) ** 2)))
-        return (
-            KernelFunction((c + 0.5 * (e - c))[None], [weight], kernel=half)
-            .matrix(model_x, X[:, :dx], measure_x, unit_x)
-            .values
-        )
+        product = kernel if len(own) == 1 else Gaussian(sigma / np.sqrt(2.0))
+        f = KernelFunction((c + 0.5 * (e - c))[None], [weight], kernel=product)
+        return f.matrix(model_x, X[:, :dx], measure_x, unit_x).values
 
-    return _assembled(
-        space, 1 + n + (centre is not None), lambda a, b: in_x(a, b) * W_y[(a > n) + (b > n)]
-    )
+    size = 1 + n + (center is not None)
+    return _seen_by(space, size, lambda a, b: in_x(a, b) * W_y[(a > n) + (b > n)])
 
 
-def _assembled(space: SoSSpace, P: int, entry: Callable[[int, int], np.ndarray]) -> np.ndarray:
+def _seen_by(space: SoSSpace, P: int, entry: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """V from its P × P entries between the support points."""
     T, r = to_numpy(space.T), space.rank
-    require_memory(
-        2 * FLOAT_BYTES * P * P * r * r,
-        f"the second moments of {P} functions",
-        "use fewer support points or kernel centres",
-    )
+    what, fix = f"the second moments of {P} functions", "use fewer support points or kernel centers"
+    require_memory(2 * FLOAT_BYTES * P * P * r * r, what, fix)
     V = np.empty((P, P, r, r))
     for a in range(P):
         for b in range(a, P):

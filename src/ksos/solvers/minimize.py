@@ -24,7 +24,6 @@ from ksos.ground.arrays import (
     norm,
     to_numpy,
 )
-from ksos.ground.deadline import as_time_limit
 from ksos.ground.run import Convergence, Run, TimeUp, left_in_words
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice, as_count, as_nonnegative, as_positive
@@ -259,7 +258,7 @@ def minimize(
     callback = solver.callback if callback is None else callback
     fix = "use fewer support points or landmarks (n_support), or solver='fista'"
     with (
-        Run(as_time_limit(time_limit), "minimize", "setting up", verbose=verbose) as run,
+        Run(time_limit, "minimize", "setting up", verbose=verbose) as run,
         np.errstate(under="ignore"),  # kernels vanish far away, whatever the caller's settings
         one_blas_thread(space.rank),
         memory_errors(fix),
@@ -485,7 +484,7 @@ def regularization_path(
         for part in (functional, penalty)
     )
     found: dict[int, Solution] = {}
-    with Run(as_time_limit(options.pop("time_limit", None)), "regularization_path") as run:
+    with Run(options.pop("time_limit", None), "regularization_path") as run:
         for i in sorted(range(len(values)), key=lambda i: -values[i]):
             total = fixed + values[i] * weighted if values[i] > 0.0 else fixed
             own = {name: given[i] for name, given in each.items()}

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from ksos.density.corrected import Corrected
-from ksos.density.sampling import draw
-from ksos.density.sampling.on_device import draw_on_device
+from ksos.density.sampling import draw, draw_by_inversion
 from ksos.density.square import Square
 from ksos.density.terms import Term, Terms
 from ksos.ground.arrays import Array, on_accelerator
@@ -27,7 +26,7 @@ def draw_terms(p: Terms, size: int, rng: np.random.Generator, method: str) -> Ar
     if (own := p.square or p.own) is not None and isinstance(own, Square):
         ways = method in ("auto", "inversion") and p.measure.atoms is None
         if ways and on_accelerator(p.home) and p.on_host.square is not None:
-            return draw_on_device(own, size, rng)
+            return draw_by_inversion(own, size, rng)
     host = p.on_host
     if host.square is not None:
         return draw(host.square, size, rng, method)

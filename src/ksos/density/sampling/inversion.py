@@ -2,23 +2,21 @@
 [Rosenblatt1952].
 
 Integrating the later features out of p_B is a Hadamard product with their Gram matrices, B ∘
-W_{k+1} ∘ … ∘ W_d, which stays positive semi-definite; conditioning on the earlier ones is a
-diagonal scaling. With kernels k̂ of norm one, the law of x_k given the earlier features has the
-density ‖L_k(δ̂ ∘ k̂(t))‖², a smooth function of one variable between the kernel's kinks, and the
-mass of any interval is ‖A δ̂‖² with a matrix A that does not depend on the sample. A binary tree of
-such matrices finds the panel that holds a sample in log₂(panels) products; on it the density is a
-polynomial, whose distribution function is inverted by Newton's method.
+W_{k+1} ∘ … ∘ W_d, which stays positive semi-definite. Conditioning on the earlier features is a
+diagonal scaling. With kernels k̂ of norm one, the density of x_k given the earlier features is
+‖L_k(δ̂ ∘ k̂(t))‖², a smooth function of one variable between the kernel's kinks. There are two ways
+to find the panel that holds a sample. A scan evaluates the density at the nodes of all panels, on
+the host or on a GPU. A tree is prepared for many samples on the host: the mass of any interval is
+‖A δ̂‖² with a matrix A that does not depend on the sample, so that log₂(panels) products are enough.
+On its panel the density is a polynomial, whose distribution function is inverted by Newton's method.
 
-What is dropped from L_k and A has, integrated over the law of the earlier features, a mass below
-:data:`LOST_MASS`.
-
-Only RᵀR matters of a matrix R, so that its rows are replaced by fewer ones as far as samples cannot
-show the difference.
+Only RᵀR matters of a matrix R, so that its rows are replaced by fewer ones. The mass dropped,
+integrated over the distribution of the earlier features, is below :data:`LOST_MASS`.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,8 +24,19 @@ import numpy as np
 from scipy.linalg import qr
 
 from ksos.density.standard import standardize
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.progress import tell_rows
+from ksos.ground.arrays import (
+    Array,
+    is_numpy,
+    like,
+    namespace,
+    on_accelerator,
+    quiet,
+    to_numpy,
+    uniforms,
+    zeros,
+)
+from ksos.ground.memory import require_memory, row_blocks
+from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
 from ksos.integrals import closed_form
 from ksos.integrals.regions import intervals, kinks
@@ -37,297 +46,207 @@ if TYPE_CHECKING:
     from ksos.density.square import Square
 
 __all__ = [
-    "LOST_MASS",
     "NODES_PER_PANEL",
+    "TREE_ROWS",
     "Axis",
-    "MassTree",
-    "axis_panels",
-    "conditional_laws",
     "draw_by_inversion",
     "fewer_rows",
+    "hadamard_rows",
+    "without_silent_points",
 ]
-__all__ += ["hadamard_rows", "scan", "scan_flops", "tree_flops", "without_silent_points"]
 
-LOST_MASS = 1e-18
+LOST_MASS = 1e-18  # 1e9 samples would notice a mass of 1e-9: even square roots of it are below
 NODES_PER_PANEL = 12
-# where kernel values are negligible; squared, and with room for large signed weights
-_LOG_LEVEL = -32.0
-_PANEL_LENGTH = 0.5  # in units of the kernel's width
-_CACHE_ELEMENTS, _DELTA_ELEMENTS = 1 << 18, 1 << 19
-_CHUNK_BYTES = 64e6
-_CALL = 4e5  # a handful of calls on small arrays takes as long as this many flops
-_PIVOTING = 8.0  # a flop of a pivoted QR factorisation costs this many of a matrix product
-# an interval's mass takes about this many times as many rows as the density at a point
-_RANK_GROWTH = 16
-_BLOCK_ROWS = 4  # rows are reduced when there are this many times as many as columns
+_PANEL_LENGTH = 0.5  # of the kernel's smooth length: 12 nodes give the density to 1e-12 there
+_LOG_LEVEL = -32.0  # of k: its square is below rounding, even beside large signed weights
+_HOST_BLOCK = 1 << 19  # entries at a time: 4 MB, near the size of a core's cache
+_DEVICE_BLOCK = 1 << 24  # 128 MB on a GPU, which is fastest on large products
+_CHUNK = 16  # blocks that share their trees: log δ̂ of them all is kept meanwhile
+TREE_ROWS = 4  # trees pay from so many samples per support point (benchmarks/sampling.py)
+_TALL = 4  # rows per column from which a first QR without pivoting, twice as fast, pays
 
 
 def draw_by_inversion(
     density: Square, size: int, rng: np.random.Generator, *, tree: bool | None = None
-) -> np.ndarray:
-    """``size`` independent samples of ``density``, shape (size, d); ``tree`` says whether to build
-    a tree, if not by predicted cost.
+) -> Array:
+    """``size`` independent samples of ``density``, shape (size, d), where its arrays lie. Factors
+    are made on the host.
+
+    ``tree`` says whether to prepare trees. Default: on the host, if that is predicted to be faster.
     """
-    # y_k is an increasing function of x_k, given the earlier features: conditional laws go to
-    # conditional laws
-    if density.kernel.full:
-        standard = standardize(density, shorten=False)
-        return standard.points(draw_by_inversion(standard.square, size, rng, tree=tree))
-    out = rng.random(
-        (size, density.n_features)
-    )  # all at once: the result does not depend on the chunks
-    with one_blas_thread(density.support_points.shape[0]):
-        _invert(density, out, tree)
-    return out
+    reference, host = density.support_points, density.moved(to_numpy)
+    # y_k is an increasing function of x_k given the earlier features, so that conditional
+    # distributions in standard coordinates are those in x
+    standard = standardize(host, shorten=False) if host.kernel.full else None
+    # all uniform numbers at once: samples do not depend on the blocks
+    x = uniforms(rng, (size, host.n_features), reference)
+    with one_blas_thread(host.support_points.shape[0]), quiet():
+        _solve(host if standard is None else standard.square, x, tree)
+    return x if standard is None else like(standard.points(to_numpy(x)), reference)
 
 
-def _invert(density: Square, out: np.ndarray, tree: bool | None) -> None:
+def _solve(density: Square, x: Array, tree: bool | None) -> None:
     """Replace uniform numbers by samples."""
-    size, axes, factors = out.shape[0], *conditional_laws(density)
+    (axes, factors), xp, size = _conditionals(density), namespace(x), x.shape[0]
     m = axes[0].centres.shape[0]
-    for rows in row_blocks(size, m, int(_CHUNK_BYTES / FLOAT_BYTES)):
-        tell_rows(rows.start, size)
-        log_delta = np.zeros(
-            (rows.stop - rows.start, m)
-        )  # log Π_{j<k} k̂_j(x_j, x̃_ij), per sample and support point
-        for k, (axis, L) in enumerate(zip(axes, factors, strict=True)):
-            out[rows, k] = (
-                _first_feature(axis, L, out[rows, k])
-                if k == 0
-                else _later_feature(axis, L, log_delta, out[rows, k], tree)
-            )
-            if k + 1 < len(axes):
-                _condition(log_delta, axis, out[rows, k])
+    # the first feature has nothing to be conditioned on: one distribution for all samples
+    x[:, 0] = axes[0].points(_scan(axes[0], factors[0], zeros((1, m), x) + 1.0, x[None, :, 0])[0])
+    most = _DEVICE_BLOCK if on_accelerator(x) else _HOST_BLOCK
+    for chunk in row_blocks(size, m, _CHUNK * most):
+        Run.current().tell_rows(chunk.start, size)
+        drawn = x[chunk, :]  # a view: what is written there stays
+        n = drawn.shape[0]
+        grown = is_numpy(x) and n > TREE_ROWS * m if tree is None else tree
+        log_delta = zeros((n, m), x)  # log Π_{j<k} k̂_j(x_j, x̃_ij)
+        for k in range(1, len(axes)):
+            before, axis, L = axes[k - 1], axes[k], factors[k]
+            centres, log_norm = like(before.centres, x), like(before.log_norm, x)
+            find = _tree(axis, L) if grown else None
+            for rows in row_blocks(n, m, most):
+                z = drawn[rows, k - 1, None]
+                log_delta[rows, :] += before.kernel.log(z, centres) - log_norm
+                peak = xp.max(log_delta[rows, :], axis=1)
+                delta, u = xp.exp(log_delta[rows, :] - peak[:, None]), drawn[rows, k]
+                found = _scan(axis, L, delta, u[:, None])[:, 0] if find is None else find(delta, u)
+                drawn[rows, k] = axis.points(found)
 
 
 def without_silent_points(density: Square) -> tuple[Square, np.ndarray]:
     """The density without the points that carry no mass, with a central one in front, and its
     factor for kernels of norm one, (m, rank).
     """
-    with np.errstate(under="ignore"):
-        norms = np.exp(
-            0.5 * (density.integrals.log_diagonal(density.support_points) - density.log_unit)
-        )
-        loud = np.any(density.unit_factor * norms[:, None] != 0.0, axis=1)
-    some = replace(
-        density,
-        support_points=density.support_points[loud],
-        unit_factor=density.unit_factor[loud],
-    )
-    density = some.central_point_first()
-    log_norms = 0.5 * (density.integrals.log_diagonal(density.support_points) - density.log_unit)
-    with np.errstate(under="ignore"):
-        return density, density.unit_factor * np.exp(log_norms)[:, None]
+
+    def factor(p: Square) -> np.ndarray:
+        log_norms = 0.5 * (p.integrals.log_diagonal(p.support_points) - p.log_unit)
+        return np.asarray(p.unit_factor * np.exp(log_norms)[:, None])
+
+    with quiet():
+        loud = np.any(factor(density) != 0.0, axis=1)
+        X, F = density.support_points[loud], density.unit_factor[loud]
+        kept = replace(density, support_points=X, unit_factor=F).central_point_first()
+        return kept, factor(kept)
 
 
-def conditional_laws(density: Square) -> tuple[list[Axis], list[np.ndarray]]:
-    """Per feature its axis and L_k with L_kᵀL_k = B ∘ W_{k+1} ∘ … ∘ W_d: the marginal law of the
-    features 1 … k.
+def _conditionals(density: Square) -> tuple[list[Axis], list[np.ndarray]]:
+    """Per feature its axis and L_k with L_kᵀL_k = B ∘ W_{k+1} ∘ … ∘ W_d: the marginal distribution
+    of the features 1 … k.
     """
     density, factor = without_silent_points(density)
     m, d = density.support_points.shape
     lost = LOST_MASS / m  # E‖δ̂‖²/p = m: each k̂ has norm one
     axes = [Axis(density, k) for k in range(d)]
-    L = fewer_rows(factor.T, lost)
-    factors = [L]
+    factors = [fewer_rows(factor.T, lost)]
     for k in range(d - 1, 0, -1):
-        L = hadamard_rows(L, fewer_rows(axes[k].gram_rows, lost / float(np.sum(L * L))), lost)
-        factors.append(L)
-        what, remedy = (
-            f"the law of {d} features at {m} support points",
+        L = factors[-1]
+        others = fewer_rows(axes[k].gram_rows, lost / float(np.sum(L * L)))
+        factors.append(hadamard_rows(L, others, lost))
+        require_memory(
+            (k - 1) * factors[-1].nbytes,
+            f"the distribution of {d} features at {m} support points",
             "compress the density first (p.compress), or draw by rejection",
         )
-        require_memory((k - 1) * L.nbytes, what, remedy)
     return axes, factors[::-1]
 
 
-def _condition(log_delta: np.ndarray, axis: Axis, x: np.ndarray) -> None:
-    """Multiply δ̂ by k̂(x, x̃_i) of a feature that has been drawn, in place."""
-    for rows in row_blocks(log_delta.shape[0], log_delta.shape[1], _DELTA_ELEMENTS):
-        log_delta[rows] += axis.log_factor(x[rows])
-
-
-def _first_feature(axis: Axis, L: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """There is nothing to condition on: one law serves all samples."""
-    values = _squares(axis.values.reshape(-1, L.shape[1]) @ L.T).reshape(
-        1, *axis.panels.nodes.shape
-    )
-    return axis.points(PanelDistribution(axis.panels, values).ppf(uniforms[None, :])[0])
-
-
-def _later_feature(
-    axis: Axis, L: np.ndarray, log_delta: np.ndarray, uniforms: np.ndarray, tree: bool | None
-) -> np.ndarray:
-    """Each sample has a law of its own, given by its row of ``log_delta``."""
-    out, sizes = np.empty(uniforms.shape), (uniforms.shape[0], len(axis), *L.shape)
-    grown = (
-        MassTree(axis, L, LOST_MASS / L.shape[1])
-        if (tree_flops(*sizes) < scan_flops(*sizes) if tree is None else tree)
-        else None
-    )
-    for rows in row_blocks(uniforms.shape[0], L.shape[1], _DELTA_ELEMENTS):
-        delta = np.exp(log_delta[rows] - log_delta[rows].max(axis=1, keepdims=True))
-        out[rows] = (
-            scan(axis, L, delta, uniforms[rows])
-            if grown is None
-            else grown.draw(delta, uniforms[rows])
-        )
-    return out
-
-
-# --- the law of one feature given the earlier ones: which panel holds a sample, by a scan of all
-# panels or by descent in a tree ---
-
-
-def axis_panels(density: Square, k: int) -> tuple[Panels, float]:
-    """Panels that hold all the mass of feature k and end at kinks, in units of the width around the
-    first support point; the width.
-    """
-    source = [(density.integrals, density.support_points)]
-    low, high, unit = intervals(source, k, _LOG_LEVEL)
-    return (
-        Panels(
-            *cut(low / unit, high / unit, _PANEL_LENGTH, kinks(source, k) / unit), NODES_PER_PANEL
-        ),
-        unit,
-    )
+# --- one feature given the earlier ones ---
 
 
 class Axis:
-    """Feature k on panels, with k̂(t, x̃_i) = k(t, x̃_i)·√ρ(t)/‖k(·, x̃_i)‖ at their nodes; lengths
-    are in units of the kernel's width.
+    """Feature k on panels, with ``values`` k̂(t, x̃_i) = k(t, x̃_i)·√ρ(t)/‖k(·, x̃_i)‖ at their
+    nodes, (panels · nodes, m).
 
-    Each k̂(·, x̃_i) has norm one in L²(dt), whatever the kernel's width, the measure and the point.
+    Lengths are in units of the kernel's width. Each k̂(·, x̃_i) has norm one in L²(dt), whatever the
+    kernel's width, the measure and the point.
     """
 
     def __init__(self, density: Square, k: int) -> None:
-        x = density.support_points[:, [k]]
-        self.origin = float(
-            x[0, 0]
-        )  # positions are kept relative to it: exact for data far from zero
-        self.panels, self.unit = axis_panels(density, k)
-        self.boundary = density.measure.boundary(k)
-        self.kernel, self.centres = density.kernel.restrict([k]), x
-        measure = density.measure.restrict([k])
+        x, source = density.support_points[:, [k]], [(density.integrals, density.support_points)]
+        # positions are kept relative to the first point: exact for data far from zero
+        self.origin, self.centres = float(x[0, 0]), x
+        low, high, self.unit = intervals(source, k, _LOG_LEVEL)
+        ends = cut(low / self.unit, high / self.unit, _PANEL_LENGTH, kinks(source, k) / self.unit)
+        self.panels = Panels(*ends, NODES_PER_PANEL)
+        self.kernel, measure = density.kernel.restrict([k]), density.measure.restrict([k])
+        self.low, self.high = (
+            None if np.isinf(end) else float(end) for end in density.measure.boundary(k)
+        )
         self.log_norm = 0.5 * closed_form(self.kernel, measure, 1).log_diagonal(x)
         nodes = self.unit * self.panels.nodes.reshape(-1, 1)
-        log_values = (
-            self.kernel.log(nodes, x - self.origin) - self.log_norm + 0.5 * np.log(self.unit)
-        )
-        log_values += 0.5 * measure.log_density(nodes + self.origin)[:, None]
-        self.values = np.exp(log_values).reshape(-1, NODES_PER_PANEL, x.shape[0])
-        self.root_weights = np.sqrt(self.panels.weights)
+        log_values = self.kernel.log(nodes, x - self.origin) - self.log_norm
+        log_root = 0.5 * (np.log(self.unit) + measure.log_density(nodes + self.origin))
+        self.values = np.exp(log_values + log_root[:, None])
+        self.root_weights = np.sqrt(self.panels.weights).reshape(-1, 1)
+        # RᵀR = ∫k̂k̂ᵀ dt, the Gram matrix of the feature with ones on its diagonal
+        self.gram_rows = self.root_weights * self.values
 
-    def __len__(self) -> int:
-        return len(self.panels)
-
-    def rows(self, panel: int, L: np.ndarray) -> np.ndarray:
-        """Rows whose squared products with δ̂ sum to the density at each of the panel's nodes:
-        shape (nodes × rank, m), nodes first.
-        """
-        return np.asarray((self.values[panel][:, None, :] * L[None, :, :]).reshape(-1, L.shape[1]))
-
-    @property
-    def gram_rows(self) -> np.ndarray:
-        """R with RᵀR = ∫k̂k̂ᵀ dt, the Gram matrix of the feature with ones on its diagonal."""
-        return np.asarray(
-            (self.root_weights[:, :, None] * self.values).reshape(-1, self.values.shape[2])
-        )
-
-    def points(self, t: np.ndarray) -> np.ndarray:
-        """x of positions on the panels; rounding must not carry a sample out of its box."""
-        return np.clip(self.origin + self.unit * t, *self.boundary)
-
-    def log_factor(self, x: np.ndarray) -> np.ndarray:
-        """log k̂(x, x̃_i) up to a constant per row: what the feature, once drawn, contributes to
-        the laws of the later ones.
-        """
-        return np.asarray(self.kernel.log(x[:, None], self.centres) - self.log_norm)
+    def points(self, t: Array) -> Array:
+        """x of positions on the panels. Rounding must not carry a sample out of its box."""
+        return namespace(t).clip(self.origin + self.unit * t, self.low, self.high)
 
 
-def scan(axis: Axis, L: np.ndarray, delta: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-    """Samples from the density at the nodes of every panel: nothing to prepare, so it is the way
-    for few samples.
-    """
-    out = np.empty(delta.shape[0])
-    for rows in row_blocks(delta.shape[0], len(axis) * NODES_PER_PANEL, _CACHE_ELEMENTS):
-        everywhere = np.stack(
-            [node_values(axis.rows(p, L), delta[rows]) for p in range(len(axis))], axis=1
-        )
-        out[rows] = PanelDistribution(axis.panels, everywhere).ppf(uniforms[rows, None])[:, 0]
-    return axis.points(out)
-
-
-class MassTree:
-    """For each node of a binary tree of panels, few rows A with ‖A δ̂‖² = the mass on its interval."""
-
-    def __init__(self, axis: Axis, L: np.ndarray, lost: float) -> None:
-        self.axis, self.L, self.lost = axis, L, lost
-        self.left: dict[tuple[int, int], np.ndarray] = {}
-        self.root = self._build(0, len(axis))
-
-    def _build(self, first: int, last: int) -> np.ndarray:
-        if last - first == 1:
-            roots = np.repeat(self.axis.root_weights[first], self.L.shape[0])
-            return fewer_rows(self.axis.rows(first, self.L) * roots[:, None], self.lost)
-        middle = (first + last) // 2
-        left, right = self._build(first, middle), self._build(middle, last)
-        self.left[first, last] = left
-        return fewer_rows(np.concatenate([left, right]), self.lost)
-
-    def draw(self, delta: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Samples, by going down from the root: left if the mass of the left half reaches the
-        target, right with what remains otherwise.
-        """
-        n = delta.shape[0]
-        total = _squares(delta @ self.root.T)
-        panel, values, target = (
-            np.empty(n, dtype=int),
-            np.empty((n, NODES_PER_PANEL)),
-            uniforms * total,
-        )
-        pending = [(0, len(self.axis), np.arange(n), delta)]
-        while pending:
-            first, last, samples, block = pending.pop()
-            if last - first == 1:
-                panel[samples] = first
-                values[samples] = node_values(self.axis.rows(first, self.L), block)
-                continue
-            mass = _squares(block @ self.left[first, last].T)
-            right = target[samples] >= mass
-            target[samples[right]] -= mass[right]
-            middle = (first + last) // 2
-            for half, side in (((first, middle), ~right), ((middle, last), right)):
-                if np.all(side):
-                    pending.append((*half, samples, block))
-                elif np.any(side):
-                    pending.append((*half, samples[side], block[side]))
-        return self.axis.points(positions(self.axis.panels, panel, values, target, total))
-
-
-def node_values(rows: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """The density at the nodes of one panel, (n, nodes), from the panel's rows."""
-    out = np.empty((delta.shape[0], NODES_PER_PANEL))
-    for block in row_blocks(delta.shape[0], rows.shape[0], _CACHE_ELEMENTS):
-        terms = (delta[block] @ rows.T).reshape(
-            -1, NODES_PER_PANEL, rows.shape[0] // NODES_PER_PANEL
-        )
-        out[block] = np.einsum("ijk,ijk->ij", terms, terms)
+def _densities(values: np.ndarray, L: np.ndarray, delta: Array) -> Array:
+    """‖L(δ̂ ∘ k̂(t))‖² at the nodes t in the rows of ``values``, for every row of ``delta``."""
+    xp, (n, m), rank = namespace(delta), delta.shape, L.shape[0]
+    values, L, out = like(values, delta), like(L, delta), zeros((n, values.shape[0]), delta)
+    most = _DEVICE_BLOCK if on_accelerator(delta) else _HOST_BLOCK
+    for nodes in row_blocks(values.shape[0], max(n, m) * rank, most):
+        A = xp.reshape(values[nodes, None, :] * L[None, :, :], (-1, m))
+        terms = xp.reshape(delta @ A.T, (n, -1, rank))
+        out[:, nodes] = xp.sum(terms * terms, axis=2)
     return out
 
 
-def scan_flops(n: int, panels: int, rank: int, m: int) -> float:
-    """The work of :func:`scan` for ``n`` samples."""
-    return panels * (_CALL + n * 2.0 * m * rank * NODES_PER_PANEL)
-
-
-def tree_flops(n: int, panels: int, rank: int, m: int) -> float:
-    """The work of a :class:`MassTree` for ``n`` samples: a factorisation per panel and one per
-    inner node, then the descents.
+def _scan(axis: Axis, L: np.ndarray, delta: Array, u: Array) -> Array:
+    """Positions that invert the distributions of the rows of ``delta`` at u, from the density at
+    the nodes of all panels.
     """
-    leaf, interval = rank * NODES_PER_PANEL, min(m, _RANK_GROWTH * rank)
-    setup = panels * (6.0 * _CALL + _PIVOTING * 2.0 * m * (leaf * min(m, leaf) + 2.0 * interval**2))
-    return setup + n * 2.0 * m * (leaf + interval * (math.log2(panels) + 2.0))
+    out = 0.0 * u
+    most = _DEVICE_BLOCK if on_accelerator(delta) else _HOST_BLOCK
+    for rows in row_blocks(delta.shape[0], axis.values.shape[0], most):
+        density = _densities(axis.values, L, delta[rows, :])
+        density = namespace(u).reshape(density, (-1, *axis.panels.nodes.shape))
+        out[rows, :] = PanelDistribution(axis.panels, density).ppf(u[rows, :])
+    return out
+
+
+def _tree(axis: Axis, L: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """What inverts the distributions of the rows of ``delta`` at ``u``: for each node of a binary
+    tree of panels there are few rows A with ‖A δ̂‖² = the mass on its interval.
+    """
+    m, panels, left_rows = L.shape[1], axis.panels, dict[tuple[int, int], np.ndarray]()
+
+    def build(first: int, last: int) -> np.ndarray:
+        if last - first == 1:
+            R = axis.gram_rows[first * NODES_PER_PANEL : last * NODES_PER_PANEL]
+            return fewer_rows((R[:, None, :] * L).reshape(-1, m), LOST_MASS / m)
+        middle = (first + last) // 2
+        left_rows[first, last] = build(first, middle)
+        both = np.concatenate([left_rows[first, last], build(middle, last)])
+        return fewer_rows(both, LOST_MASS / m)
+
+    root = build(0, len(panels))
+
+    def find(delta: np.ndarray, u: np.ndarray) -> np.ndarray:
+        total = _squares(delta @ root.T)
+        panel, values = np.zeros(u.shape, dtype=int), np.zeros((u.shape[0], NODES_PER_PANEL))
+        target = u * total
+
+        def descend(first: int, last: int, samples: np.ndarray, block: np.ndarray) -> None:
+            if last - first == 1:
+                nodes = slice(first * NODES_PER_PANEL, last * NODES_PER_PANEL)
+                panel[samples], values[samples] = first, _densities(axis.values[nodes], L, block)
+                return
+            mass, middle = _squares(block @ left_rows[first, last].T), (first + last) // 2
+            right = target[samples] >= mass
+            target[samples[right]] -= mass[right]
+            for start, stop, side in ((first, middle, ~right), (middle, last, right)):
+                if np.any(side):
+                    descend(start, stop, samples[side], block[side])
+
+        descend(0, len(panels), np.arange(u.shape[0]), delta)
+        return np.asarray(positions(panels, panel, values, target, total))
+
+    return find
 
 
 def fewer_rows(rows: np.ndarray, lost: float) -> np.ndarray:
@@ -338,11 +257,11 @@ def fewer_rows(rows: np.ndarray, lost: float) -> np.ndarray:
     digits.
     """
     n, m = rows.shape
-    if n > _BLOCK_ROWS * m:
+    if n > _TALL * m:
         rows = np.asarray(np.linalg.qr(rows, mode="r"))
     R, order = qr(rows, mode="r", pivoting=True, check_finite=False)
     R = R[: min(R.shape)]
-    trailing = np.cumsum(np.einsum("ij,ij->i", R, R)[::-1])[::-1]
+    trailing = np.cumsum(_squares(R)[::-1])[::-1]
     kept = max(1, int(np.sum(trailing > lost)))
     out = np.empty((kept, m))
     out[:, order] = R[:kept]
@@ -355,7 +274,7 @@ def hadamard_rows(first: np.ndarray, second: np.ndarray, lost: float) -> np.ndar
     """
     m = first.shape[1]
     out = np.zeros((0, m))
-    step = max(1, _BLOCK_ROWS * m // second.shape[0])
+    step = max(1, _TALL * m // second.shape[0])
     for start in range(0, first.shape[0], step):
         products = (first[start : start + step, None, :] * second[None, :, :]).reshape(-1, m)
         out = np.concatenate([out, products])

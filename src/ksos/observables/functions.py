@@ -1,5 +1,5 @@
-"""Any function of x: integrated by quadrature in up to three features, by quasi-Monte Carlo beyond,
-always with an error estimate.
+"""Functions of x that are no polynomials: the indicator of a box, whose expectation is a probability;
+elements of an RKHS with finitely many centers; any function, given as code.
 """
 
 from __future__ import annotations
@@ -9,21 +9,154 @@ from typing import Any
 
 import numpy as np
 
+from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import row_blocks
 from ksos.ground.validation import as_count, as_positive
-from ksos.integrals import closed_form
+from ksos.integrals import Integrals, closed_form, log_gauss_mass
 from ksos.integrals.regions import Rule, Source, importance_rules, panel_rules
+from ksos.integrals.triple import ComponentPairs, factorizes, pair_factors, triple_blocks
 from ksos.kernels import Kernel
-from ksos.measures import Measure
+from ksos.kernels.base import KernelSum
+from ksos.measures import Box, Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
+from ksos.observables.over_normals import are_normal, box_matrices
 
-__all__ = ["NumericFunction"]
+_BLOCK_ELEMENTS = 1 << 20  # kernel values at a time: 8 MB
+_TENSOR_FEATURES = 3  # eight nodes on each of four panels are 32,000 in three features
+# of the largest entry: a rule that is farther off in ∫kk dρ, which is known, misses a part of the
+# space; rounding and a rule that is merely coarse stay far below
+_GROSS = 1e-4
+_LOOKS = 1 << 16  # nodes that look for what a rule has overlooked: a quarter of the finest rule's
+# of the range of f: what stands out by less between the nodes of a rule is interpolation error
+_MARGIN = 0.1
 
-_TENSOR_FEATURES, _GROSS = 3, 1e-4
-_LOOKS, _MARGIN = (
-    1 << 16,
-    0.1,
-)  # how many nodes look for what a rule has overlooked, and by how much of its range this must stand out
+
+class BoxIndicator(Observable):
+    r"""f(x) = 1 where low ≤ x ≤ high (arrays of d floats) in every feature, else 0; sides may be
+    infinite. E_p f is the box's probability.
+
+    >>> BoxIndicator([0.0, -np.inf], [1.0, 0.0])([[0.5, -3.0], [0.5, 3.0]])
+    array([1., 0.])
+    """
+
+    bounded = takes_constant = True
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.box = Box(low, high)
+        self.n_features = self.box.n_features
+
+    def __call__(self, X: Any) -> np.ndarray:
+        return self.box.contains(self._points(X)).astype(np.float64)
+
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
+        constant = T is not None and T.shape[0] > X.shape[0]
+        if not are_normal(kernel, measure, X.shape[1], constant=constant):
+            M = np.exp(self.log_gram(kernel, X, measure) - log_unit)
+            return ObservableMatrix(M).transformed(T)
+        sides = self.box.low, self.box.high
+        estimates = box_matrices(*sides, kernel, X, measure, log_unit, constant=constant)
+        s, mean = estimates.shape[0], estimates.mean(axis=0)
+        if s == 1:
+            return ObservableMatrix(mean).transformed(T)
+        # the standard error of the mean of s independent estimates
+        return ObservableMatrix(mean, (estimates - mean) / np.sqrt(s * (s - 1.0))).transformed(T)
+
+    def log_gram(self, kernel: Kernel, X: np.ndarray, measure: Measure) -> np.ndarray:
+        """log ∫_box k(x, X_i) k(x, X_j) dρ(x), shape (m, m), for a kernel that is a product over
+        the features; −inf outside.
+        """
+        (m, d), (low, high) = X.shape, measure.boundaries(X.shape[1])
+        if not measure.by_volume:
+            return self._log_gram_normal(closed_form(kernel, measure, d), X)
+        low, high = np.maximum(self.box.low, low), np.minimum(self.box.high, high)
+        return (
+            np.full((m, m), -np.inf)
+            if np.any(low >= high)
+            else closed_form(kernel, Box(low, high), d).log_gram(X, X)
+        )
+
+    def _log_gram_normal(self, integrals: Integrals, X: np.ndarray) -> np.ndarray:
+        """The integral on R^d times, per feature, the mass between the sides of the normal
+        distribution that k_i k_j ρ is proportional to.
+        """
+        out, ends = integrals.log_gram(X, X), []
+        for side in (self.box.low, self.box.high):
+            normals = integrals.pair_normals(X, side)
+            if normals is None:
+                raise IntegralNotAvailableError(
+                    f"the integrals of {integrals.kernel!r} on {integrals.measure!r} over a box"
+                    " have no closed form"
+                )
+            ends.append(-0.5 * normals[0] / normals[1])
+        for low, high in zip(ends[0].T, ends[1].T, strict=True):
+            out += log_gauss_mass(low[:, None] + low, high[:, None] + high)
+        return out
+
+    def __repr__(self) -> str:
+        return f"BoxIndicator({self.box.low.tolist()}, {self.box.high.tolist()})"
+
+
+class KernelFunction(KernelSum, Observable):
+    r"""f(x) = Σ_r w_r k(x, z_r), an element of the RKHS of ``kernel``.
+
+    Parameters
+    ----------
+    points : array (ℓ, d)
+        The centers z_r.
+    weights : array of ℓ floats, optional
+        They may be negative; default 1/ℓ each.
+    kernel : Kernel
+        Its own, which need not be that of the density.
+
+    >>> from ksos.kernels import Gaussian
+    >>> KernelFunction([[0.0], [1.0]], [1.0, -1.0], kernel=Gaussian(1.0))([[0.0]]).round(6)
+    array([0.632121])
+    """
+
+    bounded = takes_constant = True
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X = self._points(X)
+        blocks = row_blocks(X.shape[0], self.points.shape[0], _BLOCK_ELEMENTS)
+        return np.concatenate(
+            [np.empty(0), *(self.kernel(X[rows], self.points) @ self.weights for rows in blocks)]
+        )
+
+    def _matrix(
+        self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
+    ) -> ObservableMatrix:
+        try:
+            integrals = closed_form(kernel, measure, self.points.shape[1], self.kernel)
+        except IntegralNotAvailableError as error:
+            raise IntegralNotAvailableError(
+                f"{error}; or wrap the function, as NumericFunction({self!r}), to have it integrated"
+                " by quadrature"
+            ) from None
+        m, first = X.shape[0], int(T is not None and T.shape[0] > X.shape[0])
+        M, w = np.zeros((m + first, m + first)), self.weights
+        if not factorizes(integrals, constant=bool(first)):
+            for rows, block in triple_blocks(integrals, X, self.points, self.kernel, log_unit):
+                M += block @ w[rows]
+            return ObservableMatrix(0.5 * (M + M.T)).transformed(T)
+        for rows in row_blocks(self.points.shape[0], m, _BLOCK_ELEMENTS):
+            for part in pair_factors(
+                integrals, X, self.points[rows], self.kernel, log_unit, constant=bool(first)
+            ):
+                M[first:, first:] += part.c * (part.G * ((part.H * w[rows]) @ part.H.T))
+                if isinstance(part, ComponentPairs) and first:
+                    row = part.cross @ w[rows]
+                    M[0, 1:] += row
+                    M[1:, 0] += row
+                    M[0, 0] += part.masses @ w[rows]
+        return ObservableMatrix(0.5 * (M + M.T)).transformed(T)
+
+    def __repr__(self) -> str:
+        return (
+            f"KernelFunction({self.points.shape[0]} centers in {self.n_features} features,"
+            f" kernel={self.kernel!r})"
+        )
 
 
 class NumericFunction(Observable):

@@ -1,0 +1,215 @@
+"""Distributions of y given x: the density of the scaled residual, moved, scaled and transformed, or
+a joint density that is conditioned.
+
+Both classes have the same methods. ``place(X)`` turns rows into arrays with one entry per row, and
+everything else is asked of these arrays, so that a grid of values needs no further predictions.
+Outputs are columns, also if there is only one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from ksos.choose.location import LocationScale
+from ksos.choose.shape import Shape, Transform
+from ksos.density import ConditionalLine, SoSDensity, square_of
+from ksos.ground.validation import as_levels
+from ksos.quadrature import legendre
+
+__all__ = ["JointDistributions", "ResidualDistributions", "TransformedDistribution"]
+
+Placed = tuple[np.ndarray, ...]
+
+
+class ResidualDistributions:
+    """Distributions of y = t⁻¹(μ(x) + s(x)·u) with u ~ q(· | z(x))."""
+
+    def __init__(self, location_scale: LocationScale, shape: Shape, transform: Transform) -> None:
+        self.location_scale, self.shape, self.transform = location_scale, shape, transform
+
+    def place(self, X: Any) -> Placed:
+        """μ, s and the number of the knot."""
+        mu, s = self.location_scale(X)
+        return mu, s, self.shape.which(X, mu)
+
+    def logpdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        """log p(y_i | x_i), shape (n,)."""
+        mu, s, which = placed
+        V = self.transform.forward(Y)
+        logs = self.shape.logpdf(which, (V - mu) / s)
+        logs = logs + np.sum(self.transform.log_slope(V) - np.log(s), axis=1)
+        return np.where(self.transform.inside(Y).all(axis=1), logs, -np.inf)
+
+    def cdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        """P(y_k ≤ Y_ik | x_i), output by output, shape (n, k)."""
+        mu, s, which = placed
+        columns = ((self.transform.forward(Y) - mu) / s).T
+        tables = zip(self.shape.tables, columns, strict=True)
+        found = np.concatenate([table.cdf(u[:, None], which) for table, u in tables], axis=1)
+        return np.where(self.transform.inside(Y), found, 0.0)
+
+    def quantile(self, placed: Placed, levels: np.ndarray) -> np.ndarray:
+        """y_k with P(y_k' ≤ y_k | x_i) = level, shape (n, levels, k), not decreasing."""
+        mu, s, which = placed
+        everywhere = np.tile(levels, (self.shape.knots.shape[0], 1))
+        u = np.stack([table.quantiles(everywhere)[which] for table in self.shape.tables], axis=2)
+        u[:, levels == 0.0], u[:, levels == 1.0] = -np.inf, np.inf
+        return self.transform.inverse(mu[:, None] + s[:, None] * u)
+
+    def moments(self, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations, each (n, k), by Gauss–Legendre in log(p/(1 − p)).
+
+        Levels p beyond 1/(2n), where none of n residuals has been seen, count as 1/(2n): neither
+        the tails that are only there for safety nor the exponential of heavy ones decide.
+        """
+        least, (t, w) = 0.5 / self.shape.n_residuals, legendre(200)
+        end = np.log(1.0 / least - 1.0)
+        p = expit(end * t)
+        weights = np.r_[least, end * w * p * (1.0 - p), least]
+        y = self.quantile(placed, np.r_[least, p, 1.0 - least])
+        mean = np.einsum("nlk,l->nk", y, weights)
+        return mean, np.sqrt(np.einsum("nlk,l->nk", (y - mean[:, None]) ** 2, weights))
+
+    def sample(self, placed: Placed, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Independent draws for every row, (n, count, k)."""
+        mu, s, which = placed
+        draws = rng.random((mu.shape[0], count, mu.shape[1]))
+        if mu.shape[1] == 1:
+            draws = self.shape.tables[0].ppf(draws[:, :, 0], which)[:, :, None]
+        else:  # the outputs are drawn together
+            for number in np.unique(which):
+                mine = draws[which == number]
+                found = np.asarray(self.shape.at(int(number)).rvs(mine[..., 0].size, rng))
+                draws[which == number] = found.reshape(mine.shape)
+        return self.transform.inverse(mu[:, None] + s[:, None] * draws)
+
+    def at(self, placed: Placed) -> Any:
+        """Distribution at the only row: the density of u, moved and scaled."""
+        if self.transform.name is not None:
+            return TransformedDistribution(self, placed)
+        mu, s, which = placed
+        return self.shape.at(int(which[0])).affine(s[0], mu[0])
+
+
+class TransformedDistribution:
+    """Distribution of y at one row, where the density is that of the logarithm or asinh of y.
+
+    Methods have SciPy's names. Rows are (n, outputs), or (n,) for one output.
+    """
+
+    def __init__(self, of: ResidualDistributions, placed: Placed, names: Any = None) -> None:
+        self._of, self._placed, self.feature_names = of, placed, names
+
+    def with_feature_names(self, names: Any) -> TransformedDistribution:
+        """The same distribution under other names."""
+        return TransformedDistribution(self._of, self._placed, names)
+
+    def _rows(self, Y: Any) -> tuple[Placed, np.ndarray]:
+        targets = np.asarray(Y, dtype=np.float64).reshape(-1, self._placed[0].shape[1])
+        return tuple(np.repeat(one, len(targets), axis=0) for one in self._placed), targets
+
+    def logpdf(self, Y: Any) -> np.ndarray:
+        """log p(y) of every row, −inf outside of the support."""
+        return self._of.logpdf(*self._rows(Y))
+
+    def pdf(self, Y: Any) -> np.ndarray:
+        """p(y) of every row."""
+        return np.exp(self.logpdf(Y))
+
+    def cdf(self, Y: Any) -> np.ndarray:
+        """P(y' ≤ y), (n,) for one output, (n, outputs) for each of several by itself."""
+        found = self._of.cdf(*self._rows(Y))
+        return found[:, 0] if found.shape[1] == 1 else found
+
+    def ppf(self, q: Any) -> np.ndarray:
+        """Quantiles, of the shape of ``q``, with a last axis for several outputs."""
+        levels = as_levels(q)
+        found = self._of.quantile(self._placed, levels.ravel())[0]
+        shape = levels.shape if found.shape[1] == 1 else (*levels.shape, found.shape[1])
+        return found.reshape(shape)
+
+    def rvs(self, size: int = 1, rng: Any = None) -> np.ndarray:
+        """``size`` independent draws, (size, outputs)."""
+        return self._of.sample(self._placed, size, np.random.default_rng(rng))[0]
+
+    def mean(self) -> np.ndarray:
+        """Mean of every output."""
+        return self._of.moments(self._placed)[0][0]
+
+    def std(self) -> np.ndarray:
+        """Standard deviation of every output."""
+        return self._of.moments(self._placed)[1][0]
+
+    def var(self) -> np.ndarray:
+        """Variance of every output."""
+        return self.std() ** 2
+
+    def interval(self, level: float) -> np.ndarray:
+        """Quantiles at (1 ∓ level)/2."""
+        return self.ppf([0.5 * (1.0 - level), 0.5 * (1.0 + level)])
+
+    def support(self) -> tuple[float, float]:
+        """Ends of the values that y can have."""
+        return (0.0 if self._of.transform.name == "log" else -np.inf), np.inf
+
+
+class JointDistributions:
+    r"""p(y | x) = ‖Fᵀ(k_X(x) ∘ k_Y(y))‖² / ‖Lᵀ k_X(x)‖² with B = FFᵀ and B ∘ W_Y = LLᵀ."""
+
+    def __init__(self, density: SoSDensity, n_conditions: int) -> None:
+        self.density, self.n_conditions = density, n_conditions
+        self.n_outputs = density.n_features - n_conditions
+
+    def place(self, X: Any) -> Placed:
+        return (X,)
+
+    def logpdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        rows = np.concatenate([*placed, Y], axis=1)
+        if self.n_outputs > 1:
+            return self.density.conditional_logpdf(rows, given=list(range(self.n_conditions)))
+        return np.asarray(self.density.logpdf(rows) - self._output(0).log_mass(placed[0]))
+
+    def moments(self, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
+        found = [self._output(k).moments(placed[0]) for k in range(self.n_outputs)]
+        mean, std = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+        return mean, std
+
+    def cdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        found = [self._output(k).cdf(placed[0], Y[:, k]) for k in range(self.n_outputs)]
+        return np.stack(found, axis=1)
+
+    def quantile(self, placed: Placed, levels: np.ndarray) -> np.ndarray:
+        X, out = placed[0], []
+        for k in range(self.n_outputs):
+            low, high = self.density.measure.boundary(self.n_conditions + k)
+            everywhere = np.broadcast_to(levels, (X.shape[0], levels.size))
+            values = self._output(k).quantile(X, everywhere)
+            out.append(np.where(levels == 0.0, low, np.where(levels == 1.0, high, values)))
+        return np.stack(out, axis=2)
+
+    def sample(self, placed: Placed, count: int, rng: np.random.Generator) -> np.ndarray:
+        X = placed[0]
+        n, d = X.shape
+        uniforms, known = rng.random((n, count, self.n_outputs)), np.repeat(X, count, axis=0)
+        for k in range(self.n_outputs):  # output after output, given x and the outputs before it
+            line = self._line(list(range(d + k + 1)))
+            # the first draws of one row share a distribution
+            rows, levels = (X, uniforms[:, :, 0]) if k == 0 else (known, uniforms[:, :, [k]])
+            drawn = line.quantile(rows, levels.reshape(rows.shape[0], -1)).reshape(-1, 1)
+            known = np.concatenate([known, drawn], axis=1)
+        return known[:, d:].reshape(n, count, self.n_outputs)
+
+    def at(self, placed: Placed) -> SoSDensity:
+        return self.density.conditional(dict(enumerate(placed[0][0].tolist())))
+
+    def _output(self, k: int) -> ConditionalLine:
+        return self._line([*range(self.n_conditions), self.n_conditions + k])
+
+    def _line(self, features: list[int]) -> ConditionalLine:
+        """Distributions of the last of ``features`` given the others, the rest integrated out."""
+        p = self.density
+        whole = len(features) == p.n_features
+        return ConditionalLine(square_of(p if whole else p.marginal(features)), len(features) - 1)
