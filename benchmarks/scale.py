@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 from quick import parse, parser_of
 
+from ksos.density import square_of
+
 FEATURES, LANDMARKS, CHUNK, BLOCK = 10, 200, 1 << 16, 1 << 16
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"

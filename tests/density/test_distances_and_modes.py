@@ -14,6 +14,7 @@ from scipy.stats import chi2, norm
 from tables import KERNEL_CASES, PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
+from ksos.density import between_squares, square_of
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 
