@@ -18,7 +18,7 @@ from strategies import degenerate_data
 from tables import points
 
 import ksos
-from ksos.density import ConditionalLine, square_of
+from ksos.density import ConditionalLine, between_squares, square_of
 from ksos.density.sampling import draw_by_inversion
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
@@ -95,7 +95,7 @@ def test_what_does_not_depend_on_the_axes_does_not_change(d: int) -> None:
     assert q.mmd(moved(data), kernel) == pytest.approx(p.mmd(data, Gaussian(0.9)), rel=1e-10)
     for most in (0, 10**6) if d == 2 else (0,):
         found = [
-            l2_distance(f, g, 1e13, most_nodes=most) for f, g in ((p, others[0]), (q, others[1]))
+            between_squares(square_of(f), square_of(g), 1e13, most_nodes=most) for f, g in ((p, others[0]), (q, others[1]))
         ]
         assert found[1] * np.exp(0.5 * log_det) == pytest.approx(found[0], rel=1e-10)
 
@@ -251,7 +251,7 @@ def test_conditions_far_away_keep_their_digits() -> None:
 def test_the_laws_of_one_feature_given_the_others() -> None:
     p = tied(3)
     for feature in range(3):
-        line, rest = ConditionalLine(p, feature), [k for k in range(3) if k != feature]
+        line, rest = ConditionalLine(square_of(p), feature), [k for k in range(3) if k != feature]
         rows, y = points(4, 2, 6), points(4, 1, 9)[:, 0]
         mean, deviation = line.moments(rows)
         levels = line.cdf(rows, y)
