@@ -41,7 +41,7 @@ def test_l2_distance_agrees_with_quadrature_by_every_route(pair: PairCase) -> No
     assert p.l2_distance(q) == pytest.approx(expected, rel=1e-8)
     if pair.d == 1:
         assert q.l2_distance(p) == pytest.approx(expected, rel=1e-8)
-    if answers_itself(pair):
+    if answers_itself(pair) and pair.measure.atoms is None:
         assert between_squares(square_of(p), square_of(q), 1e13, most_nodes=0) == pytest.approx(
             expected, rel=1e-8
         )

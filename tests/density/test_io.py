@@ -51,7 +51,7 @@ def assert_identical(q: SoSDensity, p: SoSDensity) -> None:
     assert q.kernel == p.kernel
     assert q.measure == p.measure
     for name in ("support_points", "unit_factor"):
-        loaded, original = getattr(q, name), getattr(p, name)
+        loaded, original = getattr(square_of(q), name), getattr(square_of(p), name)
         assert loaded.shape == original.shape
         assert loaded.dtype == np.float64
         assert loaded.tobytes() == original.tobytes()
@@ -107,9 +107,11 @@ def test_signed_zeros_and_subnormal_numbers_survive(tmp_path: Path) -> None:
     F = square_of(base).unit_factor.copy()
     F[0], F[1, 0] = -0.0, 5e-324
     F /= np.sqrt(
-        from_square(base.kernel, base.support_points, F, base.log_unit, base.measure).terms.mass()
+        from_square(
+            base.kernel, base.support_points, F, square_of(base).log_unit, base.measure
+        ).terms.mass()
     )
-    p = from_square(base.kernel, base.support_points, F, base.log_unit, base.measure)
+    p = from_square(base.kernel, base.support_points, F, square_of(base).log_unit, base.measure)
     save(p, tmp_path / "model.ksos")
     assert_identical(load(tmp_path / "model.ksos"), p)
 
@@ -133,7 +135,11 @@ def test_memory_layout_of_the_saved_arrays_does_not_matter(tmp_path: Path) -> No
     wide = np.repeat(square_of(base).unit_factor, 2, axis=1)
     for F in (np.asfortranarray(square_of(base).unit_factor), wide[:, ::2]):
         p = from_square(
-            base.kernel, np.asfortranarray(base.support_points), F, base.log_unit, base.measure
+            base.kernel,
+            np.asfortranarray(base.support_points),
+            F,
+            square_of(base).log_unit,
+            base.measure,
         )
         save(p, tmp_path / "model.ksos")
         assert_identical(load(tmp_path / "model.ksos"), p)

@@ -427,7 +427,7 @@ def test_compressed_references() -> None:
     one, distance = p.compress(rank=1)
     assert one.rank == 1 and 0.0 < distance < 0.5
     few, distance = p.compress(m=4)
-    assert few.terms.parts[0][1].support_points.shape[0] == 4 and distance < 0.3
+    assert few.terms.parts[0][1].joint.support_points.shape[0] == 4 and distance < 0.3
     same, distance = p.compress(m=5)
     assert distance == pytest.approx(0.0, abs=1e-7) and same.terms.mass() == pytest.approx(1.0)
 
@@ -474,7 +474,7 @@ def test_bad_input() -> None:
         stacked([normal(), LAWS["atoms"]()])
     with pytest.raises(ValueError, match="mass outside of Box"):
         stacked([normal()], measure=Box([0.0], [1.0]))
-    with pytest.raises(ValueError, match="is no part of a mixture"):
+    with pytest.raises(ValueError, match="answers pdf and logpdf alone"):
         stacked(
             [
                 SoSDensity(

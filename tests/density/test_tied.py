@@ -95,7 +95,8 @@ def test_what_does_not_depend_on_the_axes_does_not_change(d: int) -> None:
     assert q.mmd(moved(data), kernel) == pytest.approx(p.mmd(data, Gaussian(0.9)), rel=1e-10)
     for most in (0, 10**6) if d == 2 else (0,):
         found = [
-            between_squares(square_of(f), square_of(g), 1e13, most_nodes=most) for f, g in ((p, others[0]), (q, others[1]))
+            between_squares(square_of(f), square_of(g), 1e13, most_nodes=most)
+            for f, g in ((p, others[0]), (q, others[1]))
         ]
         assert found[1] * np.exp(0.5 * log_det) == pytest.approx(found[0], rel=1e-10)
 
@@ -152,7 +153,7 @@ def test_samples_of_the_image_are_images_of_samples() -> None:
             assert dkw_passes_at(samples[:, k], lambda t, k=k: q.marginal([k]).cdf(t[:, None]))
     uniforms, x = (
         np.random.default_rng(1).random((5, 3)),
-        draw_by_inversion(q, 5, np.random.default_rng(1)),
+        draw_by_inversion(square_of(q), 5, np.random.default_rng(1)),
     )
     np.testing.assert_allclose(q.marginal([0]).cdf(x[:, :1]), uniforms[:, 0], atol=1e-9)
     held = [q.conditional({0: row[0], 1: row[1]}).cdf(row[None, 2:])[0] for row in x]

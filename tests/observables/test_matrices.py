@@ -271,7 +271,9 @@ def test_hundreds_of_features_and_outliers() -> None:
 def test_the_expectation_is_that_of_the_density() -> None:
     p = ksos.SoSDensity(Gaussian(1.0), points(6, 2, 1), points(6, 3, 2), normalize=True)
     F = square_of(p).unit_factor
-    M = (coordinate(0) ** 2).matrix(p.kernel, p.support_points, p.measure, p.log_unit, T=F)
+    M = (coordinate(0) ** 2).matrix(
+        p.kernel, p.support_points, p.measure, square_of(p).log_unit, T=F
+    )
     value, error = M.expectation(np.eye(F.shape[1]))
     assert value == pytest.approx(p.cov()[0, 0] + p.mean()[0] ** 2, rel=1e-9)
     assert error == 0.0

@@ -249,6 +249,8 @@ class SoSDensity:
         >>> p.marginal("mpg").feature_names, round(p.probability(low={"hp": 3.0}), 9)
         (('mpg',), 0.5)
         """
+        if names is None and self.feature_names is None:
+            return self
         out = copy.copy(self)
         out.feature_names = None if names is None else as_feature_names(names, self.n_features)
         return out
@@ -383,7 +385,9 @@ class SoSDensity:
             found = condition.at_values(self.terms.on_host, given, at)
         except NoMass as error:
             if error.nearest is None:
-                raise self._no_density(f"at {words}") from None
+                inside = self.measure.restrict(given).contains(at[None, :])[0]
+                outside = "" if inside else f", outside of {self.measure!r}"
+                raise self._no_density(f"at {words}{outside}") from None
             nearest = self._value_words(given, error.nearest)
             raise ValueError(
                 f"no atom of {self.measure!r} has {words}, and the measure is not a product:"

@@ -129,7 +129,7 @@ def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
     """What the file says of ``density``: its header, and its arrays in their order."""
     header: dict[str, Any] = {"format_version": 1, "library_version": __version__}
     terms, names = density.terms.on_host, density.feature_names
-    if terms.own is not None:
+    if terms.own is not None and joint_of(terms.own).n_features == terms.n_features:
         square = joint_of(terms.own)
         entries, arrays = _describe_square(square, "")
         header["format_version"] = 1 if square.unit_constant is None else 2

@@ -50,7 +50,7 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity:
     shares, first = as_weights(weights, len(every), "weights"), every[0]
     names, home = first.feature_names, first.terms.home
     used = [(w, p.terms.on_host) for w, p in zip(shares.tolist(), every, strict=True) if w > 0.0]
-    squares = [p.square for _, p in used]
+    squares = [_plain_square(p) for _, p in used]
     if all(one is not None and _same_class(squares[0], one) for one in squares):
         terms = _one_square([(w, one) for (w, _), one in zip(used, squares, strict=True)])
     else:
@@ -61,6 +61,12 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity:
     if not is_numpy(home):
         terms = terms.moved(lambda array: like(array, home))
     return from_terms(terms, names)
+
+
+def _plain_square(p: Terms) -> Square | None:
+    """The only term, if it is a square without a constant."""
+    own = p.own
+    return own if isinstance(own, Square) and own.unit_constant is None else None
 
 
 def _one_square(squares: list[tuple[float, Any]]) -> Terms:

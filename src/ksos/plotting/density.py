@@ -149,7 +149,7 @@ class DensityDisplay(Display):
                 " some with"
                 f" features=[{'0, 1' if names is None else quoted(names[:2])}, ...]"
             )
-        density = density.with_feature_names(None).on_host()
+        density = density.with_feature_names(None).to(None)
         resolution = None if resolution is None else as_count(resolution, "resolution", minimum=8)
         panels = _make_panels(density, chosen, X, _as_regions(regions, density), resolution)
         return cls(panels, chosen, X, names).plot(ax, **options)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ksos.density.corrected import Corrected
-from ksos.density.factor import hadamard_factor, unit_rows
+from ksos.density.factor import hadamard_factor, log_squares, unit_rows
 from ksos.density.hidden import Interval
 from ksos.density.normals import conditional_normals
 from ksos.density.questions.line import panel_ends
@@ -37,6 +37,10 @@ Side = tuple[float, float]
 Given = tuple[float, Term]
 """log of the density or the mass of a condition, and what is left under it."""
 
+# below this logarithm, the difference of two of them loses digits that matter
+_FAR = -1e3
+# numbers held at a time
+_BLOCK_ELEMENTS = 1 << 17
 # rows of atoms that are compared at a time
 _ROW_ELEMENTS = 1 << 18
 # relative: below it, weights of atoms are those of a product of measures
@@ -114,8 +118,41 @@ def conditional_logpdf(p: Terms, X: np.ndarray, given: list[int]) -> np.ndarray:
             square.kernel.separable(p.n_features) and _is_product(p.measure.atoms, given, rest)
         ):
             return square.logpdf(X) - _given_logpdf_on_atoms(square, given, X[:, given])
+    of_given = marginal(p, given)
+    log_joint, log_given = p.logpdf(X), of_given.logpdf(X[:, given])
+    if p.square is not None and p.measure.atoms is None:
+        far = log_given + of_given.weighted[0][1].log_unit < _FAR  # type: ignore[union-attr]
+        far &= p.measure.contains(X)
+        if np.any(far):
+            args = p.square, cast("Square", of_given.weighted[0][1]), X[far], given
+            log_joint[far], log_given[far] = _shifted_logarithms(*args)
     with np.errstate(invalid="ignore"):
-        return np.asarray(p.logpdf(X) - marginal(p, given).logpdf(X[:, given]))
+        return np.asarray(log_joint - log_given)
+
+
+def _shifted_logarithms(
+    p: Square, of_given: Square, X: np.ndarray, given: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """log p(x) and log p_S(x_S) without the largest of k_S(x_S, x̃_i)², which far away is a huge
+    exponent that both have in common.
+    """
+    others = Rest(p.kernel, given, [k for k in range(p.n_features) if k not in given])
+    kernel, origin = p.kernel.restrict(given), p.support_points[0, given]
+    joint, joint_lengths = unit_rows(p.unit_factor)
+    alone, alone_lengths = unit_rows(of_given.unit_factor)
+    at_rest = others.moved(p.support_points, origin - p.support_points[:, given])
+    log_joint, log_given = np.empty(X.shape[0]), np.empty(X.shape[0])
+    for rows in row_blocks(X.shape[0], max(joint.shape + alone.shape), _BLOCK_ELEMENTS):
+        x = X[rows]
+        terms = kernel.log(x[:, given], of_given.support_points)
+        top = terms.max(axis=1, keepdims=True)
+        top = np.where(np.isfinite(top), top, 0.0)
+        # in this order: the lengths are small numbers
+        log_given[rows] = log_squares(terms - top + alone_lengths, alone)
+        terms = kernel.log(x[:, given], p.support_points[:, given]) - top + joint_lengths
+        rest = others.kernel.log(others.moved(x, origin - x[:, given]), at_rest)
+        log_joint[rows] = log_squares(terms + rest, joint)
+    return log_joint - p.log_unit, log_given - of_given.log_unit
 
 
 # What a kernel says of some features beyond what it says of others
@@ -413,8 +450,8 @@ def _given_logpdf_on_atoms(p: Square, given: list[int], values: np.ndarray) -> n
         row = int(missing[0])
         raise ValueError(
             f"no atom of {p.measure!r} has the given features of {missing.size} of"
-            f" {values.shape[0]} rows of X, first of row {row}, {values[row].tolist()}: condition"
-            " on values of atoms"
+            f" {values.shape[0]} rows of X, first of row {row},"
+            f" {dict(zip(given, values[row].tolist(), strict=True))}: condition on values of atoms"
         )
     return log_density[found]
 
