@@ -77,7 +77,7 @@ def test_pairwise_factors_multiply_to_the_triple_integral(pair: PairCase) -> Non
     X, Z, embedding = points(4, pair.d), points(3, pair.d, 2), other_bandwidth(pair.kernel)
     integrals = closed_form(pair.kernel, pair.measure, pair.d, embedding)
     if not integrals.pairwise:
-        with pytest.raises(NotImplementedError, match="does not factorise"):
+        with pytest.raises(NotImplementedError, match="does not factorize"):
             integrals.log_pairwise(X, Z, embedding)
         return
     log_c, log_G, log_H = integrals.log_pairwise(X, Z, embedding)

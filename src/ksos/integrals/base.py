@@ -19,7 +19,8 @@ Factor = tuple[Kernel, Array]
 # rows of a Gram matrix of which only the diagonal is kept: 64 of them waste little, and pay for
 # the overhead of a call
 _DIAGONAL_BLOCK = 64
-_BLOCK_ELEMENTS = 1 << 18  # kernel values at a time: 2 MB stay in the cache
+# kernel values at a time: 2 MB stay in the cache
+_BLOCK_ELEMENTS = 1 << 18
 
 
 class Integrals(ABC):
@@ -29,7 +30,7 @@ class Integrals(ABC):
     """
 
     pairwise = False
-    """Whether ∫kkk factorises over pairs, u_ijr = c·G_ij·H_ir·H_jr, so that it is applied without
+    """Whether ∫kkk factorizes over pairs, u_ijr = c·G_ij·H_ir·H_jr, so that it is applied without
     ever being formed.
     """
 
@@ -130,8 +131,8 @@ class Integrals(ABC):
     def log_pairwise(
         self, X: Array, Z: Array, embedding_kernel: Kernel
     ) -> tuple[float, Array, Array]:
-        """(log c, log G, log H) with u_ijr = c·G_ij·H_ir·H_jr; only where :attr:`pairwise` is true."""
-        raise NotImplementedError(f"{type(self).__name__} does not factorise over pairs")
+        """(log c, log G, log H) with u_ijr = c·G_ij·H_ir·H_jr, if :attr:`pairwise` is true."""
+        raise NotImplementedError(f"{type(self).__name__} does not factorize over pairs")
 
 
 class AnyDiscrete(Integrals):

@@ -65,7 +65,7 @@ def closed_form(
             why = f"and {kernel!r} have no closed-form integrals together;"
         elif k.full and form is GaussianBox:
             why = "has no closed-form integrals there; give one bandwidth per feature, or"
-        elif issubclass(form, ExponentialLebesgue) and k.polynomial is None:  # type: ignore[attr-defined]
+        elif issubclass(form, ExponentialLebesgue) and getattr(k, "polynomial", None) is None:
             why = "has closed-form integrals for half-integer nu only;"
         elif not k.full and form is not AnyDiscrete and not k.separable(n_features):
             why = "is not a product over the features; pass product=True, or"

@@ -22,11 +22,13 @@ from ksos.quadrature import composite, cut, log_outer, tensor_grid
 Factor = tuple[Kernel, np.ndarray]
 """A kernel and its centers."""
 
-_MOST_FEATURES = 3
+_MOST_FEATURES = 3  # 24 nodes per feature are 14,000 in three features and 330,000 in four
 # lengths: nodes farther away than this from the first point have lost digits that matter
 _FAR = 1e5
+# lengths beyond a boundary: farther out, k² falls so steeply that the nodes per length do not do
 _OUTSIDE = 3.0
-_LEAST_NODES, _NODES_PER_LENGTH = 16, 8.0
+_LEAST_NODES = 16  # for analytic kernels, on an interval: what a short one takes
+_NODES_PER_LENGTH = 8.0  # more for each length: a product of three Gaussian functions, to rounding
 
 
 def exact_rule(
@@ -68,9 +70,8 @@ def exact_rule(
         ):
             return None
         bottom, top = integrals.measure.boundary(k)
-        if (
-            float(max((bottom - X[:, k]).max(), (X[:, k] - top).max())) > _OUTSIDE * length
-        ):  # kernels fall steeply far from their points
+        # kernels fall steeply far from their points
+        if float(max((bottom - X[:, k]).max(), (X[:, k] - top).max())) > _OUTSIDE * length:
             return None
         if all(kernel.smooth for kernel, _ in factors):
             counts = np.ceil(
@@ -90,9 +91,8 @@ def exact_rule(
         axes.append((low, high, counts.tolist()))
     rules = [composite(*axis) for axis in axes]
     nodes_away = tensor_grid([nodes for nodes, _ in rules])
-    points = np.clip(
-        X[0] + nodes_away, *integrals.measure.boundaries(d)
-    )  # rounding may have put one beyond the boundary
+    # rounding may have put one beyond the boundary
+    points = np.clip(X[0] + nodes_away, *integrals.measure.boundaries(d))
     return nodes_away, log_outer([weights for _, weights in rules]) + integrals.measure.log_density(
         points
     )
@@ -123,7 +123,8 @@ def _between_kinks(
         for one, other in zip(inner, outer, strict=True)
     )
     away = np.maximum(np.maximum(first - stop, start - last), 0.0) / length
-    degree += sum(len(kernel.polynomial) for kernel, _ in factors)  # type: ignore[attr-defined, misc]
+    for kernel, _ in factors:
+        degree += len(kernel.polynomial)  # type: ignore[attr-defined]
     return (
         start,
         stop,

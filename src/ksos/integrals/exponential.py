@@ -102,7 +102,7 @@ class LineIntegral:
             return np.asarray(top + (np.log(total) + math.log(self.unit)))
 
     def moments(self, *centers: np.ndarray, origin: float, order: int) -> list[np.ndarray]:
-        """E[(x − origin)^n] for n = 0 … order under the distribution proportional to the integrand."""
+        """E[(x − origin)^n], n = 0 … order, where the distribution is ∝ the integrand."""
         with np.errstate(all="ignore"):
             _, found = self._integrals(centers, origin, order)
             # powers beyond 1e308 are infinite: pieces without mass must not make them NaN
@@ -115,7 +115,7 @@ class LineIntegral:
     def _integrals(
         self, centers: Sequence[np.ndarray], origin: float, order: int
     ) -> tuple[np.ndarray, list[tuple[np.ndarray, list[np.ndarray]]]]:
-        """(top, [(scale, sums)]): ∫ (x − origin)^n is e^{top}·unit times the sum of scale·sums_n."""
+        """(top, [(scale, sums)]): ∫ (x − origin)^n is e^{top}·unit times Σ scale·sums_n."""
         if self.exchangeable:
             first, second, *rest = centers
             centers = np.minimum(first, second), np.maximum(first, second), *rest
@@ -263,7 +263,8 @@ class ExponentialLebesgue(Integrals):
     1).
 
     >>> from ksos.measures import Lebesgue
-    >>> W = np.exp(ExponentialLebesgue(Laplace(1.0), Lebesgue(), 1).log_gram(np.zeros((1, 1)), np.ones((1, 1))))
+    >>> integrals = ExponentialLebesgue(Laplace(1.0), Lebesgue(), 1)
+    >>> W = np.exp(integrals.log_gram(np.zeros((1, 1)), np.ones((1, 1))))
     >>> bool(np.isclose(W[0, 0], 2 * np.exp(-1)))  # ∫ e^{−|x|−|x−1|} dx = (1 + 1) e^{−1}
     True
     """

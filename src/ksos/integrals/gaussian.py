@@ -21,10 +21,12 @@ from ksos.kernels.distances import squared_distances
 from ksos.measures import Box, Normal
 from ksos.quadrature import legendre
 
-_NODES = 48  # for e^{−t²} over ten of its lengths, to rounding
+# for e^{−t²} over ten of its lengths, to rounding
+_NODES = 48
 # e^{−45} is below rounding beside 1; powers of t add to what must have vanished
 _GONE = 45.0
-_BLOCK_ELEMENTS = 1 << 19  # nodes of pairs at a time: 4 MB
+# nodes of pairs at a time: 4 MB
+_BLOCK_ELEMENTS = 1 << 19
 
 
 class GaussianProduct:
@@ -166,7 +168,8 @@ class GaussianNormal(GaussianLebesgue):
         """
         xi, widths = self.pair_normals(X, X[0])
         center, width = xi[:, feature], float(widths[feature])
-        reach = math.sqrt(2.0) * self.kernel.reach(log_level) * width  # without ρ the width is σ/√2
+        # without ρ the width is σ/√2
+        reach = math.sqrt(2.0) * self.kernel.reach(log_level) * width
         return center - reach, center + reach, math.sqrt(2.0) * width
 
 
@@ -180,8 +183,8 @@ class GaussianBox(GaussianIntegrals):
     def log_product(self, *factors: Factor) -> Array:
         out, product = super().log_product(*factors), self.product(*(k for k, _ in factors))
         for k in range(self.n_features):
-            # √A(end − x̄), where x̄ = Σ_i weight_i·x_i and the weights sum to one: a weighted sum of
-            # differences that lose nothing far from the origin
+            # √A(end − x̄) with x̄ = Σ_i weight_i·x_i: as the weights sum to one, it is a sum of
+            # differences, which lose nothing far from the origin
             low, high = (
                 sum(
                     float(product.weight(i)[k])

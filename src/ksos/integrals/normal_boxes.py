@@ -23,20 +23,25 @@ from ksos.quadrature import legendre, sobol
 
 # features of a group: one of four would nest two rules, and take more nodes than points are drawn
 _CLOSED_FEATURES = 3
-_FARTHEST = 40.0  # standard deviations: beyond there is no mass in floating point
-_REACH = 8.3  # standard deviations: beyond, 1e-16 of a normal distribution is left
+# standard deviations: beyond there is no mass in floating point
+_FARTHEST = 40.0
+# standard deviations: beyond, 1e-16 of a normal distribution is left
+_REACH = 8.3
 # standard deviations of a feature given the others, and nodes: the tests compare with orthants that
 # are known, to 1e-13
 _PANEL = 6.0
+# see above
 _PANEL_NODES = 13
 # three features that all but determine each other need more: drawing is then faster
 _MOST_PANELS = 400
-_SCRAMBLINGS = 8  # independent ones, as in MixtureRule: their spread estimates the error
+# independent ones, as in MixtureRule: their spread estimates the error
+_SCRAMBLINGS = 8
 # per scrambling, for one mass of a whole mixture: time for accuracy, and the error is reported
 _POINTS = 1 << 13
 # per scrambling, for each of the m² boxes of a matrix, whose errors average out
 _POINTS_PER_PAIR = 1 << 8
-_BLOCK_ELEMENTS = 1 << 17  # entries at a time: 1 MB stays in the cache
+# entries at a time: 1 MB stays in the cache
+_BLOCK_ELEMENTS = 1 << 17
 
 
 def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -73,8 +78,8 @@ def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.
 
 
 def closed(covariance: np.ndarray) -> bool:
-    """Whether the masses of boxes are known to rounding: no more than three features correlated with each
-    other.
+    """Whether the masses of boxes are known to rounding: no more than three features are correlated
+    with each other.
     """
     C = covariance if covariance.ndim == 3 else covariance[None]
     return all(_closed(C[:, group[:, None], group]) for group in _groups(C))
@@ -182,7 +187,8 @@ def _quadrant(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
     """P(t_1 ≤ h, t_2 ≤ k) = ½[Φ(h) + Φ(k)] − T(h, a_h) − T(k, a_k) − ½[hk < 0], a_h = (k −
     ρh)/(h√(1 − ρ²)), for a correlation ρ.
     """
-    h, k = (np.clip(side, -_FARTHEST, _FARTHEST) + 0.0 for side in (h, k))  # no −0
+    # no −0
+    h, k = (np.clip(side, -_FARTHEST, _FARTHEST) + 0.0 for side in (h, k))
     root = np.sqrt((1.0 - rho) * (1.0 + rho))
     with np.errstate(divide="ignore", invalid="ignore"):
         of_h, of_k = (k - rho * h) / (h * root), (h - rho * k) / (k * root)
@@ -217,7 +223,8 @@ def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
             np.where(slope != 0.0, np.maximum(low, ends[0]), low),
             np.where(slope != 0.0, np.minimum(high, ends[1]), high),
         )
-    # the standard deviation of z given the others, P^{−1/2}, is the length on which the integrand varies
+    # the standard deviation of z given the others, P^{−1/2}, is the length on which the integrand
+    # varies
     panels = np.ceil(np.maximum(high - low, 0.0) * np.sqrt(precisions[:, first]) / _PANEL).astype(
         int
     )
@@ -243,8 +250,8 @@ def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
 def _sequence(
     a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional distributions,
-    (n,) and (n, d).
+    """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional
+    distributions, (n,) and (n, d).
 
     Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root
     of the covariance, is (n or 1, d, d).

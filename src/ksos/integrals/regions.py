@@ -24,9 +24,15 @@ Rule = tuple[np.ndarray, np.ndarray]
 
 # of k, whose square is below rounding there even beside the large entries of a whitening matrix
 _LOG_LEVEL = -32.0
-_SMOOTH_LOG_LEVEL = -22.0  # for p², which holds the fourth power of k
-_CELL_LOG_LEVEL = -20.0  # k² is e^{−40} there
-_PANEL_ORDER, _MOST_HALVINGS = 8, 12
+# for p², which holds the fourth power of k
+_SMOOTH_LOG_LEVEL = -22.0
+# k² is e^{−40} there
+_CELL_LOG_LEVEL = -20.0
+# low, as integrands may have kinks inside of a panel; halving it is cheap
+_PANEL_ORDER = 8
+# 4096 panels per bandwidth: the number of nodes ends the search long before
+_MOST_HALVINGS = 12
+# each half as many again: two that agree cost little more than the finer one
 _NODES_PER_LENGTH = (3.0, 4.5, 6.5, 9.5, 14.0, 20.0)
 
 
@@ -43,9 +49,8 @@ def intervals(
     and the others has no nodes.
     """
     zero = sources[0][1][0, feature] if origin is None else origin
-    ends = [
-        integrals.windows(X, feature, log_level) for integrals, X in sources
-    ]  # relative to the first of each source's points
+    # relative to the first of each source's points
+    ends = [integrals.windows(X, feature, log_level) for integrals, X in sources]
     shifts = [X[0, feature] - zero for _, X in sources]
     low, high = merged(
         *(
@@ -99,7 +104,8 @@ def _panels(sources: Sequence[Source], feature: int, most: int) -> tuple[np.ndar
     low, high, length = intervals(sources, feature)
     breaks = kinks(sources, feature)
     if breaks.shape[0] >= most // 2:
-        breaks = np.empty(0)  # too many to end panels at: the error estimate shows what this costs
+        # too many to end panels at: the error estimate shows what this costs
+        breaks = np.empty(0)
     fewest = cut(low, high, np.inf, breaks)[0].shape[0]
     while True:
         start, stop = cut(low, high, length, breaks)
@@ -138,9 +144,8 @@ def tensor_rule(
     relative to ``origin``.
     """
     points = tensor_grid([zero + nodes for zero, (nodes, _) in zip(origin, axes, strict=True)])
-    points = np.clip(
-        points, *measure.boundaries(points.shape[1])
-    )  # rounding may have put one beyond the boundary
+    # rounding may have put one beyond the boundary
+    points = np.clip(points, *measure.boundaries(points.shape[1]))
     return points, log_outer([weights for _, weights in axes]) + measure.log_density(points)
 
 
@@ -153,7 +158,8 @@ def importance_rules(
     at least a multiple of every product k_i k_j ρ, so that the weights are bounded.
     """
     normals, d = integrals.pair_normals(X), X.shape[1]
-    if integrals.pair_metric() is not None:  # in the axes of the metric
+    # in the axes of the metric
+    if integrals.pair_metric() is not None:
         axes, origin, [(kernel, at_X)] = in_axes((integrals.kernel, X))
         plain = GaussianLebesgue(kernel, integrals.measure, d)
         for y, log_weights in importance_rules(plain, at_X, max_nodes, seed):

@@ -26,7 +26,8 @@ from ksos.kernels import Kernel
 from ksos.kernels.distances import central_point, squared_distances
 from ksos.measures import Measure
 
-_BLOCK_ELEMENTS = 8_000_000  # 64 MB for a block of the triple integral
+# 64 MB for a block of the triple integral
+_BLOCK_ELEMENTS = 8_000_000
 # arrays of the size of a block that a closed form holds at a time, at most
 _TEMPORARIES = 8
 
@@ -203,7 +204,7 @@ def component_pairs(
         squares, crosses, masses, integrals.normals.covariances, strict=True
     ):
         peak = float(log_square.max())
-        # in the axes of the kernels exp(−yᵀAy) is k²k_σN, and G_ij = exp(−(y_i − y_j)ᵀA⁻¹(y_i − y_j))
+        # in the axes of the kernels k²k_σN is exp(−yᵀAy), G_ij = exp(−(y_i − y_j)ᵀA⁻¹(y_i − y_j))
         A = np.diag(2.0 + axes.bandwidths[1] ** -2.0)
         A += 0.5 * np.linalg.inv(axes.V @ covariance @ axes.V.T)
         moved = np.linalg.solve(np.linalg.cholesky(0.5 * (A + A.T)), y.T).T

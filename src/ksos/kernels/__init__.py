@@ -10,11 +10,20 @@ from typing import Any
 
 from ksos.ground.validation import as_choice
 from ksos.kernels.base import Kernel
-from ksos.kernels.distances import Products
+from ksos.kernels.distances import Products, squared_distances
 from ksos.kernels.gaussian import Gaussian
 from ksos.kernels.matern import Laplace, Matern
 
-__all__ = ["KERNELS", "Gaussian", "Kernel", "Laplace", "Matern", "Products", "kernel_form"]
+__all__ = [
+    "KERNELS",
+    "Gaussian",
+    "Kernel",
+    "Laplace",
+    "Matern",
+    "Products",
+    "kernel_form",
+    "squared_distances",
+]
 
 KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (Gaussian, Laplace, Matern)}
 """Every kernel by the name that the estimator, the command line and the model file use."""

@@ -16,7 +16,8 @@ from ksos.ground.names import column_names
 from ksos.ground.validation import as_bandwidth, as_points, as_vector
 from ksos.kernels.distances import feature_squares, squared_distances
 
-_SHOWN_BANDWIDTHS = 6  # in a repr, which should fit on one line
+# in a repr, which should fit on one line
+_SHOWN_BANDWIDTHS = 6
 
 
 class Kernel(ABC):

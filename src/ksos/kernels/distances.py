@@ -26,9 +26,11 @@ _LOOKED_AT = 64
 # bounds on the error of a squared distance from a product: in double precision the error itself is
 # far below its bound, in single precision the bound is part of the answer and 1% is too much
 _MOST_ERROR = 1e-11
+# see above
 _MOST_SINGLE_ERROR = 1e-2
-# units of rounding of the two precisions
+# unit of rounding in double precision
 _DOUBLE = 2.0**-53
+# and in single precision
 _SINGLE = 2.0**-24
 
 
@@ -52,7 +54,8 @@ def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
         # x_i − y_j as the matrix product [x 1]·[1; −y]: one rounding per entry, as in the
         # subtraction itself, in a third of its time
         scaled = xp.stack([X[..., k], one_x], axis=-1) @ xp.stack([one_y, -Y[..., k]], axis=-2)
-        scaled *= 1.0 / sigma[k]  # a division per entry would cost the most here
+        # a division per entry would cost the most here
+        scaled *= 1.0 / sigma[k]
         scaled *= scaled
         yield scaled
 

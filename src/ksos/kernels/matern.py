@@ -15,7 +15,8 @@ from ksos.ground.arrays import Array, namespace, on_host, quiet
 from ksos.ground.validation import as_positive
 from ksos.kernels.base import Kernel
 
-_FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function returns NaN near 1e10
+# K_{ν−1}/K_ν = 1 − O(1/r); the library function returns NaN near 1e10
+_FAR = 1e9
 
 
 class Laplace(Kernel):

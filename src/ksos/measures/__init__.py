@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ksos.measures.base import Atoms, Box, Lebesgue, Measure, Normals
 from ksos.measures.discrete import Discrete
-from ksos.measures.normal import GaussianMixture, Normal, log_normal, merged
+from ksos.measures.normal import GaussianMixture, Normal, merged
 
 __all__ = [
     "MEASURES",
@@ -20,7 +20,6 @@ __all__ = [
     "Measure",
     "Normal",
     "Normals",
-    "log_normal",
     "merged",
 ]
 

@@ -17,7 +17,8 @@ from ksos.ground.validation import as_count, as_points, as_vector
 from ksos.measures.base import Atoms, Box, Measure
 from ksos.quadrature import composite, sobol, tensor_grid
 
-_QUADRATURE_FEATURES = 3  # 40 nodes per feature are 64,000 in three features, 2.6 million in four
+# 40 nodes per feature are 64,000 in three features, 2.6 million in four
+_QUADRATURE_FEATURES = 3
 
 
 class Discrete(Measure):

@@ -4,6 +4,7 @@ components.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -29,23 +30,12 @@ if TYPE_CHECKING:
 
 # of the sum of the weights: a sum of thousands of weights is rounded by less
 _ROUNDING = 1e-14
-_BLOCK_ELEMENTS = 1 << 17  # coordinates relative to the means at a time: 1 MB stays in the cache
-_DEVICE_ELEMENTS = 1 << 24  # the same on a GPU, which wants few large operations: 128 MB
+# coordinates relative to the means at a time: 1 MB stays in the cache
+_BLOCK_ELEMENTS = 1 << 17
+# the same on a GPU, which wants few large operations: 128 MB
+_DEVICE_ELEMENTS = 1 << 24
 # a level of costs over the last one: larger steps take more determinants, smaller ones more rounds
 _NEXT = 2.0
-
-
-def log_normal(X: Array, mean: np.ndarray, covariance: np.ndarray) -> Array:
-    """log N(x; mean, covariance) at the rows x of ``X``, shape (n,).
-
-    >>> log_normal(np.zeros((1, 2)), np.zeros(2), np.eye(2)).round(6).tolist()  # −log 2π
-    [-1.837877]
-    """
-    xp, L = namespace(X), np.linalg.cholesky(covariance)
-    Y = (X - like(mean, X)) @ like(np.linalg.inv(L).T, X)
-    return -0.5 * xp.vecdot(Y, Y) - float(
-        np.sum(np.log(np.diagonal(L))) + 0.5 * mean.shape[0] * np.log(2.0 * np.pi)
-    )
 
 
 class _Normals(Measure):
@@ -62,6 +52,30 @@ class _Normals(Measure):
     @abstractmethod
     def normals(self, d: int) -> Normals:
         """The components."""
+
+    def log_density(self, X: Array) -> Array:
+        xp, out = namespace(X), zeros((X.shape[0],), X)
+        means, roots, constants = (like(a, X) for a in self._whitening)
+        elements = _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
+        with quiet():
+            for rows in row_blocks(X.shape[0], math.prod(means.shape), elements):
+                # samples along the last axis: a product of small matrices with long rows
+                away = roots @ (X[rows, :].T[None, :, :] - means[:, :, None])
+                logs = constants[:, None] - 0.5 * xp.sum(away * away, axis=1)
+                peak = xp.max(logs, axis=0)
+                shift = xp.where(xp.isfinite(peak), peak, 0.0)
+                out[rows] = shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
+        return out
+
+    @cached_property
+    def _whitening(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """μ_c, R_c with R_cΣ_cR_cᵀ = 1, shape (c, d, d), and log w_c N_c(μ_c), shape (c,)."""
+        assert self.n_features is not None
+        weights, means, covariances = self.normals(self.n_features)
+        roots = np.linalg.inv(np.linalg.cholesky(covariances))
+        log_dets = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        unit = 0.5 * means.shape[1] * math.log(2.0 * math.pi)
+        return means, roots, np.log(weights) + log_dets - unit
 
 
 class Normal(_Normals):
@@ -123,12 +137,10 @@ class Normal(_Normals):
 
     def log_density(self, X: Array) -> Array:
         if self.by_components:
-            return log_normal(X, np.broadcast_to(self.mean, (X.shape[1],)), self.scale)
+            return super().log_density(X)
         xp, (mean, scale) = namespace(X), (like(v, X) for v in self.normal_factor(X.shape[1]))
-        return xp.sum(
-            -0.5 * ((X - mean) / scale) ** 2 - xp.log(scale) - 0.5 * float(np.log(2.0 * np.pi)),
-            axis=1,
-        )
+        unit = 0.5 * math.log(2.0 * math.pi)
+        return xp.sum(-0.5 * ((X - mean) / scale) ** 2 - xp.log(scale) - unit, axis=1)
 
     def restrict(self, features: Any) -> Self:
         index = np.asarray(features)
@@ -207,7 +219,8 @@ class GaussianMixture(_Normals):
         """The distribution of a fitted :class:`sklearn.mixture.GaussianMixture` with any covariance
         type.
         """
-        from sklearn.utils.validation import check_is_fitted  # scikit-learn is needed only here
+        # scikit-learn is needed only here
+        from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(fitted, "covariances_")
         (count, d), given = fitted.means_.shape, np.asarray(fitted.covariances_)
@@ -231,30 +244,6 @@ class GaussianMixture(_Normals):
         raise ValueError(
             "a normal distribution with one standard deviation per feature is needed here, not a"
             f" mixture; got {self!r}"
-        )
-
-    def log_density(self, X: Array) -> Array:
-        xp, out = namespace(X), zeros((X.shape[0],), X)
-        (count, d), (roots, constants) = self.means.shape, self._whitening
-        means, roots, constants = (like(a, X) for a in (self.means, roots, constants))
-        elements = _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
-        with quiet():
-            for rows in row_blocks(X.shape[0], count * d, elements):
-                # samples along the last axis: a product of small matrices with long rows
-                away = roots @ (X[rows, :].T[None, :, :] - means[:, :, None])
-                logs = constants[:, None] - 0.5 * xp.sum(away * away, axis=1)
-                peak = xp.max(logs, axis=0)
-                shift = xp.where(xp.isfinite(peak), peak, 0.0)
-                out[rows] = shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
-        return out
-
-    @cached_property
-    def _whitening(self) -> tuple[np.ndarray, np.ndarray]:
-        """R_c with R_cΣ_cR_cᵀ = 1, shape (c, d, d), and log w_c N_c(μ_c), shape (c,)."""
-        roots = np.linalg.inv(np.linalg.cholesky(self.covariances))
-        log_dets = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-        return roots, np.log(self.weights) + log_dets - 0.5 * self.means.shape[1] * np.log(
-            2.0 * np.pi
         )
 
     def restrict(self, features: Any) -> Self:

@@ -17,6 +17,7 @@ from ksos.ground.validation import as_points
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 
+# kernel values at nodes at a time: 2 MB stay in the cache
 _BLOCK_ELEMENTS = 1 << 18
 
 
@@ -90,7 +91,9 @@ class Observable(ABC):
     """Whether f is bounded on R^d; None if this is not known."""
 
     takes_constant: bool = False
-    """Whether there are closed forms with the constant function, on mixtures of normal distributions."""
+    """Whether there are closed forms with the constant function, on mixtures of normal
+    distributions.
+    """
 
     @abstractmethod
     def __call__(self, X: Any) -> np.ndarray:
@@ -169,7 +172,8 @@ class Observable(ABC):
         return self, 0.0
 
     def __add__(self, other: Any) -> Observable:
-        from ksos.observables.polynomial import as_polynomial  # which imports this file
+        # which imports this file
+        from ksos.observables.polynomial import as_polynomial
 
         other = as_polynomial(other)
         if isinstance(other, Observable):
@@ -210,7 +214,8 @@ class SumObservable(Observable):
             )
         self.n_features = sizes.pop() if sizes else None
         known = {part.bounded for scale, part in self._parts if scale != 0.0}
-        self.bounded = True if known <= {True} else None  # unbounded parts may cancel
+        # unbounded parts may cancel
+        self.bounded = True if known <= {True} else None
         self.takes_constant = all(part.takes_constant for _, part in self._parts)
 
     def parts(self) -> Sequence[tuple[float, Observable]]:
@@ -251,7 +256,8 @@ def sum_over_nodes(
     place.
 
     >>> from ksos.kernels import Gaussian
-    >>> sum_over_nodes(Gaussian(1.0), np.zeros((1, 1)), np.zeros((3, 1)), np.zeros(3), np.arange(3.0), 0.0, None).tolist()
+    >>> nodes, f = np.zeros((3, 1)), np.arange(3.0)
+    >>> sum_over_nodes(Gaussian(1.0), nodes[:1], nodes, np.zeros(3), f, 0.0, None).tolist()
     [[3.0]]
     """
     size = X.shape[0] if T is None else T.shape[1]
@@ -259,9 +265,8 @@ def sum_over_nodes(
     half = 0.5 * (log_weights - log_unit)
     for rows in row_blocks(nodes.shape[0], max(size, X.shape[0]), _BLOCK_ELEMENTS):
         with np.errstate(under="ignore"):
-            values = np.exp(
-                kernel.log(nodes[rows], X) + half[rows, None]
-            )  # weights and unit may be extreme; the product is not
+            # weights and unit may be extreme; the product is not
+            values = np.exp(kernel.log(nodes[rows], X) + half[rows, None])
         basis = values if T is None else values @ T
         out += (f[rows, None] * basis).T @ basis
     return 0.5 * (out + out.T)

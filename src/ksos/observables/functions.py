@@ -1,5 +1,5 @@
-"""Functions of x that are no polynomials: the indicator of a box, whose expectation is a probability;
-elements of an RKHS with finitely many centers; any function, given as code.
+"""Functions of x that are no polynomials: the indicator of a box, whose expectation is a
+probability; elements of an RKHS with finitely many centers; any function, given as code.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from ksos.measures import Box, Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.observables.over_normals import are_normal, box_matrices
 
-_BLOCK_ELEMENTS = 1 << 20  # kernel values at a time: 8 MB
-_TENSOR_FEATURES = 3  # eight nodes on each of four panels are 32,000 in three features
+# kernel values at a time: 8 MB
+_BLOCK_ELEMENTS = 1 << 20
+# eight nodes on each of four panels are 32,000 in three features
+_TENSOR_FEATURES = 3
 # of the largest entry: a rule that is farther off in ∫kk dρ, which is known, misses a part of the
 # space; rounding and a rule that is merely coarse stay far below
 _GROSS = 1e-4
-_LOOKS = 1 << 16  # nodes that look for what a rule has overlooked: a quarter of the finest rule's
+# nodes that look for what a rule has overlooked: a quarter of the finest rule's
+_LOOKS = 1 << 16
 # of the range of f: what stands out by less between the nodes of a rule is interpolation error
 _MARGIN = 0.1
 
@@ -131,8 +134,8 @@ class KernelFunction(KernelSum, Observable):
             integrals = closed_form(kernel, measure, self.points.shape[1], self.kernel)
         except IntegralNotAvailableError as error:
             raise IntegralNotAvailableError(
-                f"{error}; or wrap the function, as NumericFunction({self!r}), to have it integrated"
-                " by quadrature"
+                f"{error}; or wrap the function, as NumericFunction({self!r}), to have it"
+                " integrated by quadrature"
             ) from None
         m, first = X.shape[0], int(T is not None and T.shape[0] > X.shape[0])
         M, w = np.zeros((m + first, m + first)), self.weights
@@ -186,7 +189,8 @@ class NumericFunction(Observable):
 
     >>> from ksos.kernels import Gaussian
     >>> from ksos.measures import Lebesgue
-    >>> M = NumericFunction(lambda X: np.cos(X[:, 0])).matrix(Gaussian(1.0), np.zeros((1, 1)), Lebesgue())
+    >>> f = NumericFunction(lambda X: np.cos(X[:, 0]))
+    >>> M = f.matrix(Gaussian(1.0), np.zeros((1, 1)), Lebesgue())
     >>> bool(abs(M.values[0, 0] - np.sqrt(np.pi / 2) * np.exp(-1 / 8)) < 1e-12), M.error < 1e-9
     (True, True)
     """
@@ -276,9 +280,8 @@ class NumericFunction(Observable):
             each = np.stack([integrate(*rule) for rule in rules])
             found, rule = each.mean(axis=0), rules[-1]
             deviations = (each - found) / np.sqrt(len(rules) * (len(rules) - 1.0))
-        if (
-            X.shape[1] <= _TENSOR_FEATURES
-        ):  # one more if the rule misses a part of the space and does not even give ∫kk dρ, which is known
+        # one more if the rule misses a part of the space: then it does not even give ∫kk dρ
+        if X.shape[1] <= _TENSOR_FEATURES:
             W = ObservableMatrix(np.exp(integrals.log_gram(X, X) - log_unit)).transformed(T).values
             missing = integrate(*rule, lambda nodes: np.ones(nodes.shape[0])) - W
             if np.abs(missing).max() > _GROSS * np.abs(W).max():

@@ -28,8 +28,15 @@ from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunc
 from ksos.observables.polynomial import Polynomial
 from ksos.quadrature import tensor_grid
 
-_FIRST_CELLS, _MOST_CELLS, _MOST_PENDING = 4096, 600_000, 200_000
-_STARTS, _BLOCK_ELEMENTS = 8, 1 << 21
+# together, as a grid: few beside the most, and fewer would be cut anyway
+_FIRST_CELLS = 4096
+_MOST_CELLS = 600_000  # in all: they end a search that does not converge, and the bound holds
+_MOST_PENDING = 200_000  # at a time: arrays of this many rows for each feature, likewise
+# of local searches: time for the chance of a better value, which is an estimate anyway
+_STARTS = 8
+# kernel values at a time: 16 MB
+_BLOCK_ELEMENTS = 1 << 21
+# per term of a sum, generously
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 
@@ -58,7 +65,8 @@ def proven_supremum(
     sharp.
 
     >>> from ksos.observables import Polynomial
-    >>> found = proven_supremum(enclosure(Polynomial([0.0, 1.0, -1.0])), Box([0.0], [2.0]), 1e-6)  # x − x², at most 1/4
+    >>> bounds = enclosure(Polynomial([0.0, 1.0, -1.0]))  # x − x², at most 1/4
+    >>> found = proven_supremum(bounds, Box([0.0], [2.0]), 1e-6)
     >>> bool(0.25 <= found.bound <= 0.25 + 1e-6), found.at.round(2).tolist()
     (True, [0.5])
     """
@@ -139,9 +147,6 @@ def searched_supremum(f: Observable, box: Box, candidates: np.ndarray) -> Suprem
         if value > best:
             best, at = value, x
     return Supremum(best, best, at, False)
-
-
-# --- bounds on cells ---
 
 
 @dataclass(frozen=True)
@@ -236,7 +241,8 @@ def _merged(parts: Sequence[tuple[float, KernelFunction]]) -> list[KernelFunctio
 def _of_kernel_function(f: KernelFunction) -> Enclosure:
     kernel, Z, w, d = f.kernel, f.points, f.weights, f.points.shape[1]
     sigma = kernel.sigma_vector(d)
-    noise = _ROUNDING * w.shape[0] * float(np.sum(np.abs(w)))  # of a sum of terms that cancel
+    # of a sum of terms that cancel
+    noise = _ROUNDING * w.shape[0] * float(np.sum(np.abs(w)))
     size = math.sqrt(max(float(w @ kernel(Z) @ w), 0.0)) + math.sqrt(
         noise * float(np.sum(np.abs(w)))
     )
@@ -281,9 +287,8 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
     """Taylor's expansion at the center, complete: even powers are not negative, all others are at
     most |coefficient|·h^α.
     """
-    f_near: list[
-        Polynomial
-    ] = []  # in powers of x − the center of the first cells, which are all of the box
+    # in powers of x − the center of the first cells, which are all of the box
+    f_near: list[Polynomial] = []
 
     def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
         n = centers.shape[0]
@@ -303,9 +308,8 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
                     )
                 key = tuple((k, j) for (k, _), j in zip(monomial, powers, strict=True) if j)
                 coefficients[key] = coefficients[key] + term if key in coefficients else term
-                size += np.abs(term) * np.prod(
-                    [half[:, k] ** j for k, j in key], axis=0
-                )  # terms may cancel: their rounding does not
+                # terms may cancel: their rounding does not
+                size += np.abs(term) * np.prod([half[:, k] ** j for k, j in key], axis=0)
         for key, coefficient in coefficients.items():
             reach = np.prod([half[:, k] ** j for k, j in key], axis=0)
             if not key:

@@ -8,6 +8,7 @@ length it is smooth and where it has kinks. Every rule of the library is made he
 from __future__ import annotations
 
 from ksos.quadrature.cubature import NODES_PER_CELL, integrate
+from ksos.quadrature.mixture_rule import MixtureRule, sobol
 from ksos.quadrature.panel_distribution import (
     LINE_ORDER,
     PanelDistribution,
@@ -29,7 +30,6 @@ from ksos.quadrature.rules import (
     merged,
     tensor_grid,
 )
-from ksos.quadrature.sobol import MixtureRule, sobol
 
 __all__ = [
     "LINE_ORDER",

@@ -16,10 +16,14 @@ from ksos.ground.run import Run
 from ksos.quadrature.rules import tensor_grid
 
 Integrand = Callable[[np.ndarray], np.ndarray]
-_INTERVALS = {1: 16, 2: 12, 3: 12}  # of the Clenshaw–Curtis rule per axis, by dimension
+# of the Clenshaw–Curtis rule per axis, by dimension
+_INTERVALS = {1: 16, 2: 12, 3: 12}
+# a tensor product of the rule with both of its ends
 NODES_PER_CELL = {d: (intervals + 1) ** d for d, intervals in _INTERVALS.items()}
+# of an integrand at a time: with some 30 kernels, 8 MB
 _BLOCK_POINTS = 1 << 15
-_SHARE = 0.5  # cells whose errors sum to this share of the tolerance are left alone
+# cells whose errors sum to this share of the tolerance are left alone
+_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ def integrate(
     max(atol, rtol·∫|f|) or the work is done.
 
     >>> cell = np.zeros((1, 2)), np.ones((1, 2))
-    >>> found = integrate(lambda x: np.abs(x[:, 0] - 0.3) * x[:, 1], *cell, rtol=1e-9, atol=0.0, max_evaluations=10**5)
+    >>> limits = {"rtol": 1e-9, "atol": 0.0, "max_evaluations": 10**5}
+    >>> found = integrate(lambda x: np.abs(x[:, 0] - 0.3) * x[:, 1], *cell, **limits)
     >>> bool(abs(found.value - 0.145) <= found.error <= 1e-9)
     True
     """
@@ -60,9 +65,8 @@ def integrate(
         if error <= goal or room < 1:
             return Integral(value, error + 1e-15 * float(sizes.sum()), used)
         order = np.argsort(-total, kind="stable")
-        behind = np.cumsum(total[order][::-1])[
-            ::-1
-        ]  # the error of this cell and of all better ones
+        # the error of this cell and of all better ones
+        behind = np.cumsum(total[order][::-1])[::-1]
         worst = order[: max(1, min(room, int(np.sum(behind > _SHARE * goal))))]
         axis = np.argmax(errors[worst], axis=1)
         left, right = stop[worst].copy(), start[worst].copy()
@@ -85,7 +89,7 @@ def integrate(
 def _apply(
     f: Integrand, start: np.ndarray, stop: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per cell ∫f and ∫|f|, shape (c,), and the error of the first along each axis, shape (c, d)."""
+    """Per cell ∫f and ∫|f|, shape (c,), and the error of the first along each axis, (c, d)."""
     n, d = start.shape
     t, fine, *coarse = _nested_rules(_INTERVALS[d])
     grid = tensor_grid([t] * d)
@@ -103,9 +107,8 @@ def _apply(
                 np.abs(whole - _contract(y, [rule if j == k else fine for j in range(d)]))
                 for rule in coarse
             )
-            difference = volume * np.maximum(
-                even, odd
-            )  # at a kink one rule may agree by accident; two hardly do
+            # at a kink one rule may agree by accident; two hardly do
+            difference = volume * np.maximum(even, odd)
             # that is the error of the coarse rules; the one of the fine rule is smaller, by a power
             # where f is smooth
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -130,7 +133,8 @@ def _nested_rules(intervals: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     for chosen in (slice(None), slice(0, None, 2), slice(1, None, 2)):
         x = nodes[chosen]
         moments = np.zeros(x.shape[0])
-        moments[0] = 1.0  # ∫_{−1}^{1} P_j / 2
+        # ∫_{−1}^{1} P_j / 2
+        moments[0] = 1.0
         weights = np.zeros(intervals + 1)
         weights[chosen] = np.linalg.solve(legendre.legvander(x, x.shape[0] - 1).T, moments)
         rules.append(weights)

@@ -28,18 +28,27 @@ deviation of a normal density, a polynomial of degree 15 is right to rounding.""
 _STEP = 1e-13
 """A root is found when it moves by less, beside a panel of length 2: thousands of roundings, but
 below what a distribution function resolves."""
-_EXACT_STEP = 1e-14  # the same where tails keep their relative digits: some tens of roundings
-_MOST_STEPS = 60  # bisection alone halves a panel down to rounding in 53
-_LEAST_SLOPE = 1e-3  # below this share of the mean slope, Newton's step leaves the bracket: bisect
-_ROUNDING = 1e-16  # of the whole mass: a target that close is met
-_HOST_BLOCK = 1 << 13  # entries at a time on the host: polynomials of order 16 take one megabyte
-_DEVICE_BLOCK = 1 << 22  # entries at a time on a GPU: polynomials of order 16 take half a gigabyte
+# the same where tails keep their relative digits: some tens of roundings
+_EXACT_STEP = 1e-14
+# bisection alone halves a panel down to rounding in 53
+_MOST_STEPS = 60
+# below this share of the mean slope, Newton's step leaves the bracket: bisect
+_LEAST_SLOPE = 1e-3
+# of the whole mass: a target that close is met
+_ROUNDING = 1e-16
+# entries at a time on the host: polynomials of order 16 take one megabyte
+_HOST_BLOCK = 1 << 13
+# entries at a time on a GPU: polynomials of order 16 take half a gigabyte
+_DEVICE_BLOCK = 1 << 22
 _SMALL = 1e-4
 """What is smaller is asked of the distribution with its tails. Without them at most a mass of
 1e-17 is missing: a relative error of 1e-13."""
-_NO_MASS = 1e-30  # share of a panel that no level can feel: a mass is given to 1e-16
-_REAL = 1e-4  # roots of a polynomial with a larger imaginary part are not real
-_TRIMMED = 1e-15  # leading coefficients below rounding have roots that mean nothing
+# share of a panel that no level can feel: a mass is given to 1e-16
+_NO_MASS = 1e-30
+# roots of a polynomial with a larger imaginary part are not real
+_REAL = 1e-4
+# leading coefficients below rounding have roots that mean nothing
+_TRIMMED = 1e-15
 
 
 class PanelDistribution:
@@ -91,7 +100,7 @@ class PanelDistribution:
         self._up_to = xp.concat(
             [0.0 * self.masses[:, :1], xp.cumulative_sum(self.masses, axis=1)], axis=1
         )
-        """The mass up to the start of panel j, and up to the end of the last one, (n, panels + 1)."""
+        """The mass up to the start of panel j, and to the end of the last one, (n, panels + 1)."""
         self.total = self._up_to[:, -1]
 
     @classmethod
@@ -174,7 +183,8 @@ class PanelDistribution:
             return namespace(q).reshape(self._in_blocks(self._quantile, of, levels), q.shape)
         out, upper = np.empty(levels.shape), levels > 0.5
         out[~upper] = self._in_blocks(self._quantile, of[~upper], levels[~upper])
-        if np.any(upper):  # 1 − q is exact there: quantiles near 1 are as good as those near 0
+        # 1 − q is exact there: quantiles near 1 are as good as those near 0
+        if np.any(upper):
             mirrored = self._mirrored
             found = mirrored._in_blocks(mirrored._quantile, of[upper], 1.0 - levels[upper])
             out[upper] = -found

@@ -19,7 +19,8 @@ Rule = tuple[np.ndarray, np.ndarray]
 Intervals = tuple[np.ndarray, np.ndarray]
 """Starts and ends."""
 
-_MASK_ELEMENTS = 1 << 24  # booleans held at a time: 16 megabytes
+# booleans held at a time: 16 megabytes
+_MASK_ELEMENTS = 1 << 24
 
 
 @cache

@@ -1,5 +1,5 @@
-"""Rules for many features: scrambled Sobol' points of a mixture of product distributions, weighted by its
-density.
+"""Rules for many features: scrambled Sobol' points of a mixture of product distributions, weighted
+by its density.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from ksos.ground.memory import row_blocks
 
+# independent ones: a standard error of the mean from eight is right to a quarter of itself
 _SCRAMBLINGS = 8
+# coordinates relative to centers at a time: 8 MB
 _BLOCK_ELEMENTS = 1 << 20
 
 
 def sobol(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
     """``n`` scrambled Sobol' points of the unit cube [Owen1995], shape (n, d)."""
-    from scipy.stats import qmc  # heavy to import, and needed only here
+    # heavy to import, and needed only here
+    from scipy.stats import qmc
 
     return np.asarray(qmc.Sobol(d, rng=rng).random_base2(max(1, math.ceil(math.log2(n))))[:n])
 
 
 class MixtureRule:
-    """Per center (m, d) a product of normal distributions, or else of Laplace distributions, of one ``scale`` (d,),
-    cut off at ``low`` and ``high`` (d,).
+    """Per center (m, d) a product of normal distributions, or else of Laplace distributions, of one
+    ``scale`` (d,), cut off at ``low`` and ``high`` (d,).
 
     Integrands that are at most a multiple of the mixture have bounded weights, so that means over
     the points have a finite variance.
@@ -87,7 +90,7 @@ class MixtureRule:
             )
 
     def _draw(self, component: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """The points of the given components at the given levels of their distribution functions."""
+        """The points of the given components at these levels of their distribution functions."""
         a, b, flip = (part[component] for part in self._ends())
         log_a, log_b = self._log_cdf(a), self._log_cdf(b)
         with np.errstate(divide="ignore"):
