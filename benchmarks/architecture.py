@@ -515,7 +515,8 @@ def report(quick: bool) -> Iterator[str]:
         yield f"{name:52}{n:8} of {MOST[name]:7}{'  OVER' * (n > MOST[name])}"
     share = 100.0 * len(own_line_comments()) / sizes()["statements"]
     short = "  TOO FEW" * (share < COMMENTS_PER_100_STATEMENTS)
-    yield f"{'own-line comments per 100 statements':52}{share:8.1f}, ≥ {COMMENTS_PER_100_STATEMENTS:g}{short}"
+    wanted = f"{share:8.1f}, ≥ {COMMENTS_PER_100_STATEMENTS:g}{short}"
+    yield f"{'own-line comments per 100 statements':52}{wanted}"
     for room, n in rooms().items():
         over = f"  OVER by {n - BUDGETS[room]}" * (n > BUDGETS[room])
         yield f"  {' '.join(room):50}{n:8} of {BUDGETS[room]:7}{over}"

@@ -35,9 +35,13 @@ n, steps = options.pop("n"), options.pop("max_iter")
 X = sklearn.datasets.make_moons(n, noise=0.05, random_state=0)[0]
 imported, began = peak(), time.perf_counter()
 warnings.simplefilter("ignore")  # the iteration limit is ours
-est = ksos.KernelSoSDensity(**options, solver=ksos.solvers.Auto(max_iter=steps), random_state=0).fit(X)
+options["solver"] = ksos.solvers.Auto(max_iter=steps)
+est = ksos.KernelSoSDensity(**options, random_state=0).fit(X)
 seconds, space = time.perf_counter() - began, est.solution_.space
-row = dict(imported=imported, peak=peak(), seconds=seconds, m=len(est.support_points_), rank=space.rank, solver=est.solution_.solver)
+row = dict(
+    imported=imported, peak=peak(), seconds=seconds, m=len(est.support_points_), rank=space.rank,
+    solver=est.solution_.solver,
+)
 print(json.dumps(row))
 """
 

@@ -120,7 +120,7 @@ def searched_models(
 
 
 def rates(name: str, p: ksos.SoSDensity, n: int, clock: Callable[[], float]) -> None:
-    """Print first row, rows per second of a first and a second draw, and those of a kernel matrix."""
+    """Print the first row, rows per second of two draws, and those of a kernel matrix."""
     times = []
     for size, seed in ((1, 0), (n, 1), (n, 2)):
         began = clock()

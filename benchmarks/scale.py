@@ -277,12 +277,8 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
             panel.loglog(
                 [row[name] for row in mine], [row[part] for row in mine], marker=marker, label=label
             )
-        panel.set(
-            xlabel=(
-                f"{what} "
-                f" ({', '.join(f'{other} = {_shown(MIDDLE[other])}' for other in MIDDLE if other != name)})"
-            )
-        )
+        others = [f"{other} = {_shown(MIDDLE[other])}" for other in MIDDLE if other != name]
+        panel.set(xlabel=f"{what}  ({', '.join(others)})")
         panel.set_xticks(GROWTH[name], [_shown(value) for value in GROWTH[name]])
         panel.minorticks_off()
         panel.grid(alpha=0.3)

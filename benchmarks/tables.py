@@ -176,9 +176,12 @@ def _too_long(*_: object) -> None:
 
 _PAGE = """# Tables as people have them
 
-`benchmarks/tables.py` sends every table of scikit-learn, statsmodels and vega_datasets that has at least two columns of numbers through the
-[command line](command-line.md): as CSV, as it comes, with its text, dates and missing cells. A command that refuses its input says why and
-which option helps; it is then called with that one option. Times are seconds of one processor, without the start of Python.
+`benchmarks/tables.py` sends every table of scikit-learn, statsmodels and vega_datasets that has \
+at least two columns of numbers through the
+[command line](command-line.md): as CSV, as it comes, with its text, dates and missing cells. A \
+command that refuses its input says why and
+which option helps; it is then called with that one option. Times are seconds of one processor, \
+without the start of Python.
 """
 
 

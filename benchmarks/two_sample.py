@@ -1,11 +1,11 @@
 """Levels and powers of ksos.two_sample_test beside the MMD test with the median bandwidth: python
 benchmarks/two_sample.py [--quick].
 
-Levels: the share of tests between samples of one distribution that reject at 0.05, over 2000 of them. Powers
-at n = 1000 per side: a normal distribution against a shifted and a stretched one, and the uniform
-distribution against one with bumps, f(x) = 1 + (2.7/P)·Σ_ν θ_ν G(Px − ν) with random signs θ_ν, as in the
-experiments of MMDAgg (Schrab et al., JMLR 24, 2023). The last line times a million rows per side.
-One BLAS thread.
+Levels: the share of tests between samples of one distribution that reject at 0.05, over 2000 of
+them. Powers at n = 1000 per side: a normal distribution against a shifted and a stretched one, and
+the uniform distribution against one with bumps, f(x) = 1 + (2.7/P)·Σ_ν θ_ν G(Px − ν) with random
+signs θ_ν, as in the experiments of MMDAgg (Schrab et al., JMLR 24, 2023). The last line times a
+million rows per side. One BLAS thread.
 """
 
 from __future__ import annotations

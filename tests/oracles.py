@@ -80,7 +80,7 @@ def quadrature_rule(
 
 
 def _log_normals(measure: Measure, X: np.ndarray) -> np.ndarray:
-    """The logarithm of the density of a mixture of normal laws, by SciPy; 0 for the other measures."""
+    """The log-density of a mixture of normal distributions, by SciPy; 0 for the other measures."""
     normals = measure.normals(X.shape[1])
     if normals is None:
         return np.zeros(X.shape[0])

@@ -130,7 +130,7 @@ PAIR_CASES: dict[str, PairCase] = {
 
 
 def answers_itself(pair: PairCase) -> bool:
-    """Whether a density of the pair has closed forms of its own; if not, it answers as a mixture."""
+    """Whether a density of the pair has its own closed forms; if not, it answers as a mixture."""
     return not pair.measure.by_components and not (
         pair.kernel.full and pair.measure.normals(pair.d) is not None
     )

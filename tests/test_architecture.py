@@ -306,16 +306,19 @@ print(json.dumps([name for name in {HEAVY!r} if name in sys.modules and name not
 def test_import_changes_nothing_global() -> None:
     changed = fresh(f"""
 import json, locale, logging, os, random, signal, threading, warnings
-import matplotlib, matplotlib.pyplot, numpy as np, scipy.linalg, scipy.special, scipy.stats, sklearn.base, sklearn.cluster, sklearn.utils
-import array_api_compat
+import matplotlib, matplotlib.pyplot, numpy as np, scipy.linalg, scipy.special, scipy.stats
+import array_api_compat, sklearn.base, sklearn.cluster, sklearn.utils
 
 def state():
     return dict(
-        errors=np.geterr(), printing=np.get_printoptions(), filters=list(warnings.filters), shown=warnings.showwarning,
-        random=random.getstate(), numpy_random=repr(np.random.get_state()), rc=dict(matplotlib.rcParams), backend=matplotlib.get_backend(),
-        environment=dict(os.environ), path=list(sys.path), folder=os.getcwd(), locale=locale.setlocale(locale.LC_ALL),
-        interrupt=signal.getsignal(signal.SIGINT), handlers=list(logging.getLogger().handlers), level=logging.getLogger().level,
-        hooks=(sys.excepthook, threading.excepthook), recursion=sys.getrecursionlimit(), sklearn=sklearn.get_config(),
+        errors=np.geterr(), printing=np.get_printoptions(), filters=list(warnings.filters),
+        shown=warnings.showwarning, random=random.getstate(),
+        numpy_random=repr(np.random.get_state()), rc=dict(matplotlib.rcParams),
+        backend=matplotlib.get_backend(), environment=dict(os.environ), path=list(sys.path),
+        folder=os.getcwd(), locale=locale.setlocale(locale.LC_ALL),
+        interrupt=signal.getsignal(signal.SIGINT), handlers=list(logging.getLogger().handlers),
+        level=logging.getLogger().level, hooks=(sys.excepthook, threading.excepthook),
+        recursion=sys.getrecursionlimit(), sklearn=sklearn.get_config(),
     )
 
 before = state()
@@ -341,9 +344,9 @@ import ksos
 print(json.dumps(time.process_time() - start))
 """
     best = math.inf
-    for _ in range(
-        5
-    ):  # processor time, the best of five, and no more of them than needed: what else the machine does must not count
+    # processor time, the best of five, and no more of them than needed: what else the machine does
+    # must not count
+    for _ in range(5):
         best = min(best, float(str(fresh(program, environment))))
         if best < 0.3:
             return

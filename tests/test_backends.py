@@ -24,7 +24,7 @@ from tables import (
 import ksos
 from ksos.density import square_of
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
-from ksos.ground import arrays, memory
+from ksos.ground import inner, require_memory, to_numpy
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Normal
 from ksos.solvers import lowest_bound, lowest_eigenpairs
@@ -47,7 +47,7 @@ def convert(request: pytest.FixtureRequest) -> Callable[[np.ndarray], Any]:
 def same(theirs: Any, ours: Any, convert: Callable[[np.ndarray], Any], rtol: float = 1e-11) -> None:
     """Equal numbers, in an array of the backend."""
     assert type(theirs) is type(convert(np.zeros(1)))
-    np.testing.assert_allclose(arrays.to_numpy(theirs), ours, rtol=rtol, atol=1e-13)
+    np.testing.assert_allclose(to_numpy(theirs), ours, rtol=rtol, atol=1e-13)
 
 
 @pytest.mark.parametrize("case", PAIR_CASES.values(), ids=PAIR_CASES)
@@ -97,19 +97,15 @@ def test_map_and_adjoint(
     B = np.cov(np.random.default_rng(0).normal(size=(8, 20)))
     Ti, Si = np.linalg.pinv(ours.T), ours.projection.S
     C = Ti @ B @ Ti.T
-    Tt = arrays.to_numpy(
-        theirs.T
-    )  # eigenvectors may differ in sign: compare what does not depend on them
+    Tt = to_numpy(theirs.T)  # eigenvectors may differ in sign: compare what does not depend on them
     Ct = convert(np.linalg.pinv(Tt) @ B @ np.linalg.pinv(Tt).T)
     at_landmarks = np.linalg.lstsq(Si, ours.embed(C), rcond=None)[0]
     theirs_at_landmarks = np.linalg.lstsq(
-        arrays.to_numpy(theirs.projection.S), arrays.to_numpy(theirs.embed(Ct)), rcond=None
+        to_numpy(theirs.projection.S), to_numpy(theirs.embed(Ct)), rcond=None
     )[0]
     np.testing.assert_allclose(theirs_at_landmarks, at_landmarks, rtol=1e-7, atol=1e-9)
     y = convert(np.random.default_rng(1).normal(size=theirs.embedding_rank))
-    assert arrays.inner(y, theirs.embed(Ct)) == pytest.approx(
-        arrays.inner(theirs.embed_adjoint(y), Ct), rel=1e-9
-    )
+    assert inner(y, theirs.embed(Ct)) == pytest.approx(inner(theirs.embed_adjoint(y), Ct), rel=1e-9)
 
 
 @pytest.mark.parametrize(("solver", "name"), SOLVER_FUNCTIONAL_CASES)
@@ -218,7 +214,7 @@ def test_large_matrices_have_their_lowest_eigenvalues_bounded(
     G = 0.5 * (G + G.T)
     values, vectors = lowest_eigenpairs(convert(G), n)
     np.testing.assert_allclose(values, spectrum[:n], atol=1e-9)
-    V = arrays.to_numpy(vectors)
+    V = to_numpy(vectors)
     np.testing.assert_allclose(G @ V, V * values, atol=1e-6)
     bound = lowest_bound(convert(G), 1e-10)
     assert -1.0 - 1e-8 <= bound <= -1.0
@@ -255,9 +251,9 @@ def test_memory_is_asked_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 2000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 500)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 300)
-    memory.require_memory(1200, "a tensor", "wait", beside=OnGpu())
+    require_memory(1200, "a tensor", "wait", beside=OnGpu())
     with pytest.raises(MemoryError, match="a tensor needs"):
-        memory.require_memory(1201, "a tensor", "wait", beside=OnGpu())
+        require_memory(1201, "a tensor", "wait", beside=OnGpu())
 
 
 def test_the_likelihood_of_tensors() -> None:

@@ -204,7 +204,8 @@ def test_the_clock_stands_still_while_the_referee_looks() -> None:
         def value(self, C: np.ndarray) -> float:
             return 1.0
 
-    watch = Watch(Slow(), 10.0, lambda t, f: seen.append(t), lambda: now[0])  # type: ignore[arg-type]
+    slow: Any = Slow()
+    watch = Watch(slow, 10.0, lambda t, f: seen.append(t), lambda: now[0])
     for _ in range(9):
         now[0] += 1.0
         watch.look(None, np.eye(1))

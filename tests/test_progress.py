@@ -406,8 +406,9 @@ def test_a_notebook_shows_a_line_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell = SimpleNamespace(config={})  # of IPython, but without the widgets of a notebook
+    ipython: Any = SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
     clock = Clock()
     with Run(None, "fit", clock=clock) as run:
         clock.now += 3.0

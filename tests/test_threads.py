@@ -1,4 +1,4 @@
-"""BLAS threads: lowered for small problems, restored in every case, and no influence on the answer."""
+"""BLAS threads: lowered for small problems, always restored, and no influence on the answer."""
 
 from __future__ import annotations
 

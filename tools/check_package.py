@@ -31,9 +31,11 @@ print(est.solution_.message)
 """
 INSTALLED = """
 import importlib.resources, importlib.util, ksos, sys
-assert est.solution_.status == "solved" and abs(est.distribution_.probability(-np.inf, np.inf) - 1.0) < 1e-9
+assert est.solution_.status == "solved"
+assert abs(est.distribution_.probability(-np.inf, np.inf) - 1.0) < 1e-9
 assert "site-packages" in ksos.__file__, ksos.__file__
-assert not [name for name in ("tests", "docs", "matplotlib", "torch", "cvxpy", "dask", "pyarrow") if importlib.util.find_spec(name)]
+absent = "tests", "docs", "matplotlib", "torch", "cvxpy", "dask", "pyarrow"
+assert not [name for name in absent if importlib.util.find_spec(name)]
 page = importlib.resources.files("ksos.explorer") / "static"
 assert all((page / name).is_file() for name in sys.argv[1:]), "files of the explorer are missing"
 """

@@ -17,7 +17,7 @@ __all__ = ["main", "plan"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code 0: everything asked for is measured; 3: time ran out, run the same command again."""
+    """Exit code 0: everything is measured; 3: time ran out, run the same command again."""
     page_file, examples = ROOT / "docs" / "conditional-quality.md", "diabetes, 'friedman1_*/300'"
     options = command("conditional", __doc__, CONTESTANTS, page_file, examples).parser.parse_args(
         arguments

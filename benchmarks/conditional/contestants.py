@@ -180,7 +180,7 @@ def xgboost_distribution(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> La
 
 
 def quantile_boosting(X: np.ndarray, y: np.ndarray, levels: np.ndarray) -> Law:
-    """scikit-learn's histogram gradient boosting with the quantile loss, one model for each level."""
+    """Histogram gradient boosting with the quantile loss, one model for each level."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     models = {

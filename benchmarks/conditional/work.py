@@ -1,4 +1,4 @@
-"""One piece of work: fit one contestant to the rows of one split and judge its laws on the others."""
+"""One piece of work: fit one contestant to the rows of one split and judge it on the others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The baselines: the paper's algorithm as published, and the same problem in CVXPY, as somebody would
-write it who has the integrals.
+"""The baselines: the paper's algorithm as published, and the same problem in CVXPY, as somebody
+would write it who has the integrals.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _natural(setting: Setting, X: np.ndarray) -> _Form:
 
 
 def _whitened(setting: Setting, X: np.ndarray) -> _Form:
-    """The unknown is C with B = TCTᵀ: the mass is tr C, and the tensor is compressed to q × r × r."""
+    """The unknown is C with B = TCTᵀ: the mass is tr C, and the tensor has q × r × r entries."""
     W, K, u = _integrals(setting, X)
     S, T = _inverse_root(K).T, _inverse_root(W)
     m, r = T.shape

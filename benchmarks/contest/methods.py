@@ -1,4 +1,6 @@
-"""The methods that are timed: every solver of this package, the paper's algorithm, and CVXPY in four forms."""
+"""The methods that are timed: every solver of this package, the paper's algorithm, and CVXPY in
+four forms.
+"""
 
 from __future__ import annotations
 

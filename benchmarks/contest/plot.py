@@ -1,4 +1,6 @@
-"""The figure of the contest: time to the last target against m, one panel per dimension and bandwidth."""
+"""The figure of the contest: time to the last target against m, one panel per dimension and
+bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _MARKERS = "osD^vXP*<>"
 
 
 def draw(rows: Sequence[Row], path: Path) -> Path:
-    """Write the figure as PNG; hollow markers are times by which the target had not been reached."""
+    """Write the figure as PNG; hollow markers are times by which the target was not reached."""
     stars = {setting: optimum(here) for setting, here in by_setting(rows)}
     panels = list(dict.fromkeys((row.setting.d, row.setting.sigma) for row in rows))
     names = [name for name in METHODS if any(row.method == name for row in rows)]

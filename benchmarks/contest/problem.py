@@ -50,8 +50,8 @@ class Setting:
 
     @property
     def lam(self) -> float:
-        """λ: the paper's 10⁻³ in the plane; elsewhere, where a fixed λ means another thing for every
-        σ, 10⁻³ in units of w₀.
+        """λ: the paper's 10⁻³ in the plane; elsewhere, where a fixed λ means another thing for
+        every σ, 10⁻³ in units of w₀.
         """
         return 1e-3 if self.d == 2 else 1e-3 * self.unit
 

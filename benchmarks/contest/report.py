@@ -136,7 +136,8 @@ def optimum(rows: Iterable[Row]) -> float | None:
     Every such number is a proven lower bound of the optimum, so that f − f* is never reported
     smaller than it is.
 
-    >>> row = Row("one", Setting(25, 2, 1.0), [Run(1e-8, [(0.1, 2.0), (0.2, 1.5)], 0.2, "solved", 0.25)])
+    >>> run = Run(1e-8, [(0.1, 2.0), (0.2, 1.5)], 0.2, "solved", 0.25)
+    >>> row = Row("one", Setting(25, 2, 1.0), [run])
     >>> optimum([row])
     1.25
     """

@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code 0: everything asked for is measured; 3: time ran out, run the same command again."""
+    """Exit code 0: everything is measured; 3: time ran out, run the same command again."""
     options = _parser().parse_args(arguments)
     return {"run": _run, "million": _million, "report": _report}[options.command](options)
 

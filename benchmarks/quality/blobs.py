@@ -1,4 +1,4 @@
-"""Gaussian mixtures in more than two dimensions: five elongated components, the same in every run."""
+"""Gaussian mixtures in more than two dimensions: five elongated components, always the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Densities that end at walls: a beta law, a truncated normal, and a copula with bounded marginals."""
+"""Densities with a boundary: a beta distribution, a truncated normal, and a copula with bounded
+marginals.
+"""
 
 from __future__ import annotations
 

@@ -108,13 +108,8 @@ def _machines(records: Sequence[Record]) -> list[str]:
             made.setdefault(record["machine"], set()).add(record["contestant"])
     lines = []
     for name, contestants in made.items():
-        who = (
-            ""
-            if len(made) == 1
-            else (
-                f" ({'; '.join(CONTESTANTS[key].title for key in CONTESTANTS if key in contestants)})"
-            )
-        )
+        titles = [CONTESTANTS[key].title for key in CONTESTANTS if key in contestants]
+        who = "" if len(made) == 1 else f" ({'; '.join(titles)})"
         lines.append(f"{name}{who}")
     return [f"**These records** were made on: {'; '.join(lines)}.", ""] if lines else []
 

@@ -110,6 +110,7 @@ def _finish(figure: object, axes: object, names: list[str], cells: Sequence[Cell
         handles += first.plot(
             [], [], "o", color=_COLOURS[n], markersize=3.5, label=f"n = {n}" if n else "real data"
         )
-    figure.legend(handles=handles, loc="lower center", ncols=len(handles), frameon=False)  # type: ignore[attr-defined]
+    place = {"loc": "lower center", "ncols": len(handles), "frameon": False}
+    figure.legend(handles=handles, **place)  # type: ignore[attr-defined]
     bottom = 0.22 / figure.get_figheight()  # type: ignore[attr-defined]
     figure.tight_layout(rect=(0.0, bottom, 1.0, 1.0))  # type: ignore[attr-defined]

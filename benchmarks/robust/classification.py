@@ -152,7 +152,9 @@ def run_seed(seed: int) -> dict[str, Any]:
     out: dict[str, Any] = {"seed": seed}
     for method in METHODS:
         radius = chosen_radius(
-            lambda rows, radii, method=method: path(method, x[rows], y[rows], seed, radii),  # type: ignore[misc]
+            lambda rows, radii, method=method: path(  # type: ignore[misc]
+                method, x[rows], y[rows], seed, radii
+            ),
             lambda fit, rows: float(losses(fit, x[rows], y[rows]).sum()),
             SAMPLES,
             RIDGES if method in PLAIN else GRID,

@@ -141,7 +141,9 @@ def run_seed(seed: int) -> dict[str, Any]:
     out: dict[str, Any] = {"seed": seed}
     for method in METHODS:
         radius = chosen_radius(
-            lambda rows, radii, method=method: path(method, x[rows], y[rows], seed, radii),  # type: ignore[misc]
+            lambda rows, radii, method=method: path(  # type: ignore[misc]
+                method, x[rows], y[rows], seed, radii
+            ),
             lambda fit, rows: float(np.sum((y[rows] - fit.predict(x[rows])) ** 2)),
             SAMPLES,
             GRID if method != "erm" else RIDGES,

@@ -118,7 +118,9 @@ def run_seed(seed: int) -> dict[str, Any]:
     out: dict[str, Any] = {"seed": seed}
     for method in METHODS:
         radius = chosen_radius(
-            lambda rows, radii, method=method: path(method, problem, xi[rows], seed, radii),  # type: ignore[misc]
+            lambda rows, radii, method=method: path(  # type: ignore[misc]
+                method, problem, xi[rows], seed, radii
+            ),
             lambda theta, rows: float(problem.values(theta, xi[rows]).sum()),
             SAMPLES,
             GRID if method != "erm" else GRID[:1],

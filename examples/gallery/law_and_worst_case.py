@@ -2,10 +2,10 @@
 A whole distribution, and its worst case
 ========================================
 
-The time that a delivery takes, given its distance: far away it depends on the road, and the density has
-two modes. A mean would name a time at which hardly anybody arrives. Beside it, the question of a
-planner: how often is the demand above the capacity of 1.6, if its distribution is not quite that of
-the data?
+The time that a delivery takes, given its distance: far away it depends on the road, and the density
+has two modes. A mean would name a time at which hardly anybody arrives. Beside it, the question of
+a planner: how often is the demand above the capacity of 1.6, if its distribution is not quite that
+of the data?
 """
 
 import matplotlib.pyplot as plt

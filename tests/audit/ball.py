@@ -14,10 +14,10 @@ from audit.referee import LONG, Referee, kernel_matrix
 
 CONIC_DIGITS = 2e-6
 """Of the conic solver."""
-_GRID, _SEEN = (
-    81,
-    1e-13,
-)  # points whose kernels span what the conic solver sees of the embedding; eigenvalues that are not rounding
+# points whose kernels span what the conic solver sees of the embedding
+_GRID = 81
+# eigenvalues that are not rounding
+_SEEN = 1e-13
 
 
 class Ball:
@@ -61,10 +61,8 @@ class Ball:
         problem = cp.Problem(
             cp.Maximize(least), [rows @ flat >= least, self._mass @ flat == 1, in_the_ball]
         )
-        for scaled in (
-            False,
-            True,
-        ):  # where the solver fails on the rows as they are, it may not on its own multiples of them
+        # if the solver fails on the rows as they are, it may not on its own multiples of them
+        for scaled in (False, True):
             try:
                 problem.solve(solver="CLARABEL", equilibrate_enable=scaled)
             except cp.SolverError:

@@ -152,7 +152,9 @@ def minimise(seed: int) -> list[Finding]:
 
 
 def constrained(seed: int) -> list[Finding]:
-    """One random constrained problem, judged against a conic solver on the referee's own matrices."""
+    """One random constrained problem, judged against a conic solver on the matrices of the
+    referee.
+    """
     import cvxpy as cp
 
     rng = np.random.default_rng([18, seed])

@@ -87,8 +87,10 @@ def test_the_pages_own_density_is_pythons(
     asked = {"tab": "test", "features": [0, 1], "n_support": 40, "draft": True, **MODELS[model]}
     points, x, y = X[:50, :2], np.linspace(-1.0, 2.0, 7), np.linspace(-0.5, 1.0, 5)
     script = """const [points, x, y, asked, done] = arguments, body = JSON.stringify(asked);
-      fetch('fit', {method: 'POST', headers: {'Content-Type': 'application/json'}, body}).then((reply) => reply.json()).then(
-        ({model}) => done([points.map(ksosDensity.evaluator(model)), Array.from(ksosDensity.onGrid(model, [x, y]))]))"""
+      const sent = {method: 'POST', headers: {'Content-Type': 'application/json'}, body};
+      const onGrid = (model) => Array.from(ksosDensity.onGrid(model, [x, y]));
+      fetch('fit', sent).then((reply) => reply.json()).then(
+        ({model}) => done([points.map(ksosDensity.evaluator(model)), onGrid(model)]))"""
     at_points, on_grid = seen.driver.execute_async_script(
         script, points.tolist(), x.tolist(), y.tolist(), asked
     )
@@ -155,8 +157,9 @@ def test_the_keyboard_is_enough(seen: Browser, page: ksos.Explorer) -> None:
 def test_everything_has_a_name(seen: Browser) -> None:
     """Every control has a label that screen readers say, and ids are unique."""
     unnamed = seen.run(
-        """return [...document.querySelectorAll('input, select, button, canvas, progress, pre')].filter((e) =>
-      !(e.labels && e.labels.length) && !e.getAttribute('aria-label') && !e.textContent.trim()).map((e) => e.id)"""
+        """const parts = 'input, select, button, canvas, progress, pre';
+      const named = (e) => e.labels?.length || e.getAttribute('aria-label') || e.textContent.trim();
+      return [...document.querySelectorAll(parts)].filter((e) => !named(e)).map((e) => e.id)"""
     )
     ids = seen.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert unnamed == [] and len(ids) == len(set(ids))

@@ -398,8 +398,8 @@ def test_scikit_learns_mixtures_there_and_back(kind: str) -> None:
         to_sklearn(bumps).score_samples(X), given.score_samples(X), atol=1e-11
     )
     np.testing.assert_allclose(bumps.cov(), p.cov(), atol=1e-12)
-    with pytest.raises(ValueError, match="no mixture of normal laws"):
-        LAWS["corrected"]().to_sklearn()
+    with pytest.raises(ValueError, match="no mixture of normal densities"):
+        to_sklearn(LAWS["corrected"]())
 
 
 def test_one_kernel_makes_one_sum_of_squares() -> None:

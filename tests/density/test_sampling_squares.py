@@ -81,7 +81,7 @@ def test_searched_models(d: int, measure: Measure, sigma: object) -> None:
         q = p.marginal([k])
         assert dkw_passes_at(samples[:, k], lambda t, q=q: q.cdf(t[:, None]))
     # dependence: the distribution function of the last feature given the others is uniform
-    line = ConditionalLine(p, d - 1)
+    line = ConditionalLine(square_of(p), d - 1)
     assert dkw_passes_at(line.cdf(samples[:2000, :-1], samples[:2000, -1]), lambda t: t)
 
 

@@ -169,8 +169,8 @@ def test_the_command_serves_until_ctrl_c(tmp_path: Path) -> None:
         "--columns",
         "right,left",
     ]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(words, cwd=tmp_path, env=environment, **pipes) as process:  # type: ignore[call-overload]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, **pipes) as process:
         url = process.stdout.readline().strip()
         page = type("Page", (), {"url": url})
         client = Client(page)  # type: ignore[arg-type]

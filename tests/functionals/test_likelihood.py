@@ -84,7 +84,7 @@ def test_restriction_is_the_same_function_on_fewer_directions() -> None:
 @settings(max_examples=50)
 @given(seed=st.integers(0, 10**6), t=st.floats(0.0, 1.0))
 def test_it_is_convex_everywhere_and_below_the_logarithm(seed: int, t: float) -> None:
-    """Outside the spectraplex too, where values of p are negative and the logarithm has no meaning."""
+    """Outside the spectraplex too, where p has negative values and the logarithm no meaning."""
     rng = np.random.default_rng(seed)
     A, B = (M + M.T for M in rng.normal(size=(2, 8, 8)))
     at_a, at_b, between = (

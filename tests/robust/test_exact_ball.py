@@ -98,7 +98,7 @@ def test_a_space_that_sees_a_witness_measures_that_density_exactly(name: str) ->
         <= ksos.mmd(other, data) + 1e-10
     )
     y = np.random.default_rng(0).normal(size=seen.embedding_rank)
-    (g,), (near,), size = seen.coordinates.functions(y)
+    (g,), (near,), size = seen.functions(y)
     M = g.matrix(space.kernel, space.support_points, space.measure, space.log_unit, space.T).values
     np.testing.assert_allclose(M, seen.compressed_map.adjoint(y), atol=1e-8)
     assert float(data.weights @ g(data.points)) == pytest.approx(

@@ -227,6 +227,25 @@ def test_the_only_density_and_a_ball_that_is_too_small() -> None:
     assert found.status == "infeasible" and found.least_radius == pytest.approx(away)
 
 
+@pytest.mark.parametrize("X", [[[0.0]], [[0.3]], [[0.0]] * 4], ids=["zero", "one", "equal"])
+def test_the_only_density_meets_what_it_meets_to_rounding(X: list[list[float]]) -> None:
+    """Bounds that are taken from the density itself, whose values may cancel to nothing."""
+    space = ksos.SoSSpace(Gaussian(1.0), X)
+    p = space.density(np.ones((1, 1)))
+    # the trapezoidal rule is exact to rounding for a Gaussian bump
+    nodes = X[0][0] + np.linspace(-9.0, 9.0, 2001)[:, None]
+    masses, x = p.pdf(nodes) * 0.009, coordinate(0)
+    away = ksos.mmd(X, p, space.kernel, landmarks=space.landmarks)
+    met = [Expectation(x) >= X[0][0] + 4.8e-18, within(MMD(X), away)]
+    met += [Expectation(x**k) == float(masses @ nodes[:, 0] ** k) for k in (1, 2, 3)]
+    for constraint in met:
+        found = ksos.minimize(SquaredMMD(X), space, constraint)
+        assert found.status == "solved" and found.gap <= 1e-8, (constraint, found.message)
+    missed = [Expectation(x) >= X[0][0] + 1e-6, Expectation(x) == X[0][0] - 1e-6]
+    for constraint in [*missed, within(MMD(X), 0.999 * away)]:
+        assert ksos.minimize(SquaredMMD(X), space, constraint).status == "infeasible", constraint
+
+
 @pytest.mark.parametrize("solver", ["lbfgs", "fista", "frank_wolfe"])
 def test_what_is_reported_of_a_run_that_was_cut_short_is_recomputed(solver: str) -> None:
     """Sums over pairs, with which these solvers work, round far more than the tensor with which

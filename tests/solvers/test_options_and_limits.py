@@ -56,7 +56,8 @@ def assert_valid(solution: ksos.Solution) -> None:
 def test_every_option_of_every_solver_is_listed() -> None:
     assert {type(solver) for solver in SOLVERS.values()} | {Auto} == set(SOLVER_OPTIONS)
     for kind, options in SOLVER_OPTIONS.items():
-        assert {*options, "callback"} == {option.name for option in fields(kind)}  # type: ignore[arg-type]
+        names = {option.name for option in fields(kind)}  # type: ignore[arg-type]
+        assert {*options, "callback"} == names
 
 
 @pytest.mark.parametrize("kind", SOLVER_OPTIONS)

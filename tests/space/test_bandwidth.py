@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +39,9 @@ every_rule = pytest.mark.parametrize("rule", RULES)
 
 
 def bandwidth(
-    rule: str, points: np.ndarray, weights: np.ndarray = WEIGHTS, seed: int = 0, **options: object
+    rule: str, points: np.ndarray, weights: np.ndarray = WEIGHTS, seed: int = 0, **options: Any
 ) -> np.ndarray:
-    return bandwidth_rule(rule, points, weights, np.random.default_rng(seed), **options)  # type: ignore[arg-type]
+    return bandwidth_rule(rule, points, weights, np.random.default_rng(seed), **options)
 
 
 @every_rule

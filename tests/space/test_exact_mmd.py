@@ -15,7 +15,7 @@ from tables import MEASURE_CASES, points
 import ksos
 from ksos.density import square_of
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.integrals.quadruple import density_inner
+from ksos.integrals import density_inner
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 from ksos.observables import KernelFunction, coordinate
@@ -100,7 +100,7 @@ def test_two_densities_on_grids_of_their_own() -> None:
 
 
 def test_weights_that_cancel_cost_no_digits() -> None:
-    """A density whose signed mixture cancels to 1e-10: the closed form would be off by a percent."""
+    """A density whose signed mixture cancels to 1e-10: the closed form is off by a percent."""
     support = np.linspace(-1.0, 1.0, 20)[:, None]
     for measure in (Lebesgue(), Normal(0.0, 1.0), Box([-2.0], [2.0])):
         space = ksos.SoSSpace(Gaussian(1.0), support, measure)

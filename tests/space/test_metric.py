@@ -1,4 +1,4 @@
-"""The metric of correlated features: laws of the rule, against brute force, and in the estimator."""
+"""The metric of correlated features: the rule, against brute force, and in the estimator."""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ whitening.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from oracles import brute_objective, quadrature_rule
@@ -13,7 +16,7 @@ import ksos
 from ksos.density import square_of
 from ksos.functionals import Objective, SquaredMMD, Trace
 from ksos.ground import resources
-from ksos.integrals.triple import PairFactors
+from ksos.integrals import PairFactors
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete
 from ksos.solvers import factor, project
@@ -117,6 +120,14 @@ def test_the_stored_tensor_and_the_pair_factors_are_the_same_map(sigma: float) -
     slack = rounding(space) * np.linalg.norm(S, 2)
     np.testing.assert_allclose(stored.apply(C), factored.apply(C), atol=slack)
     np.testing.assert_allclose(stored.adjoint(y), factored.adjoint(y), atol=slack)
+
+
+def test_the_adjoint_has_as_many_directions_as_there_are() -> None:
+    """More than fit into one block of numbers."""
+    pairs: Any = SimpleNamespace(c=2.0, G=np.ones((1, 1)), H=np.ones((1, 1)))
+    T = np.random.default_rng(0).normal(size=(1, 1500))
+    adjoint = PairwiseMap([pairs], T, np.ones((1, 1))).adjoint(np.ones(1))
+    np.testing.assert_allclose(adjoint, 2.0 * T.T @ T)
 
 
 def test_nothing_with_three_indices_is_formed_where_nothing_is_truncated() -> None:

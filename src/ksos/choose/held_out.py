@@ -32,8 +32,7 @@ from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import SquareIntegral
 from ksos.kernels import Kernel
 from ksos.measures import Measure
-from ksos.solvers import LBFGS, LowRank, regularization_path
-from ksos.solvers.lbfgs import descend_until
+from ksos.solvers import LBFGS, LowRank, descend_until, regularization_path
 from ksos.space import MeanEmbedding, Projection, SoSSpace
 from ksos.space.embedding_map import embedding_map
 

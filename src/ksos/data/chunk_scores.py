@@ -35,9 +35,8 @@ class LogDensity:
     def weighted(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
         """The log-densities, and the masses of the rows."""
         rows, _ = self.checks.rows(chunk)
-        return (
-            to_numpy(self.density.logpdf(rows.points)) if rows.points.shape[0] else np.empty(0)
-        ), to_numpy(rows.masses)
+        scores = self.density.logpdf(rows.points) if rows.points.shape[0] else np.empty(0)
+        return to_numpy(scores), to_numpy(rows.masses)
 
 
 @dataclass(frozen=True)
@@ -79,31 +78,22 @@ def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
 
     def head() -> bytes:
         """The header for as many scores; NumPy leaves room in it for a number that grows."""
-        buffer = io.BytesIO()
-        npy.write_array_header_1_0(
-            buffer,
-            {
-                "descr": npy.dtype_to_descr(np.dtype(np.float64)),
-                "fortran_order": False,
-                "shape": (count,),
-            },
-        )
+        buffer, dtype = io.BytesIO(), npy.dtype_to_descr(np.dtype(np.float64))
+        told = {"descr": dtype, "fortran_order": False, "shape": (count,)}
+        npy.write_array_header_1_0(buffer, told)
         return buffer.getvalue()
 
     def parts() -> Iterator[bytes | memoryview]:
         nonlocal count
         # written again when the count is known, over the same bytes
         yield head()
-        chunks = iter(scores)
-        while True:
-            try:
-                chunk = next(chunks, None)
-            except OSError as error:  # of what is read, not of what is written
-                raise _Unreadable from error
-            if chunk is None:
-                return
-            count += chunk.shape[0]
-            yield np.ascontiguousarray(chunk).data
+        try:
+            for chunk in scores:
+                count += chunk.shape[0]
+                yield np.ascontiguousarray(chunk).data
+        except OSError as error:
+            # of the source, not of the file that is written, which the error would then name
+            raise _Unreadable from error
 
     try:
         replace_whole(path, parts(), head)

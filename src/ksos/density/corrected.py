@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -408,6 +408,6 @@ class Corrected:
         noise = rng.standard_normal((size, means.shape[1]))
         return means[which] + np.einsum("nij,nj->ni", roots[which], noise)
 
-    def moved(self, move: Callable[[Square], Square]) -> Corrected:
+    def moved(self, move: Callable[[Any], Any]) -> Corrected:
         """The same with its arrays elsewhere."""
-        return replace(self, joint=move(self.joint))
+        return replace(self, joint=self.joint.moved(move))

@@ -129,7 +129,7 @@ def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
     """What the file says of ``density``: its header, and its arrays in their order."""
     header: dict[str, Any] = {"format_version": 1, "library_version": __version__}
     terms, names = density.terms.on_host, density.feature_names
-    if terms.own is not None and joint_of(terms.own).n_features == terms.n_features:
+    if terms.own is not None and _is_whole(terms.own):
         square = joint_of(terms.own)
         entries, arrays = _describe_square(square, "")
         header["format_version"] = 1 if square.unit_constant is None else 2
@@ -155,6 +155,10 @@ def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
     ]
     header["sha256"] = _checksum(arrays)
     return header, arrays
+
+
+def _is_whole(term: Term) -> bool:
+    return isinstance(term, Square) or term.is_whole
 
 
 def _describe_square(density: Square, prefix: str) -> tuple[dict[str, Any], Arrays]:

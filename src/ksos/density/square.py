@@ -54,7 +54,7 @@ class NoMass(ValueError):
         """Of values that no atom has: those of the nearest one."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Square:
     """p(x) = ‖c + Fᵀk(x)‖² = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) with B = FFᵀ, relative to a measure.
 
@@ -280,6 +280,9 @@ class Square:
         from ksos.density.sampling import envelope  # samplers are made of squares
 
         return envelope(self)
+
+    def __repr__(self) -> str:
+        return f"Square(m={self.support_points.shape[0]}, rank={self.rank}, kernel={self.kernel!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         made = ("squares", "envelope", "unit_columns")  # they can be made again

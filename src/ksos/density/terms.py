@@ -54,6 +54,10 @@ class Terms:
         self, weighted: Iterable[Weighted], measure: Measure, *, check: bool = False
     ) -> None:
         listed = list(weighted)
+        if not isinstance(measure, Measure):
+            raise TypeError(
+                f"a measure such as ksos.measures.Lebesgue() is needed; got {measure!r}"
+            )
         if check:
             _check([term for _, term in listed], measure)
         total = math.fsum(w for w, _ in listed)
@@ -186,7 +190,8 @@ def _resolved(terms: Sequence[Weighted]) -> list[Weighted]:
         elif len(terms) == 1 and not (term.measure.by_components or term.kernel.full):
             found.append((weight, term))
         else:
-            found += [(weight * mass, square) for mass, square in _by_normal_density(term)]
+            host = term.moved(to_numpy)
+            found += [(weight * mass, square) for mass, square in _by_normal_density(host)]
     return found
 
 

@@ -27,13 +27,12 @@ from ksos.robust.losses import (
 )
 from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
 from ksos.space.labelled import LabelledEmbedding
-from ksos.space.nodes import Nodes, nodes_of
-from ksos.space.space import SoSSpace
+from ksos.space.space import Nodes, SoSSpace, nodes_of
 from ksos.space.support import pivots
 
 __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted"]
 
-# Quadrature on tensor grids stops at three features, as in ksos.space.nodes.
+# Quadrature on tensor grids stops at three features, as in ksos.space.
 _EXACT_FEATURES = 3
 # Grids of 40, 9 × 9 and 4 × 4 × 4 support points. Beyond three features there is no grid, and 60
 # samples keep a step of the barrier method, O(rank³), about as expensive.

@@ -33,9 +33,8 @@ from ksos.ground.validation import (
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
-from ksos.solvers import Solver, minimize
+from ksos.solvers import Solver, check_options, minimize, quick_mmd_fit
 from ksos.solvers.likelihood_passes import fit_to_all
-from ksos.solvers.minimize import check_options, quick_mmd_fit
 from ksos.space import (
     PER_SUPPORT_POINT,
     RULES,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ksos.ground.arrays import full_single_precision, is_tensor, to_numpy, uniforms
+from ksos.ground.arrays import full_single_precision, inner, is_tensor, to_numpy, uniforms
 from ksos.ground.files import read_state
-from ksos.ground.memory import available_memory, group_memory, resources
+from ksos.ground.memory import available_memory, group_memory, require_memory, resources
 from ksos.ground.names import column_names, frame, matrix_of
 from ksos.ground.pivoted_cholesky import choose_pivots, definite_root, thin_root
 from ksos.ground.run import Convergence, Run, Steps, TimeUp, left_in_words
@@ -28,11 +28,13 @@ __all__ = [
     "frame",
     "full_single_precision",
     "group_memory",
+    "inner",
     "is_tensor",
     "left_in_words",
     "matrix_of",
     "one_blas_thread",
     "read_state",
+    "require_memory",
     "require_numbers",
     "resources",
     "thin_root",

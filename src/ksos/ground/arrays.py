@@ -182,23 +182,28 @@ class Copies:
 
 
 def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function written for NumPy arrays, taking and giving arrays of any backend; its work is
-    done on the host.
+    """A function written for NumPy arrays, taking and giving arrays of any backend, also in tuples;
+    its work is done on the host.
     """
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        reference = next((a for a in arguments if is_other_array(a)), None)
+        inside = [part for a in arguments for part in (a if isinstance(a, tuple) else (a,))]
+        reference = next(filter(is_other_array, inside), None)
         if reference is None:
             return function(*arguments, **options)
-        out = function(*(to_numpy(a) if is_other_array(a) else a for a in arguments), **options)
-        return (
-            tuple(like(part, reference) for part in out)
-            if isinstance(out, tuple)
-            else like(out, reference)
-        )
+        out = function(*map(_moved_to_host, arguments), **options)
+        if isinstance(out, tuple):
+            return tuple(like(part, reference) for part in out)
+        return like(out, reference)
 
     return call
+
+
+def _moved_to_host(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_moved_to_host, value))
+    return to_numpy(value) if is_other_array(value) else value
 
 
 def is_tensor(value: Any) -> bool:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from multiprocessing import current_process
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from ksos.ground.validation import as_positive
 
 __all__ = [
     "Convergence",
-    "Line",
     "Run",
     "Setup",
     "Steps",
@@ -56,16 +55,6 @@ class TimeUp(Exception):
     """A step that cannot be interrupted would end long after the time limit."""
 
 
-class Line(Protocol):
-    """Where progress is shown. Each text replaces the one before."""
-
-    def write(self, what: str, when: str) -> None:
-        """Show what is done, and the times."""
-
-    def erase(self) -> None:
-        """Remove the text."""
-
-
 _current: ContextVar[weakref.ref[Run] | None] = ContextVar("run", default=None)
 """Weak: if Ctrl-C hits between the end of a call and ``Run.__exit__``, the run that was never
 closed dies with the frame that held it, and no later call finds it.
@@ -76,9 +65,10 @@ class Run:
     """A public call while it is running.
 
     ``time_limit``: seconds from now, None for no limit. ``name`` and ``doing`` begin the line of
-    progress, which appears ``after`` so many seconds. A ``verbose`` run prints by itself, so that
-    neither it nor the runs inside have a line. ``cancelled`` is asked whether to stop, such as the
-    ``is_set`` of an event that another thread sets.
+    progress, which appears ``after`` so many seconds on ``line``: an object that can ``write(what,
+    when)``, in place of the text before, and ``erase()``. A ``verbose`` run prints by itself, so
+    that neither it nor the runs inside have a line. ``cancelled`` is asked whether to stop, such as
+    the ``is_set`` of an event that another thread sets.
 
     >>> ticks = iter([0.0, 1.5, 2.5])
     >>> with Run(2.0, clock=lambda: next(ticks)) as run:
@@ -95,7 +85,7 @@ class Run:
         verbose: int = 0,
         after: float = _SILENT_SECONDS,
         cancelled: Callable[[], bool] | None = None,
-        line: Line | None = None,
+        line: Any = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         outer = self._outer = _innermost()
@@ -402,7 +392,7 @@ class _Display:
     It knows the runs by weak references alone: see ``_current``.
     """
 
-    def __init__(self, line: Line, name: str, after: float, clock: Callable[[], float]) -> None:
+    def __init__(self, line: Any, name: str, after: float, clock: Callable[[], float]) -> None:
         self._line, self._name, self._after, self._clock = line, name, after, clock
         self._began, self._last, self._stopping = clock(), -math.inf, False
         self._lock, self._closed = threading.RLock(), threading.Event()
@@ -472,7 +462,6 @@ class _Bar:
         self._bar: Any = None
 
     def write(self, what: str, when: str) -> None:
-        """Show what is done, and the times."""
         # slow, and most calls are over before they need it
         from tqdm.auto import tqdm
 
@@ -484,7 +473,6 @@ class _Bar:
         self._bar.set_description_str(text + "\r")
 
     def erase(self) -> None:
-        """Remove the text."""
         if self._bar is not None:
             self._bar.close()
 
@@ -494,7 +482,7 @@ def _innermost() -> Run | None:
     return None if reference is None else reference()
 
 
-def _default_line() -> Line | None:
+def _default_line() -> Any:
     """The line of this process, if somebody can see it."""
     # processes of a pool, and threads of a server, work for somebody else
     alone = threading.current_thread() is threading.main_thread()

@@ -15,9 +15,9 @@ import numpy as np
 
 from ksos.ground.arrays import Array, like, namespace, quiet
 from ksos.integrals.base import Integrals
-from ksos.integrals.regions import Rule, intervals
+from ksos.integrals.regions import Rule, intervals, tensor_rule
 from ksos.kernels import Kernel
-from ksos.quadrature import composite, cut, log_outer, tensor_grid
+from ksos.quadrature import composite, cut, tensor_grid
 
 Factor = tuple[Kernel, np.ndarray]
 """A kernel and its centers."""
@@ -91,11 +91,7 @@ def exact_rule(
         axes.append((low, high, counts.tolist()))
     rules = [composite(*axis) for axis in axes]
     nodes_away = tensor_grid([nodes for nodes, _ in rules])
-    # rounding may have put one beyond the boundary
-    points = np.clip(X[0] + nodes_away, *integrals.measure.boundaries(d))
-    return nodes_away, log_outer([weights for _, weights in rules]) + integrals.measure.log_density(
-        points
-    )
+    return nodes_away, tensor_rule(integrals.measure, X[0], rules)[1]
 
 
 def _between_kinks(

@@ -12,14 +12,14 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
 from ksos.ground.arrays import on_host
 from ksos.ground.memory import row_blocks
 from ksos.integrals.base import Factor, Integrals
-from ksos.kernels import Kernel, Laplace, Matern
+from ksos.kernels import Kernel
 from ksos.quadrature import laguerre, legendre
 
 # a LineIntegral holds some thirty arrays of this size at a time: they stay in the cache
@@ -47,19 +47,20 @@ class _Piece:
     length: np.ndarray | float
     """The same as a multiple of the line's unit."""
     decay: np.ndarray | float
-    start: list[np.ndarray]
+    start: Sequence[np.ndarray]
     """Scaled distances |x − c_i|/σ_i at that end, of the factors that have a polynomial."""
-    change: list[np.ndarray | float]
+    change: Sequence[np.ndarray]
     """What these distances gain along the whole walk."""
 
     def select(self, chosen: np.ndarray) -> Self:
         """The chosen entries, as flat arrays."""
-        own, n = (self.near, self.walk, self.height, self.length, self.decay), len(self.start)
-        found = [
+        fields = self.near, self.walk, self.height, self.length, self.decay
+        near, walk, height, length, decay, *rest = (
             np.broadcast_to(field, chosen.shape)[chosen]
-            for field in (*own, *self.start, *self.change)
-        ]
-        return type(self)(*found[:5], found[5 : 5 + n], found[5 + n :])
+            for field in (*fields, *self.start, *self.change)
+        )
+        n = len(self.start)
+        return type(self)(near, walk, height, length, decay, rest[:n], rest[n:])
 
 
 class LineIntegral:
@@ -110,7 +111,7 @@ class LineIntegral:
                 sum(np.where(scale > 0.0, scale * values[n], 0.0) for scale, values in found)
                 for n in range(order + 1)
             ]
-            return [value / sums[0] for value in sums]
+            return [np.asarray(value / sums[0]) for value in sums]
 
     def _integrals(
         self, centers: Sequence[np.ndarray], origin: float, order: int
@@ -263,6 +264,7 @@ class ExponentialLebesgue(Integrals):
     1).
 
     >>> from ksos.measures import Lebesgue
+    >>> from ksos.kernels import Laplace
     >>> integrals = ExponentialLebesgue(Laplace(1.0), Lebesgue(), 1)
     >>> W = np.exp(integrals.log_gram(np.zeros((1, 1)), np.ones((1, 1))))
     >>> bool(np.isclose(W[0, 0], 2 * np.exp(-1)))  # ∫ e^{−|x|−|x−1|} dx = (1 + 1) e^{−1}
@@ -270,21 +272,24 @@ class ExponentialLebesgue(Integrals):
     """
 
     def _line(self, feature: int, *kernels: Kernel) -> LineIntegral:
-        factors = []
-        for kernel in kernels:
-            coefficients = cast("Laplace | Matern", kernel).polynomial
-            factors.append(
-                (kernel.sigma_vector(self.n_features)[feature], cast("np.ndarray", coefficients))
-            )
+        factors = [
+            (kernel.sigma_vector(self.n_features)[feature], cast("Any", kernel).polynomial)
+            for kernel in kernels
+        ]
         return LineIntegral(factors, *self.measure.boundary(feature))
 
-    @on_host
     def log_product(self, *factors: Factor) -> np.ndarray:
-        *others, last = (X for _, X in factors)
+        kernels, points = zip(*factors, strict=True)
+        return self._log_product(kernels, *points)
+
+    # its points are arguments of their own, which may be tensors
+    @on_host
+    def _log_product(self, kernels: Sequence[Kernel], *points: np.ndarray) -> np.ndarray:
+        *others, last = points
         sizes = [X.shape[0] for X in others]
         # u_ijr = u_jir: one half is computed
         pairs = np.triu_indices(sizes[0]) if len(others) == 2 else tuple(map(np.arange, sizes))
-        lines = [self._line(k, *(kernel for kernel, _ in factors)) for k in range(self.n_features)]
+        lines = [self._line(k, *kernels) for k in range(self.n_features)]
         out = np.empty((*sizes, last.shape[0]))
         for rows in row_blocks(len(pairs[0]) if pairs else 1, last.shape[0], _BLOCK_ELEMENTS):
             index = tuple(i[rows] for i in pairs)

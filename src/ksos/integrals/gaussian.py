@@ -213,7 +213,7 @@ class GaussianBox(GaussianIntegrals):
         reach = np.sqrt(peak**2 + _GONE + 4.0 * order) - np.abs(peak)
         start, stop = np.maximum(peak - reach, low), np.minimum(peak + reach, high)
         nodes, weights = legendre(_NODES)
-        for rows in row_blocks(*middle.shape, _BLOCK_ELEMENTS // _NODES):
+        for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS // _NODES):
             low, high = start[rows, :, None], stop[rows, :, None]
             t = low + (high - low) * (0.5 * (1.0 + nodes))
             weight = weights * np.exp(peak[rows, :, None] ** 2 - t**2)

@@ -133,8 +133,8 @@ def _by_sides(
     sided = (low > -reach) | (high < reach)
     # one byte for eight features: bytes are sorted faster than rows
     codes = np.packbits(sided, axis=1)
-    of_rows = {} if codes.shape[1] == 1 else {"axis": 0}
-    _, which = np.unique(codes, return_inverse=True, **of_rows)
+    axis = None if codes.shape[1] == 1 else 0
+    _, which = np.unique(codes, return_inverse=True, axis=axis)
     for number in range(int(which.max(initial=-1)) + 1):
         boxes = np.flatnonzero(which.ravel() == number)
         yield np.flatnonzero(sided[boxes[0]]), boxes

@@ -136,7 +136,7 @@ class Gaussian(Kernel):
         )
 
     def scaled(self, factor: float) -> Self:
-        return type(self)((factor * factor if self.full else factor) * self.sigma)
+        return self.with_sigma((factor * factor if self.full else factor) * self.sigma)
 
     def squared(self) -> Self:
         return self.scaled(math.sqrt(0.5))

@@ -13,7 +13,7 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import row_blocks
 from ksos.ground.validation import as_count, as_positive
 from ksos.integrals import Integrals, closed_form, log_gauss_mass
-from ksos.integrals.regions import Rule, Source, importance_rules, panel_rules
+from ksos.integrals.regions import Source, importance_rules, panel_rules
 from ksos.integrals.triple import ComponentPairs, factorizes, pair_factors, triple_blocks
 from ksos.kernels import Kernel
 from ksos.kernels.base import KernelSum
@@ -306,9 +306,7 @@ class NumericFunction(Observable):
         seen = self(nodes)
         low, high = float(seen.min()), float(seen.max())
         margin = _MARGIN * (high - low)
-        finest: Rule | None = None
-        for rule in panel_rules(sources, _LOOKS):
-            finest = rule
+        *_, finest = None, *panel_rules(sources, _LOOKS)
         if finest is None:
             return None
         points, log_weights = finest

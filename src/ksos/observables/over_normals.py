@@ -5,7 +5,7 @@ distributions: moments and masses of these.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -59,7 +59,13 @@ def blocks(
     if (normals := measure.normals(d)) is None:
         integrals = closed_form(kernel, measure, d)
         weights = np.exp(integrals.log_gram(X, X) - log_unit)
-        yield Block(inner, inner, weights, 0.5 * (X[:, None, :] + X), 0.5 * integrals.pair_metric())
+        yield Block(
+            inner,
+            inner,
+            weights,
+            np.asarray(0.5 * (X[:, None, :] + X)),
+            0.5 * cast("np.ndarray", integrals.pair_metric()),
+        )
         return
     S = kernel.matrix(d)
     for weight, mean, covariance in zip(*normals, strict=True):
@@ -67,7 +73,9 @@ def blocks(
         pulls = {q: np.linalg.solve(covariance + S / (2.0 * q), covariance).T for q in (1, 2)}
         xi = {q: mean + (X - mean) @ pull.T for q, pull in pulls.items()}
         weights = weight * np.exp(normal.log_gram(X, X) - log_unit)
-        yield Block(inner, inner, weights, 0.5 * (xi[2][:, None, :] + xi[2]), pulls[2] @ S / 4.0)
+        yield Block(
+            inner, inner, weights, np.asarray(0.5 * (xi[2][:, None, :] + xi[2])), pulls[2] @ S / 4.0
+        )
         if constant:
             weights = weight * np.exp(normal.log_mean(X) - log_unit)
             yield Block(one, inner, weights[None, :], xi[1][None, :, :], pulls[1] @ S / 2.0)

@@ -12,8 +12,10 @@ both of which add up over the terms of a sum. For an element of an RKHS they fol
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -160,12 +162,6 @@ class CellBound:
     """(n, d)."""
     bend: np.ndarray
 
-    @classmethod
-    def zero(cls, centers: np.ndarray) -> CellBound:
-        """That of the function 0."""
-        zero = np.zeros(centers.shape[0])
-        return cls(zero, zero, np.zeros_like(centers), zero)
-
     def __add__(self, other: CellBound) -> CellBound:
         return CellBound(
             self.value + other.value,
@@ -205,8 +201,8 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
         else:
             return None
     parts.extend(_of_kernel_function(merged) for merged in _merged(kernel_parts))
-    return lambda centers, half: sum(
-        (part(centers, half) for part in parts), CellBound.zero(centers)
+    return lambda centers, half: functools.reduce(
+        operator.add, (part(centers, half) for part in parts)
     )
 
 

@@ -290,9 +290,9 @@ class PanelDistribution:
         # |P_j| ≤ 1: where the constant dominates the other coefficients, the slope has no root
         bends = np.abs(slopes[0]) <= np.abs(slopes[1:]).sum(axis=0)
         number, low, high = [], [], []
-        for i in range(kept.size):
-            inner = _real_roots(slopes[:, i]) if bends[i] else np.empty(0)
-            number.append(np.full(inner.size + 1, i))
+        for k in range(kept.size):
+            inner = _real_roots(slopes[:, k]) if bends[k] else np.empty(0)
+            number.append(np.full(inner.size + 1, k))
             low.append(np.r_[-1.0, inner])
             high.append(np.r_[inner, 1.0])
         i, start, stop = np.concatenate(number), np.concatenate(low), np.concatenate(high)

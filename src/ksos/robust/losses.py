@@ -18,7 +18,7 @@ import numpy as np
 from ksos.exceptions import ConvexityError
 from ksos.ground.validation import as_choice, as_positive
 from ksos.robust.risk import ParametricRisk
-from ksos.solvers.newton import Minimum, Value, newton, proven_minimum
+from ksos.solvers import Minimum, Value, newton, proven_minimum
 from ksos.space import Nodes
 
 __all__ = ["AbsoluteLoss", "AbsoluteRisk", "ClassificationLoss", "HuberLoss", "LogisticLoss"]

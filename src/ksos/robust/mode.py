@@ -27,7 +27,7 @@ from ksos.robust.ball import Adversary, Ball, adversary_in
 from ksos.robust.exact_ball import Answer, settled
 from ksos.robust.problem import Goal
 from ksos.robust.worst_case import ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
-from ksos.solvers.newton import Value
+from ksos.solvers import Value
 from ksos.space import MeanEmbedding, SoSSpace, evaluate, grid, region, scattered
 
 __all__ = ["ADVERSARIES", "ModePath", "Player", "RobustMode", "robust_mode"]

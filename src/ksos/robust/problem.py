@@ -36,11 +36,11 @@ from ksos.solvers import (
     Solution,
     Solver,
     centre,
+    follow_central_path,
     lowest_bound,
     lowest_eigenpairs,
     minimize,
 )
-from ksos.solvers.constrained import follow_central_path
 from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
 
 __all__ = ["Dual", "Goal", "Nearest", "Point", "Problem", "Saddle", "first_inside", "solve"]

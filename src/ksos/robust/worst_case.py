@@ -27,8 +27,7 @@ from ksos.robust.exact_ball import Answer, in_the_exact_ball
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.risk import FixedRisk, Risk
 from ksos.robust.upper_bound import upper_bound
-from ksos.solvers import STATUSES
-from ksos.solvers.constrained import known_to
+from ksos.solvers import STATUSES, known_to
 from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
 
 __all__ = ["AGREEMENT", "ROBUST_STATUSES", "Certified", "Family", "FixedLoss", "WorstCase"]
@@ -397,7 +396,7 @@ def attack(
         if status == "solved" and 2.0 * unknown > unit * problem.target(goal, exact.point.risk):
             status = "solved_inaccurate"
             note = "; ".join(filter(None, [note, known_to(unknown, 0.0)]))
-        functions, near, size = problem.space.coordinates.functions(y)
+        functions, near, size = problem.space.functions(y)
         g = functions if problem.space.labels is not None else functions[0]
         refined = (problem.space, objective) if problem.fixed else (None, math.inf)
         # any function of the RKHS proves a bound: here, those on the landmarks

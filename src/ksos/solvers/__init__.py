@@ -1,4 +1,4 @@
-"""The spectraplex, the loop, and one file per algorithm.
+"""Solvers: how to minimize a functional over a space, and the certificate of the answer.
 
 >>> SOLVERS["fista"]
 Fista(max_iter=20000, check_every=10, restart=True)
@@ -8,13 +8,6 @@ Fista(max_iter=20000, check_every=10, restart=True)
 
 from __future__ import annotations
 
-from ksos.solvers.certificate import (
-    DENSE,
-    certify,
-    graded_bound,
-    lowest_bound,
-    lowest_eigenpairs,
-)
 from ksos.solvers.cones import (
     ConePair,
     ScaledPair,
@@ -24,7 +17,7 @@ from ksos.solvers.cones import (
     cone_step,
     longest_step,
 )
-from ksos.solvers.constrained import nearest
+from ksos.solvers.constrained import follow_central_path, known_to, nearest
 from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers, restored
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient, lipschitz
 from ksos.solvers.interior_point import (
@@ -34,30 +27,85 @@ from ksos.solvers.interior_point import (
     minimum_on_face,
     optimum_on_face,
 )
-from ksos.solvers.lbfgs import LBFGS, Secants, descend, lowest
-from ksos.solvers.loop import Solver, Stepper, iterate
+from ksos.solvers.lbfgs import LBFGS, Secants, descend, descend_until, lowest
+from ksos.solvers.loop import STATUSES, Progress, Solution, Solver, Stepper, iterate
 from ksos.solvers.low_rank import FactorHessian, LowRank
-from ksos.solvers.minimize import SOLVERS, Auto, minimize, regularization_path
-from ksos.solvers.newton import Minimum, proven_minimum
-from ksos.solvers.solution import STATUSES, Progress, Solution
-from ksos.solvers.spectraplex import centre, factor, project, project_simplex
+from ksos.solvers.minimize import (
+    SOLVERS,
+    Auto,
+    as_solver,
+    check_options,
+    minimize,
+    quick_mmd_fit,
+    regularization_path,
+)
+from ksos.solvers.newton import Minimum, Value, newton, proven_minimum
+from ksos.solvers.spectraplex import (
+    DENSE,
+    centre,
+    certify,
+    factor,
+    graded_bound,
+    lowest_bound,
+    lowest_eigenpairs,
+    project,
+    project_simplex,
+)
 
 __all__ = [
+    "DENSE",
     "LBFGS",
     "SOLVERS",
     "STATUSES",
     "Auto",
+    "ConePair",
+    "ConicProgram",
+    "ConstrainedProblem",
+    "FactorHessian",
     "Fista",
     "FrankWolfe",
     "InteriorPoint",
     "LowRank",
+    "Minimum",
+    "Multipliers",
     "Progress",
+    "ProjectedGradient",
+    "ScaledPair",
+    "SchurSystem",
+    "Secants",
+    "Solution",
+    "Solver",
+    "Stepper",
+    "Value",
+    "as_solver",
+    "central_path",
+    "centre",
+    "certify",
+    "check_options",
+    "cone_divide",
+    "cone_product",
+    "cone_step",
+    "descend",
+    "descend_until",
+    "factor",
+    "follow_central_path",
+    "graded_bound",
+    "iterate",
+    "known_to",
+    "lipschitz",
+    "longest_step",
+    "lowest",
+    "lowest_bound",
+    "lowest_eigenpairs",
+    "minimize",
+    "minimum_on_face",
+    "nearest",
+    "newton",
+    "optimum_on_face",
+    "project",
+    "project_simplex",
+    "proven_minimum",
+    "quick_mmd_fit",
+    "regularization_path",
+    "restored",
 ]
-__all__ += ["ProjectedGradient", "Solution", "Solver", "minimize", "regularization_path"]
-# what other rooms and the tests use besides
-__all__ += ["DENSE", "certify", "graded_bound", "lowest_bound", "lowest_eigenpairs"]
-__all__ += ["ConePair", "ScaledPair", "SchurSystem", "cone_divide", "cone_product", "cone_step"]
-__all__ += ["ConicProgram", "central_path", "longest_step", "minimum_on_face", "optimum_on_face"]
-__all__ += ["ConstrainedProblem", "Multipliers", "nearest", "restored"]
-__all__ += ["FactorHessian", "Minimum", "Secants", "Stepper", "descend", "iterate", "lipschitz"]
-__all__ += ["centre", "factor", "lowest", "project", "project_simplex", "proven_minimum"]

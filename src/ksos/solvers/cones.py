@@ -58,22 +58,22 @@ class ScaledPair:
     inverse: Array  # R⁻¹, updated alongside: R is too ill-conditioned to invert at the end
     values: Array  # the diagonal of Λ
 
+    # M = Q diag(eigenvalues) Qᵀ, and C = μM⁻¹ with tr C = 1
     @classmethod
     def central(cls, Q: Array, eigenvalues: np.ndarray) -> ScaledPair:
-        """M = Q diag(eigenvalues) Qᵀ, and C = μM⁻¹ with tr C = 1."""
         mu = 1.0 / float(np.sum(1.0 / eigenvalues))
         root = like(np.sqrt(math.sqrt(mu) / eigenvalues), Q)
         return cls(Q * root, (Q / root).T, like(np.full(eigenvalues.shape[0], math.sqrt(mu)), Q))
 
+    # RΛRᵀ, exactly symmetric and positive semi-definite up to the rounding of one product
     @property
     def C(self) -> Array:
-        """RΛRᵀ, exactly symmetric and positive semi-definite up to the rounding of one product."""
         F = self.R * namespace(self.R).sqrt(self.values)
         return F @ F.T
 
+    # R⁻ᵀΛR⁻¹
     @property
     def M(self) -> Array:
-        """R⁻ᵀΛR⁻¹."""
         F = self.inverse.T * namespace(self.R).sqrt(self.values)
         return F @ F.T
 
@@ -145,9 +145,9 @@ class ConePair:
     x: np.ndarray
     w: np.ndarray
 
+    # η and ṽ, with ṽᵀJṽ = 1
     @property
     def _scaling(self) -> tuple[float, np.ndarray]:
-        """η and ṽ, with ṽᵀJṽ = 1."""
         dx, dw = _determinant(self.x), _determinant(self.w)
         if not (dx > 0.0 and dw > 0.0):
             raise np.linalg.LinAlgError("rounding has put a pair on the boundary of its cone")
@@ -156,8 +156,8 @@ class ConePair:
         v = (x + mirrored) / (2.0 * math.sqrt(0.5 * (1.0 + x @ w)))
         return (dx / dw) ** 0.25, v
 
+    # Wy, or W⁻¹y
     def scale(self, y: np.ndarray, *, inverse: bool = False) -> np.ndarray:
-        """Wy, or W⁻¹y."""
         eta, v = self._scaling
         sign = -1.0 if inverse else 1.0
         along = v[1:] @ y[1:]
@@ -166,9 +166,9 @@ class ConePair:
         out = np.concatenate([[first], rest])
         return np.asarray(out / eta if inverse else out * eta)
 
+    # λ = Ww
     @property
     def values(self) -> np.ndarray:
-        """λ = Ww."""
         return self.scale(self.w)
 
     @property
@@ -180,8 +180,8 @@ class ConePair:
         return eta**-2.0, math.sqrt(2.0) / eta * v[1:]
 
 
+# x₀² − ‖x₁‖², as a product, which keeps its digits near the boundary
 def _determinant(x: np.ndarray) -> float:
-    """x₀² − ‖x₁‖², as a product, which keeps its digits near the boundary."""
     length = float(np.linalg.norm(x[1:]))
     return float((x[0] - length) * (x[0] + length))
 
@@ -241,27 +241,27 @@ class SchurSystem:
         self._scale = 1.0 / xp.sqrt(xp.linalg.diagonal(H))
         self._solve = _cholesky(H * (self._scale[:, None] * self._scale[None, :]))
 
+    # the lower triangles of matrices given as rows
     def _triangles(self, rows: Array) -> Array:
-        """The lower triangles of matrices given as rows."""
         if is_numpy(rows):
             return np.take(
                 rows, self._positions, axis=1, mode="clip"
             )  # twice as fast as with a check of the indices
         return namespace(rows).take(rows, self._positions, axis=1)
 
+    # (⟨P∘RᵀA_kR, K⟩)_k and −⟨P∘RᵀR, K⟩ for a symmetric K
     def apply(self, K: Array) -> Array:
-        """(⟨P∘RᵀA_kR, K⟩)_k and −⟨P∘RᵀR, K⟩ for a symmetric K."""
         return self.V @ (flat(self._triangles(namespace(K).reshape(K, (1, -1)))) * self._weights)
 
+    # P∘(Σ_k x_k RᵀA_kR − x_{q+1} RᵀR)
     def adjoint(self, x: Array) -> Array:
-        """P∘(Σ_k x_k RᵀA_kR − x_{q+1} RᵀR)."""
         xp = namespace(x)
         return xp.reshape(
             xp.take((x @ self.V) / self._weights, self._lower), (self.size, self.size)
         )
 
+    # (VVᵀ + ridge)⁻¹ right
     def solve(self, right: Array) -> Array:
-        """(VVᵀ + ridge)⁻¹ right."""
         return self._scale * self._solve(self._scale * right)
 
 

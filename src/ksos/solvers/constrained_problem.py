@@ -4,7 +4,7 @@ the augmented Lagrangian, and the way back to the constraints from a point that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,8 +24,7 @@ from ksos.functionals import (
     weighted_sum,
 )
 from ksos.ground.arrays import Array, flat, inner, like, namespace, norm, to_numpy, zeros
-from ksos.solvers.certificate import lowest_bound
-from ksos.solvers.spectraplex import centre
+from ksos.solvers.spectraplex import centre, lowest_bound
 
 __all__ = [
     "FEASIBLE",
@@ -37,20 +36,13 @@ __all__ = [
 ]
 
 FEASIBLE = 1e-11  # a violation, in units of a constraint's size, that is rounding
-_CONSTANT = 1e-12  # variation beside the value that is rounding
-_RESTORATION_STEPS, _LONGEST = 25, 0.5
-# eigenvalues of the constraints' Gram matrix below it belong to constraints that repeat each other
-_NEGLIGIBLE = 1e-15
 # inequalities are aimed at a little inside, so that rounding does not carry the point out again
 _INSIDE = 1e-13
+_MET = 1e-12  # violations that count as none, in the same units
 # the same for MMD balls, in units of distances, which are known to rounding: multipliers of small
 # balls are large
 _BALL_INSIDE = 1e-15
-_KNOWN, _BALL_KNOWN = (
-    1e-15,
-    2e-13,
-)  # to what constraints are known, in units of their sizes and of distances
-_MET, _BALL_MET = 1e-12, 1e-14  # violations that count as none, in the same units
+_BALL_MET = 1e-14  # likewise
 
 
 @dataclass(frozen=True)
@@ -77,8 +69,8 @@ class BoundConstraint:
     equality: bool
     size: float  # what counts as one unit of g
 
+    # by how much the constraint is violated if g has this value, in units of g's size
     def excess(self, value: float) -> float:
-        """By how much the constraint is violated if g has this value, in units of g's size."""
         return (abs(value) if self.equality else max(value, 0.0)) / self.size
 
     @property
@@ -106,65 +98,55 @@ class ConstrainedProblem:
         convex.
         """
         self.middle = self.frame.point(centre(self.space.rank, self.space.T))
-        values = [abs(term.value(self.middle.a, self.middle.C)) for term in terms]
-        sizes = [
-            _size(self.frame.pull_back(term.gradient(self.middle.a, self.middle.C)))
-            for term in terms
-        ]
-        self.size = sizes[0]
-        """By how much f varies, likewise."""
-        known = [
-            value + abs(constraint.bound)
-            for value, constraint in zip(values[1:], constraints, strict=True)
-        ]
-        # what only rounding varies, as everything does where there is only one density, is as large
-        # as its values
-        sizes = [
-            size if size > _CONSTANT * value else max(value, 1e-200)
-            for size, value in zip(sizes[1:], known, strict=True)
-        ]
-        parts = zip(terms[1:], constraints, sizes, strict=True)
-        self.constraints = [
-            BoundConstraint(term, constraint.equality, size) for term, constraint, size in parts
-        ]
+        a, C = self.middle.a, self.middle.C
+        ranges = [_range(self.frame.pull_back(term.gradient(a, C))) for term in terms]
+        # by how much f varies, judged by its slope at the centre
+        self.size, *sizes = (high - low for low, high in ranges)
+        self.constraints = []
+        for term, constraint, size in zip(terms[1:], constraints, sizes, strict=True):
+            # what only rounding varies, as everything does where there is only one density, is as
+            # large as its values
+            value = abs(term.value(a, C)) + abs(constraint.bound)
+            size = size if size > 1e-12 * value else max(value, 1e-200)
+            self.constraints.append(BoundConstraint(term, constraint.equality, size))
         self.sizes = np.array([constraint.size for constraint in self.constraints])
 
+    # the augmented Lagrangian
     def augmented(self, multipliers: np.ndarray, penalties: np.ndarray) -> Objective:
-        """The augmented Lagrangian."""
         return self.base.with_term(Augmented(self, self.base.term, multipliers, penalties))
 
+    # Σ_i (g_i/size_i)²/2 over the violated constraints: 0 exactly where all of them are met
     def infeasibility(self) -> Objective:
-        """Σ_i (g_i/size_i)²/2 over the violated constraints: 0 exactly where all of them are met."""
         nothing = BoundLinear(zeros((self.space.rank, self.space.rank), self.space.T))
         return self.base.with_term(Augmented(self, nothing, 0.0 * self.sizes, self.sizes**-2.0))
 
+    # C with its embedding, where f or a constraint looks at it
     def point(self, C: Array) -> Point:
-        """C with its embedding, where f or a constraint looks at it."""
         return self.frame.point(C)
 
+    # f
     def value(self, point: Point) -> float:
-        """f."""
         return self.base.term.value(point.a, point.C)
 
+    # g_i
     def excesses(self, point: Point) -> np.ndarray:
-        """g_i."""
         return np.array(
             [constraint.term.value(point.a, point.C) for constraint in self.constraints]
         )
 
+    # ∇g_i, r × r
     def slope(self, i: int, point: Point) -> Array:
-        """∇g_i, r × r."""
         return self.frame.pull_back(self.constraints[i].term.gradient(point.a, point.C))
 
+    # the least and the largest value of a linear g_i
     def attainable(self, i: int) -> tuple[float, float]:
-        """The least and the largest value of a linear g_i."""
         slope = self.slope(i, self.middle)
         low, high = _range(slope)
         offset = self.excesses(self.middle)[i] - inner(slope, self.middle.C)
         return offset + low, offset + high
 
+    # the largest violation, in units of each constraint's size
     def violation(self, point: Point) -> float:
-        """The largest violation, in units of each constraint's size."""
         return max(
             constraint.excess(value)
             for constraint, value in zip(self.constraints, self.excesses(point), strict=True)
@@ -185,8 +167,8 @@ class ConstrainedProblem:
         """
         return self._bound(0.0, 0.0 * point.C, multipliers, point, 1e-14)
 
+    # whether the certified violation is more than rounding
     def proven_empty(self, multipliers: Multipliers, point: Point) -> bool:
-        """Whether the certified violation is more than rounding."""
         return self.certified_violation(multipliers, point) > self.rounding(multipliers)
 
     def _bound(
@@ -223,8 +205,9 @@ class ConstrainedProblem:
         """What rounding in the constraints may change the Lagrangian by: no gap below it means
         anything.
         """
+        # a distance is a root, whose rounding is that of a difference of vectors
         known = [
-            _BALL_KNOWN if isinstance(constraint.term, BoundBall) else _KNOWN * constraint.size
+            2e-13 if isinstance(constraint.term, BoundBall) else 1e-15 * constraint.size
             for constraint in self.constraints
         ]
         return float(np.abs(multipliers.weights) @ np.array(known))
@@ -238,44 +221,30 @@ class ConstrainedProblem:
         Near the optimum the latter are off by the square of what the point is off by, whatever the
         former have lost to rounding.
         """
-        fitted = self._fitted_multipliers(known[0].weights, point, G)
-        candidates = [*known, *([] if fitted is None else [Multipliers(fitted)])]
+        candidates = [*known, *self._fitted_multipliers(known[0].weights, point, G)]
         bounds = [self.lower_bound(candidate, point) for candidate in candidates]
         best = int(np.argmax(bounds))
         return candidates[best], bounds[best]
 
     def _fitted_multipliers(
         self, multipliers: np.ndarray, point: Point, G: Array
-    ) -> np.ndarray | None:
-        active = [
-            i
-            for i, constraint in enumerate(self.constraints)
-            if constraint.equality or multipliers[i] > 0.0
-        ]
+    ) -> list[Multipliers]:
+        free = np.array([constraint.equality for constraint in self.constraints])
+        active = np.flatnonzero(free | (multipliers > 0.0)).tolist()
         if not active:
-            return None
-        sizes = self.sizes[active].tolist()
-        columns = [
-            flat(self.slope(i, point) @ G) * (1.0 / size)
-            for i, size in zip(active, sizes, strict=True)
-        ] + [-flat(G)]
+            return []
+        columns = [flat(self.slope(i, point) @ G) * (1.0 / float(self.sizes[i])) for i in active]
+        columns.append(-flat(G))
         target = -flat(self.frame.pull_back(self.base.term.gradient(point.a, point.C)) @ G)
-        fitted = np.linalg.lstsq(
-            _gram(columns), [inner(column, target) for column in columns], rcond=1e-14
-        )[0]
-        other = np.zeros_like(multipliers)
-        for i, weight, size in zip(active, fitted[:-1].tolist(), sizes, strict=True):
-            other[i] = (weight if self.constraints[i].equality else max(weight, 0.0)) / size
-        return other
+        goals = [inner(column, target) for column in columns]
+        weights = np.linalg.lstsq(_gram(columns), goals, rcond=1e-14)[0][:-1]
+        fitted = np.zeros_like(multipliers)
+        fitted[active] = weights / self.sizes[active]
+        return [Multipliers(np.where(free, fitted, np.maximum(fitted, 0.0)))]
 
 
-def _size(M: Array) -> float:
-    low, high = _range(M)
-    return high - low
-
-
+# the extreme eigenvalues of M: the least and the largest ⟨M, C⟩ on the spectraplex
 def _range(M: Array) -> tuple[float, float]:
-    """The extreme eigenvalues of M: the least and the largest ⟨M, C⟩ on the spectraplex."""
     values = to_numpy(namespace(M).linalg.eigvalsh(M))
     return float(values[0]), float(values[-1])
 
@@ -295,73 +264,58 @@ class Augmented(BoundTerm):
         multipliers: np.ndarray,
         penalties: np.ndarray,
     ) -> None:
-        self.term, self.constraints, self.multipliers, self.penalties = (
-            term,
-            problem.constraints,
-            multipliers,
-            penalties,
-        )
-        self.frame, self.free = (
-            problem.frame,
-            np.array([constraint.equality for constraint in problem.constraints]),
-        )
-        self.uses_embedding, self.convex = self.frame.term.uses_embedding, self.frame.term.convex
-        self.twice_differentiable = self.frame.term.twice_differentiable
+        self.term, self.multipliers, self.penalties = term, multipliers, penalties
+        self.terms = [constraint.term for constraint in problem.constraints]
+        self.free = np.array([constraint.equality for constraint in problem.constraints])
+        self.frame, whole = problem.frame, problem.frame.term
+        self.uses_embedding, self.convex = whole.uses_embedding, whole.convex
+        self.twice_differentiable = whole.twice_differentiable
 
+    # w = ψ'(g(C)): the multipliers that the point stands for
     def updated(self, a: Array | None, C: Array) -> np.ndarray:
-        """w = ψ'(g(C)): the multipliers that the point stands for."""
-        w = self.multipliers + self.penalties * np.array(
-            [constraint.term.value(a, C) for constraint in self.constraints]
-        )
+        values = np.array([term.value(a, C) for term in self.terms])
+        w = self.multipliers + self.penalties * values
         return np.where(self.free, w, np.maximum(w, 0.0))
 
-    def _active(self, w: np.ndarray) -> np.ndarray:
-        """ψ'': the penalty, or 0 where the constraint is not active."""
-        return np.where((w > 0.0) | self.free, self.penalties, 0.0)
+    # each g_i with its multiplier w_i and, if it is active, with ψ'' = β
+    def _parts(self, a: Array | None, C: Array) -> Iterator[tuple[float, float, BoundTerm]]:
+        w = self.updated(a, C)
+        active = np.where((w > 0.0) | self.free, self.penalties, 0.0)
+        return zip(w.tolist(), active.tolist(), self.terms, strict=True)
 
     def value(self, a: Array | None, C: Array) -> float:
-        w = self.updated(a, C)
+        w, known = self.updated(a, C), self.multipliers
         return self.term.value(a, C) + float(
-            np.sum((w - self.multipliers) * (w + self.multipliers) / (2.0 * self.penalties))
+            np.sum((w - known) * (w + known) / (2.0 * self.penalties))
         )
 
     def gradient(self, a: Array | None, C: Array) -> Pair:
-        others = (constraint.term.gradient(a, C) for constraint in self.constraints)
-        return weighted_sum(
-            zip(self.updated(a, C).tolist(), others, strict=True), self.term.gradient(a, C)
-        )
+        parts = ((weight, term.gradient(a, C)) for weight, _, term in self._parts(a, C))
+        return weighted_sum(parts, self.term.gradient(a, C))
 
     def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
         """Σ w_i g_i'' + f'' and, along one direction, the rank-one parts βg'g'ᵀ; for several they
         are in :meth:`factor_hessian`.
         """
-        w = self.updated(a, C)
         total = self.term.hessian(a, C, da, dC)
-        for weight, penalty, constraint in zip(
-            w.tolist(), self._active(w).tolist(), self.constraints, strict=True
-        ):
-            own = constraint.term.hessian(a, C, da, dC) if weight != 0.0 else (None, None)
+        for weight, penalty, term in self._parts(a, C):
+            own = term.hessian(a, C, da, dC) if weight != 0.0 else (None, None)
             if total is None or own is None:
                 return None
             total = weighted_sum([(weight, own)], total)
             if penalty > 0.0 and (da is None or da.ndim == 1):
-                gradient = constraint.term.gradient(a, C)
+                gradient = term.gradient(a, C)
                 total = weighted_sum([(penalty * paired(gradient, da, dC), gradient)], total)
         return total
 
+    # those of f and the g_i, and the rank-one parts 4β(∇g·F)(∇g·F)ᵀ
     def factor_hessian(self, F: Array) -> Array | None:
-        """Those of f and the g_i, and the rank-one parts 4β(∇g·F)(∇g·F)ᵀ."""
-        C = F @ F.T
-        a = self.frame.point(C).a
-        w = self.updated(a, C)
-        total = self.term.factor_hessian(F)
-        for weight, penalty, constraint in zip(
-            w.tolist(), self._active(w).tolist(), self.constraints, strict=True
-        ):
+        point, total = self.frame.point(F @ F.T), self.term.factor_hessian(F)
+        for weight, penalty, term in self._parts(point.a, point.C):
             if weight != 0.0:
-                total = plus(total, weight, constraint.term.factor_hessian(F))
+                total = plus(total, weight, term.factor_hessian(F))
             if penalty > 0.0:
-                N = self.frame.pull_back(constraint.term.gradient(a, C)) @ F
+                N = self.frame.pull_back(term.gradient(point.a, point.C)) @ F
                 total = plus(total, 4.0 * penalty, N[:, :, None, None] * N[None, None, :, :])
         return total
 
@@ -370,47 +324,37 @@ def _gram(rows: Sequence[Array]) -> np.ndarray:
     return np.array([[inner(one, other) for other in rows] for one in rows])
 
 
-def restored(problem: ConstrainedProblem, F: Array, active: Collection[int] = ()) -> Array | None:
+def restored(problem: ConstrainedProblem, F: Array) -> Array | None:
     """A factor near F with tr FFᵀ = 1 that meets the constraints to 1e-12 of their sizes; None if
     Newton's method finds none.
 
     C = FFᵀ stays positive semi-definite whatever the step. Each step is the shortest E with ⟨2∇g_i
-    F, E⟩ = −g_i for the constraints that are, or have been, violated, and ⟨F, E⟩ = 0. Inequalities
-    that are ``active`` are brought to their boundary from inside too: near an optimum that gains
-    what they cost, since ∇f·F and −Σ w_i ∇g_i·F are then the same but for a multiple of F.
+    F, E⟩ = −g_i for the constraints that are, or have been, violated, and ⟨F, E⟩ = 0.
     """
     constraints = problem.constraints
-    held: set[int] = {i for i, constraint in enumerate(constraints) if constraint.equality} | set(
-        active
-    )
-    best: tuple[float, Array] | None = None
-    for _ in range(_RESTORATION_STEPS):
+    held: set[int] = {i for i, constraint in enumerate(constraints) if constraint.equality}
+    for _ in range(25):  # Newton's method needs a handful
         F = F / norm(F)
         point = problem.point(F @ F.T)
         values = problem.excesses(point)
-        violated = [
+        amounts = [
             constraint.excess(value) for constraint, value in zip(constraints, values, strict=True)
         ]
-        if all(
+        met = (
             amount <= constraint.margins[1]
-            for amount, constraint in zip(violated, constraints, strict=True)
-        ):
-            off = max([abs(values[i]) / constraints[i].size for i in active], default=0.0)
-            if best is not None and off > 0.5 * best[0]:
-                return best[1]
-            best = (off, F)
-            if off == 0.0:
-                return F
-        elif best is not None:
-            return best[1]
-        held |= {i for i, amount in enumerate(violated) if amount > 0.0}
+            for amount, constraint in zip(amounts, constraints, strict=True)
+        )
+        if all(met):
+            return F
+        held |= {i for i, amount in enumerate(amounts) if amount > 0.0}
         rows, goals = [flat(F)], [0.0]
         for i in sorted(held):
             rows.append(flat(problem.slope(i, point) @ F) * (2.0 / constraints[i].size))
             goals.append(-values[i] / constraints[i].size - constraints[i].margins[0])
-        weights = np.linalg.lstsq(_gram(rows), goals, rcond=_NEGLIGIBLE)[0].tolist()
+        # lower eigenvalues belong to constraints that repeat each other
+        weights = np.linalg.lstsq(_gram(rows), goals, rcond=1e-15)[0].tolist()
         step = sum(weight * row for weight, row in zip(weights, rows, strict=True))
-        if not norm(step) <= _LONGEST:
+        if not norm(step) <= 0.5:  # of the whole factor: too far for a linear model
             break
         F = F + namespace(F).reshape(step, F.shape)
-    return None if best is None else best[1]
+    return None

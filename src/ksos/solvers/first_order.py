@@ -12,17 +12,13 @@ import numpy as np
 from ksos.functionals import Objective, Point
 from ksos.ground.arrays import inner, like, norm
 from ksos.ground.run import Run
-from ksos.solvers.certificate import lowest_eigenpairs
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import project
+from ksos.solvers.spectraplex import lowest_eigenpairs, project
 
 __all__ = ["Fista", "FrankWolfe", "ProjectedGradient", "lipschitz"]
 
-_POWER_ITERATIONS = 100
 _MARGIN = 1.02  # power iteration approaches the largest eigenvalue from below
-_GROW, _SHRINK, _FRANK_WOLFE_SHRINK = 2.0, 0.95, 0.9
-_MOST_BACKTRACKS = 60
-_ROUNDING = 1e-13  # what a comparison of nearly equal numbers may be off by
+_MOST_BACKTRACKS = 60  # doublings: from 1e-6 to 1e12 times the first guess
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedGradient(Stepper):
-    """C ← proj(C − ∇f(C)/L) (the note's projected gradient descent).
+    """C ← proj(C − ∇f(C)/L) (the paper's projected gradient descent).
 
     ``max_iter``: the most steps where ``minimize`` is given no ``max_iter``. ``check_every``: how
     many from one certificate to the next.
@@ -43,7 +39,8 @@ class ProjectedGradient(Stepper):
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
-    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=ProjectedGradient(check_every=5)).status
+    >>> functional = SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace()
+    >>> ksos.minimize(functional, space, solver=ProjectedGradient(check_every=5)).status
     'solved'
     """
 
@@ -51,8 +48,8 @@ class ProjectedGradient(Stepper):
     max_iter: int = 100_000
     check_every: int = 10
 
+    # L from power iteration on the Hessian (quadratic f) or from two gradients
     def init(self, objective: Objective, start: Point) -> _State:
-        """L from power iteration on the Hessian (quadratic f) or from two gradients."""
         return _State(start, start, 1.0, lipschitz(objective, start))
 
     def step(self, objective: Objective, state: _State) -> _State:
@@ -66,25 +63,20 @@ class ProjectedGradient(Stepper):
             move = new - Y
             squared = inner(move.C, move.C)
             curvature = objective.curvature(move)
-            quadratic = curvature is not None
+            quadratic, rounding = curvature is not None, 1e-29
             if curvature is None:
                 curvature = 2.0 * (objective.value(new) - objective.value(Y) - inner(G, move.C))
-            if (
-                curvature
-                <= L * squared + _ROUNDING * (1e-16 if quadratic else abs(objective.value(Y)))
-                or Run.current().over
-            ):
+                rounding = 1e-13 * abs(objective.value(Y))
+            if curvature <= L * squared + rounding or Run.current().over:
                 break
-            if (
-                not quadratic
-            ):  # near the optimum values differ by rounding alone, which gradients feel less
+            if not quadratic:
+                # near the optimum values differ by rounding alone, which gradients feel less
                 curvature = min(curvature, inner(objective.gradient(new) - G, move.C))
                 if curvature <= L * squared:
                     break
-            L = max(L if quadratic else _GROW * L, _MARGIN * curvature / squared)
+            L = max(L if quadratic else 2.0 * L, _MARGIN * curvature / squared)
         # away from a quadratic the curvature varies: try longer steps again
-        L = L if quadratic else L * _SHRINK
-        return self._next(state, new, move, L)
+        return self._next(state, new, move, L if quadratic else 0.95 * L)
 
     def _next(self, state: _State, new: Point, move: Point, L: float) -> _State:
         return _State(new, new, 1.0, L)
@@ -101,7 +93,8 @@ class Fista(ProjectedGradient):
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
-    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=Fista(restart=False)).status
+    >>> functional = SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace()
+    >>> ksos.minimize(functional, space, solver=Fista(restart=False)).status
     'solved'
     """
 
@@ -131,7 +124,8 @@ class FrankWolfe(ProjectedGradient):
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
-    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=FrankWolfe(), tol=1e-3).status
+    >>> functional = SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace()
+    >>> ksos.minimize(functional, space, solver=FrankWolfe(), tol=1e-3).status
     'solved'
     """
 
@@ -159,17 +153,14 @@ class FrankWolfe(ProjectedGradient):
         if (curvature := objective.curvature(toward)) is not None:
             new = C + min(1.0, slope / curvature if curvature > 0.0 else 1.0) * toward
             return _State(new, new, 1.0, state.L)
-        squared, value, L = (
-            inner(toward.C, toward.C),
-            objective.value(C),
-            _FRANK_WOLFE_SHRINK * state.L,
-        )
+        # the curvature varies: try longer steps again
+        squared, value, L = inner(toward.C, toward.C), objective.value(C), 0.9 * state.L
         for _ in range(_MOST_BACKTRACKS):
             t = min(1.0, slope / (L * squared))
             new = C + t * toward
             if objective.value(new) <= value - t * slope + 0.5 * L * squared * t * t:
                 break
-            L *= _GROW
+            L *= 2.0
         return _State(new, new, 1.0, L)
 
 
@@ -177,21 +168,18 @@ def lipschitz(objective: Objective, point: Point) -> float:
     """A bound on the curvature of f: the largest eigenvalue of ∇²f by power iteration, or a first
     guess for backtracking.
     """
-    random = np.random.default_rng(0).standard_normal(
-        (objective.size, objective.size)
-    )  # a fit must not depend on a global generator
+    # its own generator: a fit must not depend on a global one
+    random = np.random.default_rng(0).standard_normal((objective.size, objective.size))
     direction = like(random + random.T, objective.space.T)
     direction = direction / norm(direction)
     image = objective.hessian(objective.point(direction))
     if image is None:
         other = objective.point(project(point.C + direction / objective.size))
-        moved, change = (
-            norm(other.C - point.C),
-            norm(objective.gradient(other) - objective.gradient(point)),
-        )
+        moved = norm(other.C - point.C)
+        change = norm(objective.gradient(other) - objective.gradient(point))
         return max(change / moved if moved > 0.0 else 1.0, 1e-12)
     estimate = 0.0
-    for _ in range(_POWER_ITERATIONS):
+    for _ in range(100):  # a thousandth, far below the margin, takes a dozen as a rule
         size = norm(image)
         if size <= 1e-300:
             return 1.0  # f is linear: any step length will do

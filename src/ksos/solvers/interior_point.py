@@ -19,10 +19,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
-from ksos.functionals import BoundBall, BoundTerm, Objective, Point
+from ksos.functionals import BoundBall, Objective, Point
 from ksos.ground.arrays import (
     Array,
     eye,
@@ -54,13 +55,13 @@ from ksos.space.embedding_map import SMALL_TENSOR, CompressedMap
 
 __all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face", "optimum_on_face"]
 
-_SHORTEST_STEP, _MOST_STEPS = 1e-6, 80
-_FLOOR, _ROUNDING, _NEGLIGIBLE = 1e-16, 1e-17, 1e-13
+_SHORTEST_STEP = 1e-6  # of the whole one: rounding blocks the way
+_ROUNDING = 1e-17  # μ in units of the gradient: the pair has then lost its last digit
 
 
 @dataclass(frozen=True)
 class ConicProgram:
-    """The data; with constraints, in units in which f and the linear constraints vary by about one."""
+    """The data, with constraints in units in which f and the linear ones vary by about one."""
 
     rows: Array  # (q + p, r, r): the tensor of A and the matrices M_i
     q: int
@@ -69,22 +70,19 @@ class ConicProgram:
     D: Array
     N: Array | None = None
     c: np.ndarray = field(default_factory=lambda: np.zeros(0))  # the c_i
-    slack: np.ndarray = field(
-        default_factory=lambda: np.zeros(0, dtype=bool)
-    )  # which of the linear constraints are inequalities
+    # which of the linear constraints are inequalities
+    slack: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     balls: list[tuple[np.ndarray, float]] = field(default_factory=list)  # (z_j, ε_j)
-    order: list[int] = field(
-        default_factory=list
-    )  # which constraint each multiplier (the ν_i, then one per ball) belongs to
-    units: np.ndarray = field(
-        default_factory=lambda: np.zeros(0)
-    )  # what turns these multipliers into those of the problem
+    # which constraint each multiplier (the ν_i, then one per ball) belongs to, and what turns it
+    # into that of the problem
+    order: list[int] = field(default_factory=list)
+    units: np.ndarray = field(default_factory=lambda: np.zeros(0))
     # ‖∂f/∂a‖ if f is a multiple of a distance, and this the problem of the squared one; else None
     steepness: float | None = None
 
+    # the problem without constraints; the tensor is formed here if it is not stored already
     @classmethod
     def unconstrained(cls, objective: Objective) -> ConicProgram:
-        """The problem without constraints; the tensor is formed here if it is not stored already."""
         quadratic, r, T = objective.term.embedding_quadratic, objective.size, objective.space.T
         assert quadratic is not None
         D = zeros((r, r), T) if quadratic.D is None else quadratic.D
@@ -92,15 +90,14 @@ class ConicProgram:
             return cls(zeros((0, r, r), T), 0, 0.0, np.zeros(0), D)
         q = quadratic.b.shape[0]
         stored = 0 if isinstance(objective.space.map, CompressedMap) else q * r * r
-        needed, what = (
-            stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r,
+        require_memory(
+            FLOAT_BYTES * (stored + 0.5 * q * r * r + 3.0 * q * q + 12.0 * r * r),
             f"the interior-point method with {q} coordinates and rank {r}",
+            "use solver='low_rank', or fewer support points or landmarks (n_support)",
+            beside=T,
         )
-        remedy = "use solver='low_rank', or fewer support points or landmarks (n_support)"
-        require_memory(FLOAT_BYTES * needed, what, remedy, beside=T)
-        return cls(
-            objective.space.compressed_map.tensor, q, quadratic.scale, to_numpy(quadratic.b), D
-        )
+        tensor = objective.space.compressed_map.tensor
+        return cls(tensor, q, quadratic.scale, to_numpy(quadratic.b), D)
 
     @classmethod
     def of(cls, problem: ConstrainedProblem) -> ConicProgram | None:
@@ -126,74 +123,53 @@ class ConicProgram:
         )
         linear = [i for i, term in enumerate(terms) if term.linear]
         sizes = problem.sizes[linear]
-        slopes = [
-            problem.slope(i, middle) / size for i, size in zip(linear, sizes.tolist(), strict=True)
-        ]
-        if any(
-            norm(slope) == 0.0 for slope in slopes
-        ):  # a constraint on a constant has no multiplier to step towards
+        slopes = [problem.slope(i, middle) / float(problem.sizes[i]) for i in linear]
+        # a constraint on a constant has no multiplier to step towards
+        if any(norm(slope) == 0.0 for slope in slopes):
             return None
-        offsets = (
-            np.array([float(xp.linalg.trace(slope)) / r for slope in slopes])
-            - problem.excesses(middle)[linear] / sizes
-        )
+        traces = np.array([float(xp.linalg.trace(slope)) / r for slope in slopes])
         balls = [(i, term) for i, term in enumerate(terms) if isinstance(term, BoundBall)]
-        rows, b = (
-            xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor,
-            np.zeros(q) if form.b is None else to_numpy(form.b) / unit,
-        )
-        D = zeros((r, r), T) if form.D is None else form.D / unit
-        N = None if form.N is None else form.N / math.sqrt(unit)
-        slack = np.array([not problem.constraints[i].equality for i in linear], dtype=bool)
-        centres, order = (
-            [(to_numpy(term.z), term.radius) for _, term in balls],
-            [*linear, *(i for i, _ in balls)],
-        )
-        units = unit * np.concatenate([1.0 / sizes, np.ones(len(balls))])
-        steepness = norm(f.gradient(middle.a, middle.C)[0]) / unit if not form.exact else None
+        at_centre = norm(f.gradient(middle.a, middle.C)[0]) if not form.exact else 0.0
         return cls(
-            rows, q, form.scale / unit, b, D, N, offsets, slack, centres, order, units, steepness
+            rows=xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor,
+            q=q,
+            scale=form.scale / unit,
+            b=np.zeros(q) if form.b is None else to_numpy(form.b) / unit,
+            D=zeros((r, r), T) if form.D is None else form.D / unit,
+            N=None if form.N is None else form.N / math.sqrt(unit),
+            c=traces - problem.excesses(middle)[linear] / sizes,
+            slack=np.array([not problem.constraints[i].equality for i in linear], dtype=bool),
+            balls=[(to_numpy(term.z), term.radius) for _, term in balls],
+            order=[*linear, *(i for i, _ in balls)],
+            units=unit * np.concatenate([1.0 / sizes, np.ones(len(balls))]),
+            steepness=None if form.exact else at_centre / unit,
         )
 
+    # Σ_k x_k A_k over the rows
     def combined(self, x: np.ndarray) -> Array:
-        """Σ_k x_k A_k over the rows."""
         xp, (n, r, _) = namespace(self.rows), self.rows.shape
         return xp.reshape(like(x, self.rows) @ xp.reshape(self.rows, (n, r * r)), (r, r))
 
+    # ⟨A_k, C⟩ over the rows
     def images(self, C: Array) -> np.ndarray:
-        """⟨A_k, C⟩ over the rows."""
         n, r, _ = self.rows.shape
         return to_numpy(namespace(C).reshape(self.rows, (n, r * r)) @ flat(C))
 
+    # the multipliers of the problem, in its own order, and the vectors of its balls
     def multipliers(self, state: _Iterate) -> Multipliers:
-        """The multipliers of the problem, in its own order, and the vectors of its balls."""
         pulls = [-pair.w[1:] for pair in state.cones]
         if pulls:  # M knows y, to many digits; what the steepest ball has lost of it is given back
+            lost = state.y + 2.0 * self.b - 2.0 * self.scale * state.a - sum(pulls)
             steepest = int(np.argmax([pair.w[0] for pair in state.cones]))
-            pulls[steepest] = (
-                pulls[steepest] + state.y + 2.0 * self.b - 2.0 * self.scale * state.a - sum(pulls)
-            )
-        own = (
-            np.concatenate([state.nu, [float(np.linalg.norm(pull)) for pull in pulls]]) * self.units
-        )
-        out, first = own[np.argsort(self.order)], state.nu.shape[0]
-        vectors = {
-            i: unit * pull
-            for i, unit, pull in zip(self.order[first:], self.units[first:], pulls, strict=True)
-        }
-        if self.steepness is None:
-            return Multipliers(out, vectors)
-        # ∇f = (∇f²)/2f, and everything else in the optimality conditions is multiplied alike
-        factor = self.steepness / max(
-            2.0 * float(np.linalg.norm(self.scale * state.a - self.b)), 1e-300
-        )
-        return Multipliers(factor * out, {i: factor * pull for i, pull in vectors.items()})
-
-    @property
-    def cost(self) -> float:
-        """Floating-point operations of one step."""
-        n, r = self.rows.shape[0], self.D.shape[0]
-        return float(n * r**2 * (4 * r + 2 * n))
+            pulls[steepest] = pulls[steepest] + lost
+        units, first = self.units, state.nu.shape[0]
+        if self.steepness is not None:
+            # ∇f = (∇f²)/2f, and everything else in the optimality conditions is multiplied alike
+            slope = 2.0 * float(np.linalg.norm(self.scale * state.a - self.b))
+            units = units * (self.steepness / max(slope, 1e-300))
+        own = np.concatenate([state.nu, [float(np.linalg.norm(pull)) for pull in pulls]]) * units
+        mine = zip(self.order[first:], units[first:], pulls, strict=True)
+        return Multipliers(own[np.argsort(self.order)], {i: unit * v for i, unit, v in mine})
 
 
 @dataclass(frozen=True)
@@ -208,16 +184,12 @@ class _Iterate:
     u: np.ndarray
     cones: list[ConePair]
 
+    # the mean of the products that vanish at the optimum
     def mu(self, program: ConicProgram) -> float:
-        """The mean of the products that vanish at the optimum."""
-        total = (
-            inner(self.pair.values, self.pair.values)
-            + float(self.u @ self.nu)
-            + sum(pair.x @ pair.w for pair in self.cones)
-        )
-        return float(
-            total / (self.pair.values.shape[0] + int(program.slack.sum()) + len(self.cones))
-        )
+        total = inner(self.pair.values, self.pair.values) + float(self.u @ self.nu)
+        total += sum(pair.x @ pair.w for pair in self.cones)
+        n = self.pair.values.shape[0] + int(program.slack.sum()) + len(self.cones)
+        return float(total / n)
 
 
 @dataclass(frozen=True)
@@ -252,11 +224,14 @@ class InteriorPoint(Stepper):
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
-    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=InteriorPoint(face_columns=0)).status
+    >>> functional = SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace()
+    >>> ksos.minimize(functional, space, solver=InteriorPoint(face_columns=0)).status
     'solved'
     """
 
     name = "interior_point"
+    needs = "embedding_quadratic"
+    needs_in_words = "takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'"
     max_iter: int = 100
     step_fraction: float = 0.98
     face_columns: int = 12
@@ -270,32 +245,20 @@ class InteriorPoint(Stepper):
                 f" {self.step_fraction!r}"
             )
 
-    def refusal(self, term: BoundTerm) -> str | None:
-        """The dual is known for this class of functionals only."""
-        return (
-            None
-            if term.embedding_quadratic is not None
-            else "takes squared MMDs and linear terms only; use solver='low_rank' or 'fista'"
-        )
-
     def prepared(self, objective: Objective) -> Objective:
-        """On the stored tensor, which the steps need anyway."""
-        return (
-            objective.on_tensor()
-            if objective.term.uses_embedding and not objective.stored
-            else objective
-        )
+        # the steps need the tensor anyway
+        needed = objective.term.uses_embedding and not objective.stored
+        return objective.on_tensor() if needed else objective
 
+    # on the central path, near the start
     def init(self, objective: Objective, start: Point) -> _State:
-        """On the central path, near the start."""
         program, G = ConicProgram.unconstrained(objective), objective.gradient(start)
-        iterate, size = _near(
-            program, start.C, np.zeros(0) if start.a is None else to_numpy(start.a), G
-        )
+        a = np.zeros(0) if start.a is None else to_numpy(start.a)
+        iterate, size = _near(program, start.C, a, G)
         return _State(program, replace(start, G=G), iterate, _ROUNDING * size)
 
+    # A step along the central path, and the feasible point there
     def step(self, objective: Objective, state: _State) -> _State:
-        """A step along the central path, and the feasible point there."""
         if state.iterate.mu(state.program) <= state.floor:
             return state
         moved, step = _advanced(state.program, state.iterate, self.step_fraction)
@@ -310,22 +273,17 @@ class InteriorPoint(Stepper):
         C, xp = iterate.pair.C, namespace(iterate.pair.R)
         point, gap = _with_gap(objective, C / float(xp.linalg.trace(C)))
         values, Q = xp.linalg.eigh(C)
-        host, unit = (
-            to_numpy(values),
-            program.scale if program.scale > 0.0 else float(xp.max(xp.abs(program.D))),
-        )
+        host = to_numpy(values)
+        unit = program.scale if program.scale > 0.0 else float(xp.max(xp.abs(program.D)))
         # Matching eigenvalues of C and M have the product μ; those of C stay which are the larger
         # ones of their two.
         columns = int(np.count_nonzero((host > 0.0) & (unit * host**2 > iterate.mu(program))))
-        few = 0 < columns <= self.face_columns
-        F = (
-            minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q))
-            if few
-            else None
-        )
-        polished, polished_gap = (
-            (point, gap) if F is None else _with_gap(objective, F @ F.T / inner(F, F))
-        )
+        if not 0 < columns <= self.face_columns:
+            return point
+        F = minimum_on_face(program, Q[:, -columns:] * like(np.sqrt(host[-columns:]), Q))
+        if F is None:
+            return point
+        polished, polished_gap = _with_gap(objective, F @ F.T / inner(F, F))
         return polished if polished_gap < gap else point
 
 
@@ -366,15 +324,9 @@ def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Arr
     iterate, size = _near(
         program, X, a, D + program.combined(2.0 * (program.scale * a - program.b))
     )
-    for _ in range(_MOST_STEPS):
-        if Run.current().over or k * iterate.mu(program) <= max(tol, _ROUNDING * size):
-            return iterate.pair.C
-        try:
-            iterate, step = _advanced(program, iterate, InteriorPoint.step_fraction)
-        except linalg_errors():
-            return None
-        if step < _SHORTEST_STEP:
-            return None
+    for reached in chain([iterate], _path(program, iterate)):
+        if Run.current().over or k * reached.mu(program) <= max(tol, _ROUNDING * size):
+            return reached.pair.C
     return None
 
 
@@ -396,23 +348,18 @@ def minimum_on_face(program: ConicProgram, F: Array) -> Array | None:
     V, _ = xp.linalg.qr(F)
     r, k = V.shape
     first, second = np.tril_indices(k)
-    J = to_numpy(
-        xp.matmul(
-            V.T, xp.reshape(xp.reshape(program.rows[: program.q, :, :], (-1, r)) @ V, (-1, r, k))
-        )
-    )[:, first, second]
-    d, trace, start = (
-        to_numpy(V.T @ M @ V)[first, second] for M in (program.D, eye(r, F), F @ F.T)
-    )
-    twice = np.where(
-        first == second, 1.0, np.sqrt(2.0)
-    )  # an orthonormal basis of the symmetric matrices
+    rows = xp.reshape(program.rows[: program.q, :, :], (-1, r)) @ V
+    J = to_numpy(xp.matmul(V.T, xp.reshape(rows, (-1, r, k))))[:, first, second]
+    matrices = (program.D, eye(r, F), F @ F.T)
+    d, trace, start = (to_numpy(V.T @ M @ V)[first, second] for M in matrices)
+    # an orthonormal basis of the symmetric matrices
+    twice = np.where(first == second, 1.0, np.sqrt(2.0))
     J, d, trace, start = J * twice, d * twice, trace * twice, start * twice
     start = start / (trace @ start)
     N = np.linalg.svd(trace[None])[2][1:]  # the directions that keep the trace
     JN = J @ N.T
     gradient = N @ (2.0 * (J.T @ (program.scale * (J @ start) - program.b)) + d)
-    step = np.linalg.lstsq(2.0 * program.scale * (JN.T @ JN), -gradient, rcond=_NEGLIGIBLE)[0]
+    step = np.linalg.lstsq(2.0 * program.scale * (JN.T @ JN), -gradient, rcond=1e-13)[0]
     X = np.zeros((k, k))
     X[first, second] = (start + step @ N) / twice
     values, Q = np.linalg.eigh(X)  # which reads the lower triangle
@@ -425,18 +372,25 @@ def central_path(
     """(C/tr C, multipliers, μ) along the central path of a constrained problem, until rounding
     leads the way.
     """
-    iterate = _start(program)
-    for _ in range(_MOST_STEPS):
+    for iterate in _path(program, _start(program), fraction):
+        C, mu = iterate.pair.C, iterate.mu(program)
+        yield C / float(namespace(C).linalg.trace(C)), program.multipliers(iterate), mu
+        if mu <= 1e-16:  # in units of f
+            return
+
+
+# the iterates that follow, until rounding leads the way
+def _path(
+    program: ConicProgram, iterate: _Iterate, fraction: float = InteriorPoint.step_fraction
+) -> Iterator[_Iterate]:
+    for _ in range(80):  # a dozen are usual
         try:
             iterate, step = _advanced(program, iterate, fraction)
         except linalg_errors():
             return
         if step < _SHORTEST_STEP:
             return
-        C, mu = iterate.pair.C, iterate.mu(program)
-        yield C / float(namespace(C).linalg.trace(C)), program.multipliers(iterate), mu
-        if mu <= _FLOOR:
-            return
+        yield iterate
 
 
 def _start(program: ConicProgram) -> _Iterate:
@@ -445,16 +399,15 @@ def _start(program: ConicProgram) -> _Iterate:
     """
     r, q = program.D.shape[0], program.q
     one = np.where(program.slack, 1.0, 0.0)
-    values, Q = namespace(program.D).linalg.eigh(
-        program.D + program.combined(np.concatenate([np.zeros(q), one]))
-    )
+    M = program.D + program.combined(np.concatenate([np.zeros(q), one]))
+    values, Q = namespace(M).linalg.eigh(M)
     host, t = to_numpy(values), float(values[0]) - 1.0
+    nothing = np.zeros(q)
     cones = [
-        ConePair(np.append(radius, np.zeros(q)), np.append(1.0, np.zeros(q)))
-        for _, radius in program.balls
+        ConePair(np.append(radius, nothing), np.append(1.0, nothing)) for _, radius in program.balls
     ]
     a = program.images(centre(r, program.D))[:q]
-    return _Iterate(ScaledPair.central(Q, host - t), a, np.zeros(q), t, one, one, cones)
+    return _Iterate(ScaledPair.central(Q, host - t), a, nothing, t, one, one, cones)
 
 
 def _advanced(program: ConicProgram, state: _Iterate, fraction: float) -> tuple[_Iterate, float]:
@@ -462,32 +415,27 @@ def _advanced(program: ConicProgram, state: _Iterate, fraction: float) -> tuple[
     second-order terms), step.
     """
     system = _System(program, state)
-    predictor = system.direction(
-        -diagonal(state.pair.values),
-        -np.sqrt(state.u * state.nu),
-        [-pair.values for pair in state.cones],
-    )
+    cones = [-pair.values for pair in state.cones]
+    root = np.sqrt(state.u * state.nu)
+    predictor = system.direction(-diagonal(state.pair.values), -root, cones)
     reach = min(1.0, _longest(program, state, predictor))
     move = system.direction(*system.corrected(predictor, (1.0 - reach) ** 3 * state.mu(program)))
     step = min(1.0, fraction * _longest(program, state, move))
     if step < _SHORTEST_STEP:
         return state, step
-    a, y, nu, u = (
-        state.a + step * move.da,
-        state.y + step * move.dy,
-        state.nu + step * move.dnu,
-        state.u + step * move.du,
+    moved = _Iterate(
+        pair=state.pair.moved(step, move.dC, move.dM),
+        a=state.a + step * move.da,
+        y=state.y + step * move.dy,
+        t=state.t + step * move.dt,
+        nu=state.nu + step * move.dnu,
+        u=state.u + step * move.du,
+        cones=[
+            ConePair(pair.x + step * dx, pair.w + step * dw)
+            for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)
+        ],
     )
-    cones = [
-        ConePair(pair.x + step * dx, pair.w + step * dw)
-        for pair, (dx, dw) in zip(state.cones, move.cones, strict=True)
-    ]
-    return (
-        _Iterate(
-            state.pair.moved(step, move.dC, move.dM), a, y, state.t + step * move.dt, nu, u, cones
-        ),
-        step,
-    )
+    return moved, step
 
 
 class _System:
@@ -496,12 +444,12 @@ class _System:
     def __init__(self, program: ConicProgram, state: _Iterate) -> None:
         self.program, self.state, q = program, state, program.q
         R, C, xp = state.pair.R, state.pair.C, namespace(state.pair.R)
-        self.weights = np.where(
-            program.slack, np.sqrt(state.u / np.where(program.slack, state.nu, 1.0)), 0.0
-        )  # W of the orthant
-        ridge = np.concatenate([np.zeros(q), self.weights**2, [0.0]])
+        # W of the orthant
+        nu = np.where(program.slack, state.nu, 1.0)
+        self.weights = np.where(program.slack, np.sqrt(state.u / nu), 0.0)
         # of Q, ∂²/∂a² of f and the balls: its diagonal if there are none of them
         self.inverse = np.full(q, 0.5 / program.scale if program.scale > 0.0 else 0.0)
+        ridge = np.concatenate([self.inverse, self.weights**2, [0.0]])
         if state.cones:
             Q = 2.0 * program.scale * np.eye(q)
             for pair in state.cones:
@@ -509,38 +457,24 @@ class _System:
                 Q += c * np.eye(q) + np.multiply.outer(v, v)
             self.inverse, ridge = np.linalg.inv(Q), np.diag(ridge)
             ridge[:q, :q] = self.inverse
-        else:
-            ridge[:q] = self.inverse
+        dual = program.D + program.combined(np.concatenate([state.y, state.nu]))
+        dual = dual - state.t * eye(C.shape[0], C) - state.pair.M
         self.axes: Array | None = None
-        dual = (
-            program.D
-            + program.combined(np.concatenate([state.y, state.nu]))
-            - state.t * eye(C.shape[0], C)
-            - state.pair.M
-        )
+        self.damping: Array | None = None
         if program.N is not None:
             delta, self.axes = xp.linalg.eigh(R.T @ program.N @ R)
             delta = xp.clip(delta, 0.0, None)
             self.damping = 1.0 / xp.sqrt(1.0 + 2.0 * delta[:, None] * delta[None, :])
             dual = dual + 2.0 * program.N @ C @ program.N
-            self.schur = SchurSystem(program.rows, R @ self.axes, ridge, self.damping)
-        else:
-            self.schur = SchurSystem(program.rows, R, ridge)
+        rotated = R if self.axes is None else R @ self.axes
+        self.schur = SchurSystem(program.rows, rotated, ridge, self.damping)
         self.scaled = R.T @ (0.5 * (dual + dual.T)) @ R
-        images = program.images(C)  # by how much a, the linear constraints and the trace are off:
-        self.off = np.concatenate(
-            [
-                images[:q] - state.a,
-                images[q:] + state.u - program.c,
-                [1.0 - float(xp.linalg.trace(C))],
-            ]
-        )
-        self.off_slope = (
-            2.0 * program.scale * state.a
-            - 2.0 * program.b
-            - state.y
-            - sum(pair.w[1:] for pair in state.cones)
-        )
+        # by how much a, the linear constraints and the trace are off
+        images, trace = program.images(C), 1.0 - float(xp.linalg.trace(C))
+        linear = images[q:] + state.u - program.c
+        self.off = np.concatenate([images[:q] - state.a, linear, [trace]])
+        pulls = sum(pair.w[1:] for pair in state.cones)
+        self.off_slope = 2.0 * (program.scale * state.a - program.b) - state.y - pulls
         self.off_centres = [
             state.a - z - pair.x[1:]
             for (z, _), pair in zip(program.balls, state.cones, strict=True)
@@ -563,9 +497,8 @@ class _System:
         right = to_numpy(self.schur.apply(goal_C)) + off
         x = self.schur.solve(like(right, K))
         dC = goal_C - self.schur.adjoint(x)
-        if (
-            axes is not None
-        ):  # and back, by the adjoint: together they solve dC + 2(RᵀNR)dC(RᵀNR) = K − scaled
+        if axes is not None:
+            # and back, by the adjoint: together they solve dC + 2(RᵀNR)dC(RᵀNR) = K − scaled
             dC = axes @ (self.damping * dC) @ axes.T
         dC, host = 0.5 * (dC + dC.T), to_numpy(x)
         dy, dnu, dt = host[:q], host[q:-1], float(host[-1])
@@ -573,29 +506,24 @@ class _System:
         for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):
             dx = np.append(0.0, da + away)
             moves.append((dx, pair.scale(goal - pair.scale(dx, inverse=True), inverse=True)))
-        return _Direction(
-            dC, K - dC, da, dy, dt, dnu, self.weights * (k - self.weights * dnu), moves
-        )
+        du = self.weights * (k - self.weights * dnu)
+        return _Direction(dC, K - dC, da, dy, dt, dnu, du, moves)
 
+    # Q⁻¹v
     def _solved(self, v: np.ndarray) -> np.ndarray:
-        """Q⁻¹v."""
         return np.asarray(self.inverse @ v if self.inverse.ndim == 2 else self.inverse * v)
 
+    # the right-hand sides that lead to μ = goal, with the predictor's second-order terms
     def corrected(
         self, predictor: _Direction, goal: float
     ) -> tuple[Array, np.ndarray, list[np.ndarray]]:
-        """The right-hand sides that lead to μ = goal, with the predictor's second-order terms."""
         state, values, slack = self.state, self.state.pair.values, self.program.slack
         second = predictor.dC @ predictor.dM
-        K = (
-            2.0
-            * (diagonal(goal - values**2) - 0.5 * (second + second.T))
-            / (values[:, None] + values[None, :])
-        )
+        gaps = diagonal(goal - values**2) - 0.5 * (second + second.T)
+        K = 2.0 * gaps / (values[:, None] + values[None, :])
         root = np.sqrt(state.u * state.nu)
-        k = np.where(
-            slack, (goal - root**2 - predictor.du * predictor.dnu) / np.where(slack, root, 1.0), 0.0
-        )
+        rest = goal - root**2 - predictor.du * predictor.dnu
+        k = np.where(slack, rest / np.where(slack, root, 1.0), 0.0)
         cones = []
         for (dx, dw), pair in zip(predictor.cones, state.cones, strict=True):
             value = pair.values
@@ -605,8 +533,8 @@ class _System:
         return K, k, cones
 
 
+# the longest step along which everything stays in its cone
 def _longest(program: ConicProgram, state: _Iterate, move: _Direction) -> float:
-    """The longest step along which everything stays in its cone."""
     steps = [longest_step(state.pair.values, move.dC), longest_step(state.pair.values, move.dM)]
     for now, change in ((state.u, move.du), (state.nu, move.dnu)):
         falling = program.slack & (change < 0.0)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import eigh
 
 from ksos.functionals import BoundLinear, Objective, Point
 from ksos.ground.arrays import (
@@ -29,22 +28,17 @@ from ksos.ground.arrays import (
 )
 from ksos.ground.run import Run
 from ksos.ground.validation import as_nonnegative
-from ksos.solvers.certificate import lowest_bound, lowest_eigenpairs
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import centre, grown, pruned
+from ksos.solvers.spectraplex import DENSE, centre, grown, lowest_bound, lowest_eigenpairs, pruned
 
 __all__ = ["LBFGS", "Secants", "descend", "descend_until", "lowest"]
 
-_PAIRS, _LOOK_BACK = 10, 4
-_SUFFICIENT, _MOST_BACKTRACKS = 1e-4, 25
-_NEW_COLUMNS, _MOST_NEW, _STATIONARY = 1e-3, 4, 0.05
-_SMALL, _DENSE = 50, 3000
-# of the mass: a sample of little weight far from all others lives on a column of as little
-_NEGLIGIBLE = 1e-16
-_DESCENT = 300  # steps
+# certificates by dense eigenvalues up to this r: Lanczos iterations take long near an optimum,
+# where the lowest eigenvalues lie close together
+_DENSE = 3000
 
+# a value and a gradient
 Valued = tuple[float, Array]
-"""A value and a gradient."""
 ValueAndGradient = Callable[[Array], Valued]
 Iterate = tuple[Array, float, Array]
 Change = tuple[Array, Array]  # QS and its inverse: F = QSY
@@ -59,13 +53,12 @@ class Secants:
     [Nocedal1980] take one after the other.
     """
 
-    def __init__(self, memory: int = _PAIRS) -> None:
+    def __init__(self, memory: int = 10) -> None:
         self.memory = memory
-        self.pairs: list[int] = []
-        """Where the pairs are, the oldest first."""
+        self.pairs: list[int] = []  # where the pairs are, the oldest first
 
+    # take in a pair, unless it says nothing, without positive curvature
     def add(self, step: Array, change: Array) -> None:
-        """Take in a pair; one without positive curvature says nothing and is left out."""
         curvature, n = inner(step, change), self.memory
         if not curvature > 1e-12 * norm(step) * norm(change):
             return
@@ -77,18 +70,14 @@ class Secants:
         self._rows[row, :], self._rows[n + row, :] = flat(step), flat(change)
         products = to_numpy(self._rows @ flat(change))
         self._YY[:, row] = self._YY[row, :] = products[n:]
-        self._inverse[:, row] = self._inverse[row, :] = (
-            0.0  # without its first row and column R⁻¹ is the inverse of the rest
-        )
+        # without its first row and column R⁻¹ is the inverse of the rest
+        self._inverse[:, row] = self._inverse[row, :] = 0.0
         self._inverse[:, row] = self._inverse @ products[:n] / -curvature
-        self._inverse[row, row], self._D[row], self._gamma = (
-            1.0 / curvature,
-            curvature,
-            curvature / float(products[n + row]),
-        )
+        self._inverse[row, row], self._D[row] = 1.0 / curvature, curvature
+        self._gamma = curvature / float(products[n + row])
 
+    # −H·gradient; the first one, of which nothing is known, has length one
     def direction(self, gradient: Array) -> Array:
-        """−H·gradient; the first one, of which nothing is known, has length one."""
         if not self.pairs:
             return -gradient / max(norm(gradient), 1e-300)
         products, gamma = to_numpy(self._rows @ flat(gradient)), self._gamma
@@ -105,16 +94,16 @@ def descend(
     nothing to gain.
     """
     direction = secants.direction(gradient)
-    if not (slope := inner(direction, gradient)) < 0.0:
+    if not inner(direction, gradient) < 0.0:
         secants.pairs.clear()
         direction = secants.direction(gradient)
-        if not (slope := inner(direction, gradient)) < 0.0:
-            return None
+    if not (slope := inner(direction, gradient)) < 0.0:
+        return None
     t = 1.0 if secants.pairs else 0.1 * norm(Y)
-    for _ in range(_MOST_BACKTRACKS):
+    for _ in range(25):  # halvings and more: 1e-8 to 1e-25 of the step is rounding
         new = Y + t * direction
         new_value, new_gradient = function(new)
-        if new_value <= value + _SUFFICIENT * t * slope:
+        if new_value <= value + 1e-4 * t * slope:  # as in [Nocedal2006], chapter 3
             secants.add(new - Y, new_gradient - gradient)
             return new, new_value, new_gradient
         # the minimum of the parabola through what is known, within reason
@@ -122,24 +111,21 @@ def descend(
     return None
 
 
-def descend_until(function: ValueAndGradient, Y: Array, steps: int, tol: float) -> Array:
-    """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four
-    steps, or for ``steps`` of them.
-    """
-    return _descend_until(function, (Y, *function(Y)), Secants(), steps, tol)
-
-
-def _descend_until(
+def descend_until(
     function: ValueAndGradient,
-    at: Iterate,
-    secants: Secants,
+    Y: Array,
     steps: int,
     tol: float,
+    secants: Secants | None = None,
+    known: Valued | None = None,
 ) -> Array:
-    values = [math.inf] * _LOOK_BACK
+    """L-BFGS from ``Y`` until the function has changed by less than ``tol`` over the last four
+    steps, or for ``steps`` of them; its value and gradient at ``Y`` may be known.
+    """
+    at, secants, values = (Y, *(known or function(Y))), secants or Secants(), [math.inf] * 4
     for _ in range(steps):
         values.append(at[1])
-        if values[-1 - _LOOK_BACK] - at[1] < tol or Run.current().over:
+        if values[-5] - at[1] < tol or Run.current().over:
             break
         if (new := descend(function, *at, secants)) is None:
             break
@@ -177,7 +163,8 @@ class LBFGS(Stepper):
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
-    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=LBFGS(memory=5)).status
+    >>> functional = SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace()
+    >>> ksos.minimize(functional, space, solver=LBFGS(memory=5)).status
     'solved'
     """
 
@@ -185,7 +172,7 @@ class LBFGS(Stepper):
     max_iter: int = 10_000
     columns: int = 10
     max_columns: int | None = None
-    memory: int = _PAIRS
+    memory: int = 10
     check_every: int | None = None
     stall: float = 0.0
 
@@ -201,12 +188,8 @@ class LBFGS(Stepper):
         return self.stall == 0.0
 
     def interval(self, objective: Objective) -> int:
-        return (
-            1
-            if self.stall
-            else self.check_every
-            or (10 if objective.size <= _SMALL else 25 if objective.size <= _DENSE // 3 else 50)
-        )
+        default = 10 if objective.size <= 50 else 25 if objective.size <= 1000 else 50
+        return 1 if self.stall else self.check_every or default
 
     def init(self, objective: Objective, start: Point) -> _State:
         """The leading columns of C and, with little mass, the lowest eigenvectors of ∇f there; at
@@ -219,21 +202,20 @@ class LBFGS(Stepper):
                 objective, _preconditioner(objective, F, known[1]), F, start, known=known
             )
         start = objective.point(start.C, start.F) if start.G is None else start
-        C, G = start.C, objective.gradient(start)
+        C, G, xp = start.C, objective.gradient(start), namespace(start.C)
         change, columns = _preconditioner(objective, C, G), min(self.columns, objective.size)
         _, V = lowest(G, columns)
         if norm(C - centre(objective.size, C)) <= 1e-12:
             F = V * like(np.sqrt(np.arange(columns, 0.0, -1.0)), V)
         else:
-            leading = start.F
-            if leading is None:
-                values, vectors = namespace(C).linalg.eigh(C)
-                leading = vectors[:, -columns:] * namespace(C).sqrt(
-                    namespace(C).clip(values[-columns:], 0.0, None)
-                )
-            F = grown(leading, V / columns**0.5, _NEW_COLUMNS)
+            F = start.F
+            if F is None:
+                values, vectors = xp.linalg.eigh(C)
+                F = vectors[:, -columns:] * xp.sqrt(xp.clip(values[-columns:], 0.0, None))
+            F = grown(F, V / columns**0.5, 1e-3)  # little, so that a good start stays good
         return self._at(objective, change, pruned(F, 0.0, self.max_columns), start)
 
+    # the state at a factor of norm one, whose value and ∇f·F may be known
     def _at(
         self,
         objective: Objective,
@@ -243,73 +225,54 @@ class LBFGS(Stepper):
         steps: int = 0,
         known: Valued | None = None,
     ) -> _State:
-        """The state at a factor of norm one, whose value and ∇f·F may be known."""
-        value, gradient = _pulled_back(
-            change[0], F, 1.0, *(objective.factor_gradient(F) if known is None else known)
-        )
+        known = known or objective.factor_gradient(F)
+        value, gradient = _pulled_back(change[0], F, 1.0, *known)
         return _State(change, change[1] @ F, value, gradient, Secants(self.memory), point, steps)
 
     def step(self, objective: Objective, state: _State) -> _State:
         """A step or a descent; where a certificate is due, columns that have died go, and new ones
         come if nothing else is to gain.
         """
+        change, steps, point = state.change, state.steps + 1, state.point
         if state.wider is not None:
-            state = self._at(
-                objective,
-                state.change,
-                pruned(state.wider, 0.0, self.max_columns),
-                state.point,
-                state.steps,
-            )
-        change, steps, function, new = (
-            state.change[0],
-            state.steps + 1,
-            _function(objective, state.change[0]),
-            None,
-        )
-        Y, value, gradient = state.Y, state.value, state.gradient
+            F = pruned(state.wider, 0.0, self.max_columns)
+            state = self._at(objective, change, F, point, state.steps)
+        Y, value, gradient, secants = state.Y, state.value, state.gradient, state.secants
+        function, new = _function(objective, change[0]), None
         if self.stall:
-            Y = _descend_until(
-                function,
-                (Y, value, gradient),
-                state.secants,
-                _DESCENT,
-                self.stall,
-            )
-        elif (new := descend(function, Y, value, gradient, state.secants)) is not None:
+            # 300 steps in one descent: many certificates cost more than they tell
+            Y = descend_until(function, Y, 300, self.stall, secants, (value, gradient))
+        elif (new := descend(function, Y, value, gradient, secants)) is not None:
             Y, value, gradient = new
             if steps % self.interval(objective) and not Run.current().over:
-                return _State(state.change, Y, value, gradient, state.secants, state.point, steps)
-        F = pruned(
-            change @ Y, max(_NEGLIGIBLE, self.stall)
-        )  # an optimum has fewer columns than an iterate on its way there
+                return _State(change, Y, value, gradient, secants, point, steps)
+        # An optimum has fewer columns than an iterate on its way there. A sample of little weight
+        # far from all others lives on a column of as little mass, which is not dropped.
+        F = pruned(change[0] @ Y, max(1e-16, self.stall))
         point = objective.point(F @ F.T, F)
         G = objective.gradient(point)
-        values, V = lowest(G, min(_MOST_NEW, objective.size))
+        values, V = lowest(G, min(4, objective.size))
         level = inner(G, point.C)
         gap = max(level - float(values[0]), 0.0)
         point, wider = replace(point, G=G, lowest=float(values[0])), None
-        if new is None or norm(2.0 * (G @ F) - 2.0 * level * F) <= _STATIONARY * gap:
+        # with a gradient this much smaller than the gap, the columns have given what they can
+        if new is None or norm(2.0 * (G @ F) - 2.0 * level * F) <= 0.05 * gap:
             wider = grown(F, V / V.shape[1] ** 0.5, min(0.1, max(gap, 1e-12)))
-        return _State(state.change, Y, value, gradient, state.secants, point, steps, wider)
+        return _State(change, Y, value, gradient, secants, point, steps, wider)
 
 
 def lowest(G: Array, n: int) -> tuple[np.ndarray, Array]:
-    """The ``n`` lowest eigenvalues, less the error that rounding may have made in them, and their
-    vectors.
-
-    Near an optimum the lowest eigenvalues lie close together, where Lanczos iterations take long:
-    up to a size, dense ones.
+    """The ``n`` lowest eigenvalues and their vectors; the first less the error that rounding may
+    have made in it.
     """
+    values, V = lowest_eigenpairs(G, n, _DENSE if is_numpy(G) else DENSE)
     if not is_numpy(G) or G.shape[0] > _DENSE:
-        values, V = lowest_eigenpairs(G, n)
         return np.array([lowest_bound(G, 1e-10), *to_numpy(values)[1:]]), V
-    values, V = eigh(G, subset_by_index=[0, n - 1], check_finite=False)
     return values - np.finfo(np.float64).eps * np.abs(G).sum(axis=1).max(), V
 
 
+# Y ↦ f(FFᵀ/‖F‖²) with F = change·Y, and its gradient
 def _function(objective: Objective, change: Array) -> ValueAndGradient:
-    """Y ↦ f(FFᵀ/‖F‖²) with F = change·Y, and its gradient."""
 
     def function(Y: Array) -> tuple[float, Array]:
         F = change @ Y
@@ -319,10 +282,10 @@ def _function(objective: Objective, change: Array) -> ValueAndGradient:
     return function
 
 
+# the value and the gradient in Y, from ∇f·F at the factor F = change·Y/``size`` of norm one
 def _pulled_back(
     change: Array, F: Array, size: float, value: float, GF: Array
 ) -> tuple[float, Array]:
-    """The value and the gradient in Y, from ∇f·F at the factor F = change·Y/``size`` of norm one."""
     return value, (2.0 / size) * (change.T @ (GF - inner(GF, F) * F))
 
 

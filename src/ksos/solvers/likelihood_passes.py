@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,16 +39,15 @@ from ksos.functionals import (
 from ksos.ground.arrays import Array, inner, like, norm, to_numpy
 from ksos.ground.run import Run
 from ksos.solvers import Progress, Solution
-from ksos.solvers.certificate import lowest_bound
+from ksos.solvers.spectraplex import lowest_bound
 from ksos.space.space import SoSSpace
 
 __all__ = ["fit_to_all"]
 
 _LOUDEST = 1024  # samples that are kept: few beside a part of thousands, and they matter most
 _MOST_PASSES = 12  # each makes the gap several times smaller, so that more never helped
-_INNER = 0.25  # of the tolerance, for the fits to the part
-_UNIT = 2.0**-52  # the rounding unit of doubles
-_BITS = 40  # of 53, kept of a slope: the order of the samples shows in the last ones only
+
+
 _SOLVED = ("solved", "solved_inaccurate")
 
 
@@ -59,18 +58,17 @@ class _Kept(NamedTuple):
 
     points: np.ndarray
     masses: np.ndarray
-    own: np.ndarray
-    """Which of them count for themselves alone."""
+    own: np.ndarray  # which of them count for themselves alone
 
+    # the weights, which sum to one, of which those of ``mass`` are for all samples
     def weights(self, mass: float) -> np.ndarray:
-        """The weights, which sum to one, of which those of ``mass`` are for all samples."""
         rest = mass - float(self.masses[self.own].sum())
         scale = max(rest, 0.0) / max(float(self.masses[~self.own].sum()), 1e-300)
         found = np.where(self.own, self.masses, scale * self.masses)
         return found / found.sum()
 
+    # these, and samples that count for themselves; a sample that is given twice once
     def joined(self, points: np.ndarray, masses: np.ndarray) -> _Kept:
-        """These, and samples that count for themselves; a sample that is given twice once."""
         hashes, new = row_hashes(self.points), row_hashes(points)
         known, first, which = np.unique(new, return_index=True, return_inverse=True)
         stay = ~np.isin(hashes, known)
@@ -88,42 +86,28 @@ class LikelihoodSums:
     checks: Checks
     basis: Basis
     log_unit: float
-    factor: np.ndarray
-    """G with C = GGᵀ."""
-    total: float
-    """The mass of all samples, those to come included."""
+    factor: np.ndarray  # G with C = GGᵀ
+    total: float  # the mass of all samples, those to come included
     value: float
-    gradient: np.ndarray
-    """Without the samples that are kept."""
+    gradient: np.ndarray  # without the samples that are kept
     points: np.ndarray
     masses: np.ndarray
-    psi: np.ndarray
-    """The basis at the samples that are kept."""
-    slopes: np.ndarray
-    """−a_i/p(x_i) of these."""
+    psi: np.ndarray  # the basis at the samples that are kept
+    slopes: np.ndarray  # −a_i/p(x_i) of these
     tally: Tally
 
+    # no samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space
     @classmethod
     def nothing(
         cls, checks: Checks, space: SoSSpace, factor: np.ndarray, total: float
     ) -> LikelihoodSums:
-        """No samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space."""
-        basis, none, r = Basis.of(space), np.empty(0), space.rank
-        known = basis, float(space.log_unit), to_numpy(factor), total
-        return cls(
-            checks,
-            *known,
-            0.0,
-            np.zeros((r, r)),
-            np.empty((0, space.n_features)),
-            none,
-            np.empty((0, r)),
-            none,
-            Tally(),
-        )
+        none, r, d = np.empty(0), space.rank, space.n_features
+        at = Basis.of(space), float(space.log_unit), to_numpy(factor), total
+        kept = np.empty((0, d)), none, np.empty((0, r)), none
+        return cls(checks, *at, 0.0, np.zeros((r, r)), *kept, Tally())
 
+    # this and one more chunk
     def update(self, chunk: Chunk) -> LikelihoodSums:
-        """This and one more chunk."""
         rows, checks = self.checks.rows(chunk)
         points, masses = to_numpy(rows.points), to_numpy(rows.masses)
         counted = masses > 0.0
@@ -131,20 +115,16 @@ class LikelihoodSums:
             out = replace(self, checks=checks).add(points[counted], masses[counted])
         return replace(out, tally=self.tally.merge(Tally.of(rows)))
 
+    # this and more samples of positive masses
     @np.errstate(under="ignore")
     def add(self, X: np.ndarray, a: np.ndarray) -> LikelihoodSums:
-        """This and more samples of positive masses."""
-        out = self
+        out, nothing = self, np.zeros_like(self.gradient)
         for rows, psi in self.basis.blocks(X):
-            term, p = (
-                likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total),
-                np.sum((psi @ self.factor) ** 2, axis=1),
-            )
+            term = likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total)
+            p = np.sum((psi @ self.factor) ** 2, axis=1)
+            some = replace(self, value=term.value_at(p), gradient=nothing, tally=Tally())
             known = {"points": X[rows], "masses": a[rows], "psi": psi, "slopes": term.slopes(p)[0]}
-            nothing = np.zeros_like(self.gradient)
-            out = out.merge(
-                replace(self, value=term.value_at(p), gradient=nothing, tally=Tally(), **known)
-            )
+            out = out.merge(replace(some, **known))
         return out
 
     def merge(self, other: LikelihoodSums) -> LikelihoodSums:
@@ -152,27 +132,24 @@ class LikelihoodSums:
         gradient, which is then free of huge terms.
         """
         names = ("points", "masses", "psi", "slopes")
-        points, masses, psi, slopes = (
-            np.concatenate([vars(self)[name], vars(other)[name]]) for name in names
-        )
+        both: dict[str, Any] = {
+            name: np.concatenate([vars(self)[name], vars(other)[name]]) for name in names
+        }
+        psi, slopes = both["psi"], both["slopes"]
         order = np.argsort(slopes * np.sum(psi * psi, axis=1), kind="stable")
         loud, rest = order[:_LOUDEST], order[_LOUDEST:]
-        gradient = self.gradient + other.gradient + from_values(psi[rest], slopes[rest])
         return replace(
             self,
             checks=self.checks.merge(other.checks),
             value=self.value + other.value,
-            gradient=gradient,
-            points=points[loud],
-            masses=masses[loud],
-            psi=psi[loud],
-            slopes=slopes[loud],
+            gradient=self.gradient + other.gradient + from_values(psi[rest], slopes[rest]),
             tally=self.tally.merge(other.tally),
+            **{name: entries[loud] for name, entries in both.items()},
         )
 
+    # that of all samples
     @property
     def whole_gradient(self) -> np.ndarray:
-        """That of all samples."""
         return np.asarray(self.gradient + from_values(self.psi, self.slopes))
 
 
@@ -190,49 +167,39 @@ def fit_to_all(
 
     ``solve`` minimises a functional. The solution has objective and gap of all samples.
     """
-    mass, nothing = (
-        passes.mass,
-        partial(LikelihoodSums.nothing, passes.known_checks, space, total=passes.mass),
-    )
+    mass = passes.mass
+    nothing = partial(LikelihoodSums.nothing, passes.known_checks, space, total=mass)
     kept = _Kept(part.points, part.weights, np.zeros(part.points.shape[0], dtype=bool))
     functional: Functional = NegativeLogLikelihood(part.points, part.weights)
     best, bound = None, -math.inf
     for _ in range(_MOST_PASSES):
-        found = solve(
-            functional if penalty is None else functional + penalty, start=start, tol=_INNER * tol
-        )
+        total = functional if penalty is None else functional + penalty
+        found = solve(total, start=start, tol=0.25 * tol)  # most of tol is left to the correction
         start, G = found.parameter, to_numpy(found.parameter_factor)
         try:
             all_of = passes.again(nothing(factor=G))
         except KeyboardInterrupt:
             Run.current().interrupt()
-            best = replace(found, gap=None, objective=math.nan) if best is None else best
+            best = best or replace(found, gap=None, objective=math.nan)
             found = replace(found, status="interrupted")
             break
-        objective, gap = _certificate(
-            all_of.value / mass, all_of.whole_gradient / mass, space, penalty, start
-        )
+        value, slope = all_of.value / mass, all_of.whole_gradient / mass
+        objective, gap = _certificate(value, slope, space, penalty, start)
         bound = max(bound, objective - gap)
         if best is None or objective < best.objective:
-            best = replace(
-                found,
-                objective=objective,
-                history=[*found.history, Progress(found.n_iter, objective, gap, found.time)],
-            )
-        if (
-            best.objective - bound <= tol
-            or objective > best.objective + tol
-            or found.status not in _SOLVED
-        ):
+            last = Progress(found.n_iter, objective, gap, found.time)
+            best = replace(found, objective=objective, history=[*found.history, last])
+        far = objective > best.objective + tol
+        if best.objective - bound <= tol or far or found.status not in _SOLVED:
             break
         kept = kept.joined(all_of.points, all_of.masses)
         weights = kept.weights(mass)
-        others = (weights > 0.0) & ~np.isin(
-            row_hashes(kept.points), row_hashes(all_of.points)
-        )  # the loudest count the same on both sides
+        # the loudest count the same on both sides
+        loud = np.isin(row_hashes(kept.points), row_hashes(all_of.points))
+        others = (weights > 0.0) & ~loud
         here = nothing(factor=G).add(kept.points[others], mass * weights[others])
-        unit = 2.0 ** (math.frexp(float(np.abs(all_of.gradient).max() / mass))[1] - _BITS)
-        # so that the order of the samples does not show
+        # rounded to 40 of 53 bits, so that the order of the samples does not show
+        unit = 2.0 ** (math.frexp(float(np.abs(all_of.gradient).max() / mass))[1] - 40)
         slope = np.round((all_of.gradient - here.whole_gradient) / mass / unit) * unit
         correction = BoundLinear(like(slope, space.T), curved=False)
         functional = NegativeLogLikelihood(kept.points, weights) + Bound(correction, "correction")
@@ -248,14 +215,15 @@ def fit_to_all(
     return replace(best, gap=gap, status=status, note=note, keyboard_interrupt=interrupted)
 
 
+# f(C) and the gap ⟨∇f, C⟩ − λ_min(∇f), with what rounding may hide in it
 def _certificate(
     value: float, slope: np.ndarray, space: SoSSpace, penalty: Functional | None, C: Array
 ) -> tuple[float, float]:
-    """f(C) and the gap ⟨∇f, C⟩ − λ_min(∇f), with what rounding may hide in it."""
     G = like(slope, C)
     if penalty is not None:
         objective = Objective.of(penalty, space)
         point = objective.point(C)
         value, G = value + objective.value(point), G + objective.gradient(point)
     gap = inner(G, C) - lowest_bound(G, 1e-10)
-    return value, max(gap, 0.0) + _UNIT * (2.0 * norm(G) + abs(value))
+    unit = float(np.finfo(np.float64).eps)
+    return value, max(gap, 0.0) + unit * (2.0 * norm(G) + abs(value))

@@ -1,38 +1,205 @@
 """The loop, written once: a solver is an immutable object with options that only says how to start
-and how to step.
+and how to step. Beside it are what it shows on its way, and the solution at its end.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ksos.density import SoSDensity
 from ksos.functionals import BoundTerm, Objective, Point
 from ksos.ground.arrays import Array, is_numpy, linalg_errors, namespace
 from ksos.ground.run import Run, TimeUp
 from ksos.ground.validation import as_callback, as_count
-from ksos.solvers.certificate import certify
-from ksos.solvers.solution import Progress
+from ksos.solvers.spectraplex import certify, factor
+from ksos.space.space import SoSSpace
 
-__all__ = ["Outcome", "Solver", "Stage", "Stepper", "Watch", "iterate"]
+__all__ = [
+    "STATUSES",
+    "Outcome",
+    "Progress",
+    "Solution",
+    "Solver",
+    "Stage",
+    "Stepper",
+    "Watch",
+    "iterate",
+]
 
-Watch = Callable[[Progress], Any]
-"""Called with every certificate; a true answer stops the run."""
-
-_ROUNDING = 1e-14  # a lower objective by less is rounding: some fifty units in the last place
 _MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
-_FIRST_STEP = 3.0  # certificates: about what the first step takes at least
-# A run whose gap has not halved for long is given up: for twice as long as it took to get there,
-# and for more certificates and seconds than a healthy run of benchmarks/solvers ever needs.
-_HALVINGS = 2.0  # times the seconds until the last halving
-_CERTIFICATES = 8  # certificates, since one of them may be unlucky
-_SECONDS = 5.0  # seconds, so that short runs are never given up
-_EXTRA_DIGITS = 1e-4  # of the goal: four more digits, where they cost next to nothing
-_EXTRA_SIZE = 400  # the largest r of such extra steps: above, a dense eigenvalue takes 10 ms
+
+STATUSES = {
+    "solved": "the gap is at most tol",
+    "solved_inaccurate": (
+        "no further progress, or hardly any, with the gap above tol; raise tol (gap_relative tells"
+        " how far it is)"
+    ),
+    "max_iter": "the iteration limit came first; raise max_iter or tol",
+    "time_limit": "the time limit came first; raise time_limit or tol",
+    "interrupted": "stopped from outside; the best point so far is kept",
+    "numerical_error": (
+        "a matrix routine failed; the last certified point is kept; raise tol_model or the"
+        " regularization"
+    ),
+    "infeasible": (
+        "no density of the space meets the constraints, which is proven; the density returned"
+        " violates them least"
+    ),
+    "stationary": (
+        "no direction improves the point; the functional is not declared convex, so nothing is"
+        " certified"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One line of the history, and what a callback receives.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> seen = []
+    >>> solution = ksos.minimize(SquaredMMD([[0.3]]), space, callback=seen.append)
+    >>> isinstance(seen[-1], Progress), seen == solution.history
+    (True, True)
+    """
+
+    n_iter: int
+    objective: float
+    gap: float
+    #: Seconds since the call began.
+    time: float
+    #: C at this certificate. Only a callback sees it: the history does not keep it.
+    parameter: Array | None = field(default=None, compare=False, repr=False)
+    space: SoSSpace | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def distribution(self) -> SoSDensity:
+        """The density at this certificate, computed when a callback asks for it."""
+        if self.parameter is None or self.space is None:
+            raise ValueError(
+                "the history keeps no densities; ask for progress.distribution inside a callback"
+            )
+        return self.space.density(factor(self.parameter))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The result of :func:`ksos.minimize`.
+
+    >>> import ksos
+    >>> from ksos.functionals import SquaredMMD, Trace
+    >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
+    >>> solution: Solution = ksos.minimize(SquaredMMD([[0.0], [1.0]]) + 1e-3 * Trace(), space)
+    >>> solution.status, solution.gap <= 1e-8, solution.distribution.mean().round(3).tolist()
+    ('solved', True, [0.5])
+    """
+
+    #: f at the point found.
+    objective: float
+    #: f(C) − f* ≤ gap, recomputed from scratch at the point returned: of the Lagrangian, where
+    #: there are constraints. None if nothing is certified, because the functional is not
+    #: declared convex or no feasible point was found.
+    gap: float | None
+    #: With a squared MMD in f: the projected MMD between this density and the optimal one is at
+    #: most this.
+    projected_mmd_bound: float | None
+    #: One of :data:`STATUSES`.
+    status: str
+    #: What ran, at the end.
+    solver: str
+    n_iter: int
+    history: list[Progress] = field(repr=False)
+    space: SoSSpace = field(repr=False)
+    #: G with C = GGᵀ: the point in the whitened parameters of the space.
+    parameter_factor: Array = field(repr=False)
+    #: Seconds of the whole call, the binding of the functional and the certificate at the end
+    #: included.
+    time: float = 0.0
+    #: Every solver that ran, in turn, and why it was chosen.
+    solver_reason: str = ""
+    #: Of an interrupted run: whether by Ctrl-C, and not by a callback's return value.
+    keyboard_interrupt: bool = False
+    #: Of a constrained problem, one per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥
+    #: c (then, as for ≤, not negative).
+    multipliers: tuple[float, ...] = ()
+    #: For MMD balls, by their position among the constraints, where the solver has them: v of
+    #: R^q, ``|v|`` being the multiplier. The gap then counts the ball as ``⟨v, A(C) − z⟩ ≤
+    #: radius·|v|``, which holds on it for any v.
+    ball_vectors: Mapping[int, Any] = field(default_factory=dict, repr=False)
+    #: By how much the density violates the constraints, each in units of its own range.
+    violation: float = 0.0
+    #: Of a problem that is infeasible because of an MMD ball: the certified radius below which
+    #: the ball holds no density of the space.
+    least_radius: float | None = None
+    #: How far the objective may be off because of quadrature, estimated; 0 where all integrals
+    #: are closed forms.
+    integration_error: float = 0.0
+    #: What else there is to say about the status.
+    note: str = ""
+
+    @cached_property
+    def distribution(self) -> SoSDensity:
+        """The density found: always valid, whatever the status."""
+        return self.space.density(self.parameter_factor)
+
+    @property
+    def rank(self) -> int:
+        """The number of squares of the density."""
+        return int(self.parameter_factor.shape[1])
+
+    @property
+    def gap_relative(self) -> float | None:
+        """``gap / |objective|``."""
+        if self.gap is None or self.objective == 0.0:
+            return None if self.gap is None else 0.0 if self.gap == 0.0 else math.inf
+        return self.gap / abs(self.objective)
+
+    @property
+    def message(self) -> str:
+        """The status in a sentence, with the gap."""
+        gap = "no gap" if self.gap is None else f"gap {self.gap:.2e}"
+        note = f"; {self.note}" if self.note else ""
+        return (
+            f"{self.solver}: {self.status} after {self.n_iter} iterations, {gap}:"
+            f" {STATUSES[self.status]}{note}"
+        )
+
+    @property
+    def dual_bound(self) -> float | None:
+        """objective − gap: the certified lower bound of the optimum."""
+        return None if self.gap is None else self.objective - self.gap
+
+    def summary(self) -> dict[str, Any]:
+        """What ran and what is certified, as plain numbers and words."""
+        names = (
+            "status",
+            "solver",
+            "solver_reason",
+            "n_iter",
+            "objective",
+            "gap",
+            "gap_relative",
+            "projected_mmd_bound",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def parameter(self) -> Array:
+        """C = GGᵀ."""
+        return self.parameter_factor @ self.parameter_factor.T
+
+
+# Called with every certificate; a true answer stops the run.
+Watch = Callable[[Progress], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,22 +220,19 @@ class Solver(ABC):
     callback: Watch | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        as_callback(self.callback, f"callback of {type(self).__name__}")
+        owner = type(self).__name__
+        as_callback(self.callback, f"callback of {owner}")
         for option in fields(self):
-            value = vars(self)[option.name]
+            value, least = vars(self)[option.name], 0 if option.name in _MAY_BE_ZERO else 1
             if option.type == "int" or (option.type == "int | None" and value is not None):
-                as_count(
-                    value,
-                    f"{option.name} of {type(self).__name__}",
-                    minimum=0 if option.name in _MAY_BE_ZERO else 1,
-                )
+                as_count(value, f"{option.name} of {owner}", minimum=least)
 
     @abstractmethod
     def plan(self, objective: Objective) -> Sequence[Stage]:
         """The algorithms to run in turn, each from where the one before has stopped."""
 
     def inner_solvers(self, objective: Objective) -> Sequence[Stepper]:
-        """Those that minimise the augmented Lagrangian of a constrained problem."""
+        """Those that minimize the augmented Lagrangian of a constrained problem."""
         return [stage.solver for stage in self.plan(objective)]
 
 
@@ -83,18 +247,29 @@ class Stage(NamedTuple):
 class Stepper(Solver):
     """An iterative algorithm on the spectraplex."""
 
-    max_iter: int  # how many steps it takes where the user does not say
+    max_iter: int  # how many steps it takes if the user does not set it
+    # how many more steps to take, once the gap is at most tol, for four more digits: worth it where
+    # each one brings some
     extra_steps: int = 0
-    """How many more steps to take, once the gap is at most tol, for four more digits: worth it
-    where each one brings some.
-    """
     max_columns: int | None = None  # of a factor: with such a limit the gap may stay open
     check_every: int | None = None
-    advice: ClassVar[str] = ""  # what to say where its steps were not enough
+    #: The attribute of a :class:`~ksos.functionals.BoundTerm` without which the solver cannot run.
+    #: None: gradients are enough.
+    needs: ClassVar[str | None] = None
+    #: What that is in words, and which solver to take if it is missing.
+    needs_in_words: ClassVar[str] = ""
+    advice: ClassVar[str] = ""  # what to say if its steps were not enough
 
+    # raise if the functional lacks what the solver needs
+    def require(self, term: BoundTerm, name_of_f: str) -> None:
+        if self.needs is not None and not getattr(term, self.needs):
+            raise ValueError(
+                f"solver={self.name!r} cannot take {name_of_f}: it {self.needs_in_words}"
+            )
+
+    # whether the start is certified, which may be all there is to do, and the end once more
     @property
     def certifies_ends(self) -> bool:
-        """Whether the start is certified, which may be all there is to do, and the end once more."""
         return True
 
     @property
@@ -105,42 +280,31 @@ class Stepper(Solver):
         return 400 if self.max_columns is None else 20
 
     def plan(self, objective: Objective) -> Sequence[Stage]:
-        """Itself."""
         return [Stage(self, None, "asked for")]
 
-    def refusal(self, term: BoundTerm) -> str | None:
-        """What the functional lacks and which solver to take instead; None if this one can take it:
-        for most, a gradient is enough.
-        """
-        return None
-
+    # the objective in the form that suits the algorithm
     def prepared(self, objective: Objective) -> Objective:
-        """The objective in the form that suits the algorithm."""
         return objective
 
+    # how many steps to take from one certificate to the next
     def interval(self, objective: Objective) -> int:
-        """How many steps to take from one certificate to the next."""
         return self.check_every or 1
 
     @abstractmethod
     def init(self, objective: Objective, start: Point) -> Any:
-        """The state at a feasible start."""
+        """The state at a feasible start. A state has a feasible ``point``."""
 
     @abstractmethod
     def step(self, objective: Objective, state: Any) -> Any:
         """The next state."""
 
+    # whether another algorithm, if there is one, had better go on
     def is_stuck(self, state: Any) -> bool:
-        """Whether another algorithm, if there is one, had better go on."""
         return False
 
+    # whether steps beyond the tolerance cost next to nothing
     def is_quick(self, state: Any) -> bool:
-        """Whether steps beyond the tolerance cost next to nothing."""
         return True
-
-    def point(self, state: Any) -> Point:
-        """The feasible point of a state."""
-        return state.point
 
 
 @dataclass(frozen=True)
@@ -158,7 +322,7 @@ class _StopRequested(Exception):
 
 
 class _Record:
-    """The certificates of a run so far: its best point, and how long there has been no better one."""
+    """The certificates of a run so far, and its best point."""
 
     def __init__(self, objective: Objective, start: Point, tol: float, rtol: float) -> None:
         self.objective, self.tol, self.rtol = objective, tol, rtol
@@ -168,12 +332,13 @@ class _Record:
         self.half, self.since_half, self.when_half = np.inf, 0, 0.0
         self.watching = False  # whether a callback runs, whose errors are not ours
 
+    # certify a point. Whether the run may end with it
     def check(self, n_iter: int, point: Point, watch: Watch | None) -> bool:
-        """Certify a point. Whether the run may end with it."""
         objective, gap, _ = certify(self.objective, point)
         elapsed = Run.current().elapsed
         self.since_best += 1
-        if objective < self.least - _ROUNDING * abs(objective):
+        # a lower objective by less is rounding: some fifty units in the last place
+        if objective < self.least - 1e-14 * abs(objective):
             self.least, self.since_best = objective, 0
         if gap < self.gap:
             self.point, self.gap, self.since_best = point, gap, 0
@@ -189,10 +354,12 @@ class _Record:
             self.watching = False
         return gap <= self.goal
 
+    # whether the gap was last halved so long ago that it is not worth waiting on
     def slow(self) -> bool:
-        """Whether the last halving of the gap was so long ago that the next is not worth waiting for."""
-        patient = _HALVINGS * self.when_half + _SECONDS
-        return self.since_half > _CERTIFICATES and Run.current().elapsed - self.when_half > patient
+        # Twice as long as it took to get there, and more certificates and seconds than a healthy
+        # run of benchmarks/solvers ever needs.
+        waited = Run.current().elapsed - self.when_half
+        return self.since_half > 8 and waited > 2.0 * self.when_half + 5.0
 
 
 def iterate(
@@ -228,19 +395,17 @@ def iterate(
             first = replace(first, G=objective.gradient(first))
             if record.check(0, first, watch):
                 return Outcome(record.point, "solved", 0, record.history)
-            longest = _FIRST_STEP * (call.elapsed - began)
+            longest = 3.0 * (call.elapsed - began)  # about what the first step takes at least
         if call.over or not call.allows(longest):
             return Outcome(record.point, "time_limit", 0, record.history)
         state = solver.init(objective, first)
-        solved, extra = False, solver.extra_steps if objective.size <= _EXTRA_SIZE else 0
-        while n_iter < limit and not (
-            solved
-            and (
-                extra == 0
-                or record.gap <= _EXTRA_DIGITS * record.goal
-                or not solver.is_quick(state)
-            )
-        ):
+        # above, a dense eigenvalue takes 10 ms, which is too long for extra steps
+        solved, extra = False, solver.extra_steps if objective.size <= 400 else 0
+        while n_iter < limit:
+            if solved and (extra == 0 or not solver.is_quick(state)):
+                break
+            if solved and record.gap <= 1e-4 * record.goal:  # four more digits are enough
+                break
             began = call.elapsed
             state = solver.step(objective, state)
             took = call.elapsed - began
@@ -250,7 +415,7 @@ def iterate(
             late = call.over or not call.allows(longest)
             if n_iter % every and not late and n_iter < limit:
                 continue
-            point = solver.point(state)
+            point = state.point
             if not bool(xp.all(xp.isfinite(point.C))):
                 status = "numerical_error"
                 break
@@ -264,10 +429,9 @@ def iterate(
                 break
             if others and not solved and solver.is_stuck(state):
                 break
-    except KeyboardInterrupt:
-        call.interrupt()
-        return Outcome(record.point, "interrupted", n_iter, record.history)
-    except _StopRequested:
+    except (KeyboardInterrupt, _StopRequested) as stopped:
+        if isinstance(stopped, KeyboardInterrupt):
+            call.interrupt()
         return Outcome(record.point, "interrupted", n_iter, record.history)
     except TimeUp:
         if not record.history:

@@ -8,11 +8,12 @@ direction that adds a column. A stationary factor whose gap is zero is the optim
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos.functionals import BoundTerm, Objective, Point
+from ksos.functionals import Objective, Point
 from ksos.ground.arrays import (
     Array,
     cholesky_solver,
@@ -27,32 +28,21 @@ from ksos.ground.arrays import (
     zeros,
 )
 from ksos.ground.run import Run
-from ksos.solvers.certificate import DENSE, lowest_eigenpairs
 from ksos.solvers.interior_point import optimum_on_face
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import centre, factor, grown, pruned
+from ksos.solvers.spectraplex import DENSE, centre, factor, grown, lowest_eigenpairs, pruned
 
 __all__ = ["FactorHessian", "LowRank"]
 
-_LEVELS, _COARSE, _COARSE_STEPS = (8, 16), 0.1, 15
-_LEADING, _FEW_LEADING, _LEADING_GAP, _ROOT_RIDGE, _AS_GOOD = 24, 8, 1e-6, 1e-8, 10.0
-_DENSE_UNKNOWNS, _DENSE_UNKNOWNS_ON_DEVICE = 1200, 6000
-_MANY_DIRECTIONS = 1000
-# a gradient this much smaller than the gap: the columns there are have given what they can
-_STATIONARY = 0.05
-_MOST_NEW_COLUMNS, _WORTH_A_COLUMN = 16, 0.3
+# directions of a rough start, one after the other: on moons of 25 to 200 points it halves the steps
+_LEVELS = (8, 16)
+_LEADING = 24  # directions on which a quadratic is minimized exactly: its steps cost some 24^4 each
+_MANY_DIRECTIONS = 1000  # r from which on a direction takes as long as a column in a Newton step
+_MOST_NEW_COLUMNS = 16  # at once: optima have fewer, and a face takes what it can use of them
 _FAINT = 1e-10  # columns of a start with less of the mass do not count
-_DROPPED = 1e-14  # columns with less of the mass than this are rounding
-_MOST_DAMPINGS, _LEAST_DAMPING = 40, 0.7
-_CG_ITERATIONS = 400
-_FACE_COLUMNS, _LARGEST_FACE, _FACE_GAP, _FACE_FAINT, _WORTH_A_FACE, _WORTH_A_STEP = (
-    40,
-    0.3,
-    1e-7,
-    1e-6,
-    0.01,
-    0.2,
-)
+# columns of a face, where Newton's steps are dear: its interior point takes 20 ms
+_FACE_COLUMNS = 40
+_FACE_FAINT = 1e-6  # mass of columns of a face that are dropped: they vanish with its gap
 # steps without half the gap: columns that vanish at the optimum make the Hessian singular there,
 # and Newton's method slow
 _PATIENCE = 3
@@ -74,9 +64,9 @@ class _State:
     failed: int = 0  # faces since then that did not help
     stuck: bool = False
 
+    # the certificate
     @property
     def gap(self) -> float:
-        """The certificate."""
         return self.level - float(self.values[0])
 
 
@@ -95,25 +85,22 @@ class LowRank(Stepper):
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
-    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=LowRank(max_columns=2)).status
+    >>> functional = SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace()
+    >>> ksos.minimize(functional, space, solver=LowRank(max_columns=2)).status
     'solved'
     """
 
     name = "low_rank"
+    needs = "twice_differentiable"
+    needs_in_words = "needs second derivatives; use solver='fista'"
     max_iter: int = 1000
     first_columns: int = 3
     max_columns: int | None = None
     extra_steps: int = 12
     dense_unknowns: int | None = None
 
-    def refusal(self, term: BoundTerm) -> str | None:
-        """Newton's method needs second derivatives."""
-        return None if term.twice_differentiable else "needs second derivatives; use solver='fista'"
-
     def prepared(self, objective: Objective) -> Objective:
-        """On the stored tensor if that is small and rounds better: Newton steps feel rounding that
-        changes from point to point.
-        """
+        # Newton steps feel rounding that changes from point to point
         return objective.rounded_well()
 
     def init(self, objective: Objective, start: Point) -> _State:
@@ -122,14 +109,10 @@ class LowRank(Stepper):
         """
         F = factor(start.C, _FAINT) if start.F is None else pruned(start.F, _FAINT)
         largest = float(namespace(F).max(namespace(F).sum(F * F, axis=0)))
-        if (
-            F.shape[1] > max(2 * self.first_columns, objective.size // 4)
-            or largest <= 1.5 / objective.size
-        ):
+        many = F.shape[1] > max(2 * self.first_columns, objective.size // 4)
+        if many or largest <= 1.5 / objective.size:
             return self._from_leading_directions(objective)
-        return self.at(
-            objective, F if self.max_columns is None else pruned(F, _FAINT, self.max_columns)
-        )
+        return self.at(objective, pruned(F, _FAINT, self.max_columns))
 
     def _from_leading_directions(self, objective: Objective) -> _State:
         """Solve on few directions of most mass (eigenvalues ascend, so they come last), where most
@@ -138,106 +121,98 @@ class LowRank(Stepper):
         p = ‖Fᵀψ‖² on few directions often has many squares where on all of them one is enough, that
         of √p: Newton's steps on one column are quick, and a face says which others it needs.
         """
-        state = self._on_leading_face(objective)
+        many = objective.size > _MANY_DIRECTIONS
+        few = _LEVELS[0] if many else _LEADING
+        state = None
+        if objective.size >= 2 * few and self.max_columns is None:
+            # exactly, if f is quadratic
+            whole = eye(objective.size, objective.space.T)
+            parts = [whole[:, : int(objective.space.constant)], whole[:, -few:]]
+            V = namespace(whole).concat(parts, axis=1)
+            C = V @ V.T / V.shape[1]
+            gap = 1e-6 * abs(objective.value(objective.point(C)))  # the rest of f decides more
+            if (X := optimum_on_face(objective, V, C, gap)) is not None:
+                state = self.at(objective, pruned(V @ factor(X), _FACE_FAINT))
         if state is None:
-            return self._on_leading_blocks(objective)
+            return self._on_leading_blocks(objective, _LEVELS[:1] if many else _LEVELS)
         root = _root_of_density(objective, state.F)
         single = None if root is None else self.at(objective, root)
-        return state if single is None or single.gap > _AS_GOOD * state.gap else single
+        # its steps are so much quicker that ten times the gap is no worse
+        return state if single is None or single.gap > 10.0 * state.gap else single
 
-    def _on_leading_face(self, objective: Objective) -> _State | None:
-        """Exactly, where f is quadratic."""
-        few = _FEW_LEADING if objective.size > _MANY_DIRECTIONS else _LEADING
-        if objective.size < 2 * few or self.max_columns is not None:
-            return None
-        whole = eye(objective.size, objective.space.T)
-        V = namespace(whole).concat(
-            [whole[:, : int(objective.space.constant)], whole[:, -few:]], axis=1
-        )
-        C = V @ V.T / V.shape[1]
-        X = optimum_on_face(
-            objective, V, C, _LEADING_GAP * abs(objective.value(objective.point(C)))
-        )
-        return None if X is None else self.at(objective, pruned(V @ factor(X), _FACE_FAINT))
-
-    def _on_leading_blocks(self, objective: Objective) -> _State:
-        """Roughly, on 8 of them, then 16; on many points, where a direction takes as long as a
-        square in a Newton step, on 8.
+    def _on_leading_blocks(self, objective: Objective, levels: Sequence[int]) -> _State:
+        """Roughly, on few directions and then on more; from the lowest eigenvectors of ∇f at the
+        centre.
         """
-        F = None
-        for k in _LEVELS[:1] if objective.size > _MANY_DIRECTIONS else _LEVELS:
+        state: _State | None = None
+        for k in levels:
             block = objective.restricted(slice(-k, None)) if 2 * k <= objective.size else None
             if block is None:
                 break
-            state = self._from_gradient(block) if F is None else self.at(block, _padded(F, k))
-            for _ in range(_COARSE_STEPS):
+            state = self._continued(block, state)
+            for _ in range(15):  # more than it takes as a rule to come within a tenth of f
                 state = self.step(block, state)
-                if state.gap <= _COARSE * abs(state.value) or Run.current().over:
+                if state.gap <= 0.1 * abs(state.value) or Run.current().over:
                     break
-            F = state.F
-        return (
-            self._from_gradient(objective)
-            if F is None
-            else self.at(objective, _padded(F, objective.size))
-        )
+        return self._continued(objective, state)
 
-    def _from_gradient(self, objective: Objective) -> _State:
-        """Start at the lowest eigenvectors of ∇f at the centre."""
-        columns = min(
-            self.first_columns,
-            objective.size if self.max_columns is None else self.max_columns,
-            objective.size,
-        )
-        _, vectors = lowest_eigenpairs(
-            objective.gradient(objective.point(centre(objective.size, objective.space.T))), columns
-        )
+    # the state on all directions of the objective, of which the last has known the last
+    def _continued(self, objective: Objective, state: _State | None) -> _State:
+        r = objective.size
+        if state is not None:
+            F = state.F
+            above = zeros((r - F.shape[0], F.shape[1]), F)
+            return self.at(objective, namespace(F).concat([above, F]))
+        columns = min(self.first_columns, self.max_columns or r, r)
+        G = objective.gradient(objective.point(centre(r, objective.space.T)))
+        _, vectors = lowest_eigenpairs(G, columns)
         F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
         return self.at(objective, F / norm(F))
 
+    # the state at a factor of norm one
     def at(
         self, objective: Objective, F: Array, damping: float = 1.0, point: Point | None = None
     ) -> _State:
-        """The state at a factor of norm one."""
         point = objective.point(F @ F.T, F) if point is None else point
         G = objective.gradient(point)
         values, vectors = lowest_eigenpairs(G, min(*F.shape, _MOST_NEW_COLUMNS))
         known = replace(point, G=G, lowest=float(values[0]) if G.shape[0] <= DENSE else None)
         return _State(F, known, objective.value(point), damping, inner(G, point.C), values, vectors)
 
+    # A Newton step, or new columns
     def step(self, objective: Objective, state: _State) -> _State:
-        """A Newton step, or new columns."""
         slow = state.since >= _PATIENCE
         if slow and (new := self._over_a_face(objective, state)) is not None:
-            helped = (
-                state.value - new.value > _WORTH_A_FACE * state.gap or new.gap <= 0.1 * state.gap
-            )
-            quick = self._forms_hessian(new)
+            gained = state.value - new.value
+            helped = gained > 0.01 * state.gap or new.gap <= 0.1 * state.gap
+            quick = self._forms_hessian(new.F)
             # and so on, as long as that helps and Newton's steps are dear
             failed = 0 if helped or quick else state.failed + 1
             since = _PATIENCE if helped and not quick else 0
             # Newton's steps on the columns of a face that did not help often do: two such faces in
             # a row are a reason to hand over
             return replace(new, least=new.gap, since=since, failed=failed, stuck=failed > 1)
-        stuck = slow and state.F.shape[0] > 2 * _FACE_COLUMNS and not self._forms_hessian(state)
+        large = state.F.shape[0] > 2 * _FACE_COLUMNS
+        stuck = slow and large and not self._forms_hessian(state.F)
         new = self._newton_step(objective, state)
-        halved = new.gap <= 0.5 * state.least or state.value - new.value > _WORTH_A_STEP * state.gap
+        # a step that gains a fifth of the gap is not slow, whatever its new gap
+        halved = new.gap <= 0.5 * state.least or state.value - new.value > 0.2 * state.gap
         since, failed = 0 if halved or slow else state.since + 1, 0 if halved else state.failed
-        return replace(
-            new, least=new.gap if halved else state.least, since=since, failed=failed, stuck=stuck
-        )
+        least = new.gap if halved else state.least
+        return replace(new, least=least, since=since, failed=failed, stuck=stuck)
 
     def is_stuck(self, state: _State) -> bool:
-        """Newton's steps are dear and slow, and a face does not help."""
         return state.stuck
 
     def is_quick(self, state: _State) -> bool:
-        """Newton's steps where the Hessian is formed, as long as they help."""
-        return self._forms_hessian(state) and (
-            state.since < _PATIENCE or state.F.shape[0] <= _FACE_COLUMNS
-        )
+        helps = state.since < _PATIENCE or state.F.shape[0] <= _FACE_COLUMNS
+        return self._forms_hessian(state.F) and helps
 
-    def _forms_hessian(self, state: _State) -> bool:
-        return math.prod(state.F.shape) <= _dense_limit(state.F, self.dense_unknowns)
+    def _forms_hessian(self, F: Array) -> bool:
+        # the Cholesky factor then costs at most 0.6 GFLOP, on a GPU 70
+        default = 1200 if is_numpy(F) else 6000
+        most = default if self.dense_unknowns is None else self.dense_unknowns
+        return math.prod(F.shape) <= most
 
     def _newton_step(self, objective: Objective, state: _State) -> _State:
         F = state.F
@@ -245,37 +220,27 @@ class LowRank(Stepper):
         multiplier = inner(gradient, F)
         gradient -= multiplier * F
         slope = norm(gradient)
-        if slope <= _STATIONARY * state.gap:
-            return self._with_new_columns(objective, state)
-        hessian = FactorHessian(objective, state, multiplier, self.dense_unknowns)
-        damping = state.damping
-        for _ in range(_MOST_DAMPINGS):
-            if Run.current().over:
-                return state
-            E = hessian.solve(-gradient, damping * slope)
-            if E is not None:
-                new = F + E
-                new /= norm(new)
-                point = objective.point(new @ new.T, new)
-                predicted = -inner(gradient, E) - 0.5 * inner(E, hessian.apply(E))
-                gained = state.value - objective.value(point)
-                rounding = 1e-15 * abs(state.value)
-                if gained > 0.1 * predicted or predicted <= rounding:
-                    return self.at(
-                        objective,
-                        new,
-                        damping if gained < 0.7 * predicted else max(0.3 * damping, _LEAST_DAMPING),
-                        point,
-                    )
-            damping *= 4.0
-        return self._with_new_columns(objective, state)
-
-    def _with_new_columns(self, objective: Objective, state: _State) -> _State:
-        """The best point with these columns and new ones where that is cheap to find, else a step
-        towards the new ones.
-        """
-        best = self._over_a_face(objective, state)
-        return self._toward_new_columns(objective, state) if best is None else best
+        # with a gradient this much smaller than the gap, the columns have given what they can
+        if slope > 0.05 * state.gap:
+            hessian = FactorHessian(objective, state, multiplier, self._forms_hessian(F))
+            damping = state.damping
+            for _ in range(40):  # each damping is four times the last one
+                if Run.current().over:
+                    return state
+                E = hessian.solve(-gradient, damping * slope)
+                if E is not None:
+                    new = F + E
+                    new /= norm(new)
+                    point = objective.point(new @ new.T, new)
+                    predicted = -inner(gradient, E) - 0.5 * inner(E, hessian.apply(E))
+                    gained = state.value - objective.value(point)
+                    if gained > 0.1 * predicted or predicted <= 1e-15 * abs(state.value):
+                        if gained >= 0.7 * predicted:
+                            # spare columns make the Hessian indefinite by about one ‖gradient‖
+                            damping = max(0.3 * damping, 0.7)
+                        return self.at(objective, new, damping, point)
+                damping *= 4.0
+        return self._over_a_face(objective, state) or self._toward_new_columns(objective, state)
 
     def _over_a_face(self, objective: Objective, state: _State) -> _State | None:
         """The optimum over the columns and the lowest eigenvectors of ∇f, where Newton's steps are
@@ -283,12 +248,13 @@ class LowRank(Stepper):
         """
         F, xp = state.F, namespace(state.F)
         r, k = F.shape
-        columns = max(_FACE_COLUMNS, min(3 * k, int(_LARGEST_FACE * r)))
+        # beyond a third of r, the interior point on all directions is as quick
+        columns = max(_FACE_COLUMNS, min(3 * k, int(0.3 * r)))
         if r <= _FACE_COLUMNS or k + _MOST_NEW_COLUMNS > columns or self.max_columns is not None:
             return None
         _, vectors = lowest_eigenpairs(objective.gradient(state.point), columns - k)
         V, _ = xp.linalg.qr(xp.concat([F, vectors], axis=1))
-        X = optimum_on_face(objective, V, state.point.C, _FACE_GAP * state.gap)
+        X = optimum_on_face(objective, V, state.point.C, 1e-7 * state.gap)
         if X is None:
             return None
         found = self.at(objective, pruned(V @ factor(X), _FACE_FAINT), state.damping)
@@ -299,20 +265,19 @@ class LowRank(Stepper):
         the level: f cannot increase.
         """
         below = np.maximum(state.level - state.values, 0.0)
-        useful = below > _WORTH_A_COLUMN * below[0]
+        useful = below > 0.3 * below[0]  # of the largest gain per mass: those of less can wait
         share = below[useful] / below[useful].sum() if below[0] > 0.0 else np.ones(1)
         V = state.vectors[:, : share.shape[0]] * like(np.sqrt(share), state.vectors)
         toward = objective.point(V @ V.T) - state.point
         slope = float(share @ below[: share.shape[0]])
         curvature = objective.curvature(toward)
         t = min(1.0, slope / curvature) if curvature else 0.5
-        if curvature is None:
-            while (
-                t > 1e-12
-                and objective.value(state.point + t * toward) > state.value - 0.3 * t * slope
-            ):
-                t *= 0.5
-        F = pruned(grown(state.F, V, t), _DROPPED, self.max_columns)
+        value = objective.value
+        while curvature is None and t > 1e-12:
+            if value(state.point + t * toward) <= state.value - 0.3 * t * slope:
+                break
+            t *= 0.5
+        F = pruned(grown(state.F, V, t), 1e-14, self.max_columns)  # less mass is rounding
         return self.at(objective, F, state.damping)
 
 
@@ -325,28 +290,12 @@ def _root_of_density(objective: Objective, F: Array) -> Array | None:
         return None
     basis = space.basis(space.support_points)
     gram, density = basis.T @ basis, xp.sum((basis @ F) ** 2, axis=1)
-    ridge = _ROOT_RIDGE * float(xp.linalg.trace(gram)) / gram.shape[0]
+    ridge = 1e-8 * float(xp.linalg.trace(gram)) / gram.shape[0]
     try:
         g = cholesky_solver(gram + ridge * eye(gram.shape[0], gram))(basis.T @ xp.sqrt(density))
     except linalg_errors():
         return None
     return g[:, None] / norm(g) if norm(g) > 0.0 else None
-
-
-def _padded(F: Array, r: int) -> Array:
-    """F on the last directions of r."""
-    return namespace(F).concat([zeros((r - F.shape[0], F.shape[1]), F), F])
-
-
-def _dense_limit(F: Array, given: int | None) -> int:
-    """The most unknowns for which the Hessian is formed."""
-    return (
-        given
-        if given is not None
-        else _DENSE_UNKNOWNS
-        if is_numpy(F)
-        else _DENSE_UNKNOWNS_ON_DEVICE
-    )
 
 
 class FactorHessian:
@@ -355,34 +304,19 @@ class FactorHessian:
     """
 
     def __init__(
-        self,
-        objective: Objective,
-        state: _State,
-        multiplier: float,
-        dense_unknowns: int | None = None,
+        self, objective: Objective, state: _State, multiplier: float, forms: bool = True
     ) -> None:
-        self.objective, self.point, self.F, self.multiplier = (
-            objective,
-            state.point,
-            state.F,
-            multiplier,
-        )
-        self.G, (r, k) = objective.gradient(state.point), state.F.shape
-        self.dense = self._form() if r * k <= _dense_limit(state.F, dense_unknowns) else None
-        self.tangent = (
-            objective.map.tangent(state.F)
-            if self.dense is None and objective.term.uses_embedding
-            else None
-        )
-        self.lowest = float(state.values[0])
+        self.objective, self.point, self.F = objective, state.point, state.F
+        self.multiplier, self.lowest = multiplier, float(state.values[0])
+        self.G = objective.gradient(state.point)
+        self.dense = self._form() if forms else None
+        streamed = not forms and objective.term.uses_embedding
+        self.tangent = objective.map.tangent(state.F) if streamed else None
 
     def _form(self) -> Array:
         r, k = self.F.shape
-        H = (
-            zeros((r, k, r, k), self.F)
-            if (own := self.objective.term.factor_hessian(self.F)) is None
-            else own
-        )
+        own = self.objective.term.factor_hessian(self.F)
+        H = zeros((r, k, r, k), self.F) if own is None else own
         for j in range(k):
             H[:, j, :, j] += 2.0 * self.G
         H = namespace(H).reshape(H, (r * k, r * k))
@@ -401,8 +335,8 @@ class FactorHessian:
         H -= self.multiplier * eye(r * k, H)
         return 0.5 * (H + H.T)
 
+    # the Hessian applied to a tangent vector E, shape (r, k)
     def apply(self, E: Array) -> Array:
-        """The Hessian applied to a tangent vector E, shape (r, k)."""
         if self.dense is not None:
             return namespace(E).reshape(self.dense @ flat(E), E.shape)
         F = self.F
@@ -417,8 +351,8 @@ class FactorHessian:
             out += 2.0 * (pair[1] @ F)
         return out - inner(out, F) * F
 
+    # (Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite
     def solve(self, right: Array, damping: float) -> Array | None:
-        """(Hessian + damping)⁻¹ right, tangent; None where the matrix is not positive definite."""
         if self.dense is not None:
             try:
                 solve = cholesky_solver(self.dense + damping * eye(self.dense.shape[0], self.dense))
@@ -440,7 +374,7 @@ class FactorHessian:
         E, R, moved = zeros(right.shape, right), right, False
         Z = precondition(R)
         P, energy, start = Z, inner(R, Z), norm(right)
-        for _ in range(_CG_ITERATIONS):
+        for _ in range(400):  # as dear as a Cholesky factor where the Hessian is no longer formed
             HP = self.apply(P) + damping * P
             curvature = inner(P, HP)
             if curvature <= 0.0:

@@ -27,7 +27,6 @@ from ksos.ground.arrays import (
 from ksos.ground.run import Convergence, Run, TimeUp, left_in_words
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice, as_count, as_nonnegative, as_positive
-from ksos.solvers.certificate import DENSE, certify_integrals
 from ksos.solvers.constrained import (
     Goal,
     as_constraints,
@@ -38,10 +37,9 @@ from ksos.solvers.constrained import (
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.lbfgs import LBFGS
-from ksos.solvers.loop import Outcome, Solver, Stage, Stepper, Watch, iterate
+from ksos.solvers.loop import Outcome, Progress, Solution, Solver, Stage, Stepper, Watch, iterate
 from ksos.solvers.low_rank import LowRank
-from ksos.solvers.solution import Progress, Solution
-from ksos.solvers.spectraplex import centre, factor, project, pruned
+from ksos.solvers.spectraplex import DENSE, centre, certify_integrals, factor, project, pruned
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.embedding_map import SMALL_TENSOR
 from ksos.space.space import SoSSpace
@@ -50,29 +48,10 @@ from ksos.space.support import pivoted_cholesky
 __all__ = ["SOLVERS", "Auto", "as_solver", "check_options", "minimize"]
 __all__ += ["quick_mmd_fit", "regularization_path"]
 
-SOLVERS: Mapping[str, Stepper] = MappingProxyType(
-    {
-        solver.name: solver
-        for solver in (
-            LowRank(),
-            InteriorPoint(),
-            LBFGS(),
-            FrankWolfe(),
-            Fista(),
-            ProjectedGradient(),
-        )
-    }
-)
-"""Every solver by name, with its default options. To add one: a class with ``init``, ``step`` and
-``point`` (see loop.py), listed here.
-"""
-
-
-_SECONDS_BETWEEN = 2.0  # of verbose=1: slow runs print now and then all the same
-_PER_STRENGTH = ("tol", "rtol", "max_iter")  # options that a path may have one of for each λ
-_START_POINTS = 40  # support points of a quick fit: 0.02 s, whatever the size of the space
-_START_DIGITS = 1e-3  # its gap and its regularization: a likelihood fit needs no better start
-_LEAST_TOL = 1e-8  # the default gap of a functional whose units say nothing: half of all digits
+_STEPPERS = (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())
+#: Every solver by name, with its default options. To add one: a class with ``init`` and ``step``
+#: (see loop.py), listed here.
+SOLVERS: Mapping[str, Stepper] = MappingProxyType({solver.name: solver for solver in _STEPPERS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +68,8 @@ class Auto(Solver):
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
-    >>> ksos.minimize(SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace(), space, solver=Auto(newton_steps=20)).status
+    >>> functional = SquaredMMD([[0.3], [1.0]]) + 1e-3 * Trace()
+    >>> ksos.minimize(functional, space, solver=Auto(newton_steps=20)).status
     'solved'
     """
 
@@ -98,17 +78,14 @@ class Auto(Solver):
     newton_steps: int = 80
     gradient_steps: int = 1500
 
+    # the solvers that are tried in turn
     def plan(self, objective: Objective) -> Sequence[Stage]:
-        """The solvers that are tried in turn."""
-        term, space, low_rank, fista = (
-            objective.term,
-            objective.space,
-            SOLVERS["low_rank"],
-            SOLVERS["fista"],
-        )
+        term, space, low_rank = objective.term, objective.space, SOLVERS["low_rank"]
         if not term.twice_differentiable:
-            return [Stage(fista, None, "the functional has no second derivatives")]
-        if term.embedding_quadratic is not None and space.tensor_size <= SMALL_TENSOR:
+            why = "the functional has no second derivatives"
+            return [Stage(SOLVERS["fista"], None, why)]
+        quadratic = term.embedding_quadratic is not None
+        if quadratic and space.tensor_size <= SMALL_TENSOR:
             entries = f"{space.embedding_rank}×{space.rank}×{space.rank}"
             first = (
                 f"the functional is quadratic and its tensor of {entries} entries fits, so Newton"
@@ -118,32 +95,22 @@ class Auto(Solver):
                 f"steps on few columns, {self.newton_steps} at most, did not close the gap, and it"
                 " does not need a low rank"
             )
-            return [
-                Stage(low_rank, self.newton_steps, first),
-                Stage(SOLVERS["interior_point"], None, then),
-            ]
+            interior_point = Stage(SOLVERS["interior_point"], None, then)
+            return [Stage(low_rank, self.newton_steps, first), interior_point]
         if not term.quadratic and term.matrix_free:
             first = "steps on few columns need no matrix, and cost next to nothing"
             then = f"{self.gradient_steps} steps did not close the gap, and second derivatives do"
-            return [
-                Stage(SOLVERS["lbfgs"], self.gradient_steps, first),
-                Stage(low_rank, None, then),
-            ]
-        large = (
-            f"rank {space.rank} with {space.embedding_rank} coordinates is too large for a stored"
-            " tensor"
-        )
-        other = "the functional has second derivatives and is not quadratic in the embedding"
-        return [Stage(low_rank, None, other if term.embedding_quadratic is None else large)]
+            lbfgs = Stage(SOLVERS["lbfgs"], self.gradient_steps, first)
+            return [lbfgs, Stage(low_rank, None, then)]
+        why = "the functional has second derivatives and is not quadratic in the embedding"
+        if quadratic:
+            size = f"rank {space.rank} with {space.embedding_rank} coordinates"
+            why = f"{size} is too large for a stored tensor"
+        return [Stage(low_rank, None, why)]
 
     def inner_solvers(self, objective: Objective) -> Sequence[Stepper]:
-        """Newton on a factor if there are second derivatives, and FISTA."""
-        return [
-            SOLVERS[name]
-            for name in (
-                ["low_rank", "fista"] if objective.term.twice_differentiable else ["fista"]
-            )
-        ]
+        newton = [SOLVERS["low_rank"]] if objective.term.twice_differentiable else []
+        return [*newton, SOLVERS["fista"]]
 
 
 def as_solver(solver: Any) -> Solver:
@@ -186,7 +153,7 @@ def minimize(
     verbose: int = 0,
     start: Array | None = None,
 ) -> Solution:
-    r"""Minimise a convex functional over the densities of a space: min F(p_C) over {C ⪰ 0, tr C =
+    r"""Minimize a convex functional over the densities of a space: min F(p_C) over {C ⪰ 0, tr C =
     1}.
 
     Parameters
@@ -203,10 +170,10 @@ def minimize(
         derivatives. "interior_point": for squared MMDs plus linear terms, a dozen steps of O(qr³ +
         q²r²) on any of them (r = space.rank, q = space.embedding_rank); with constraints, which may
         then be MMD balls and expectations, also with Frobenius penalties. "lbfgs": on a factor, by
-        gradients alone. "fista" and "projected_gradient": the note's. "frank_wolfe": needs the
-        least memory, and so many steps that it reaches a gap of 1e-4, not of 1e-8. "auto" begins
-        with "low_rank" and hands over to "interior_point" if a low rank does not come (with
-        constraints, "interior_point" comes first if its steps are cheap); it takes FISTA if neither
+        gradients alone. "fista" and "projected_gradient": those of the paper. "frank_wolfe": needs
+        the least memory, and so many steps that it reaches a gap of 1e-4, not of 1e-8. "auto"
+        begins with "low_rank" and hands over to "interior_point" if a low rank does not come (with
+        constraints, "interior_point" comes first if it can take them); it takes FISTA if neither
         fits. A name is short for an object of :mod:`ksos.solvers` with default options:
         ``solver=LowRank(max_columns=40)``.
     tol : float, optional
@@ -266,15 +233,14 @@ def minimize(
         try:
             limits = as_constraints(constraints)
             objective = Objective.of(functional, space)
-            tol = max(_LEAST_TOL, functional.natural_tol) if tol is None else tol
+            # without units that say more, half of all digits
+            tol = max(1e-8, functional.natural_tol) if tol is None else tol
             given = None if start is None else _as_start(start, space.T)
             watched = partial(_watcher, verbose, callback, tol)
             if limits:
                 watch = watched(solver.inner_solvers(objective)[0].name)
-                goal = Goal(tol, rtol, max_iter, watch)
-                finish = minimize_constrained(
-                    objective, limits, solver, given, goal, repr(functional)
-                )
+                goal, name = Goal(tol, rtol, max_iter, watch), repr(functional)
+                finish = minimize_constrained(objective, limits, solver, given, goal, name)
             else:
                 stages = list(solver.plan(objective))
                 if max_iter is not None:
@@ -302,8 +268,7 @@ def _minimize(
     """
     outcome, ran = Outcome(start, "max_iter", 0, []), []
     for stage in stages:
-        if reason := stage.solver.refusal(objective.term):
-            raise ValueError(f"solver={stage.solver.name!r} cannot take {name_of_f}: it {reason}")
+        stage.solver.require(objective.term, name_of_f)
         ran.append(f"{stage.solver.name}: {stage.why}")
         objective, before = stage.solver.prepared(objective), outcome.n_iter
         latest = iterate(
@@ -344,13 +309,10 @@ def _solution(
     less than that of sums over pairs.
     """
     known, status = outcome.point.F, outcome.status
-    G = factor(outcome.point.C) if known is None else pruned(known, 1e-14)
-    afresh = (
-        solver.certifies_ends
-        or known is None
-        or outcome.point.lowest is None
-        or G.shape != known.shape
-    )
+    # 1e-16: samples of little weight live on columns of as little mass
+    G = factor(outcome.point.C) if known is None else pruned(known, 1e-16)
+    kept = known is not None and G.shape == known.shape and outcome.point.lowest is not None
+    afresh = solver.certifies_ends or not kept
     if status == "time_limit" and outcome.history and objective.size > DENSE:
         # it is late: what the run has computed there must do
         afresh = afresh and outcome.point.G is None
@@ -365,28 +327,14 @@ def _solution(
         status = "solved"
     gap = found.gap if certified else None
     note = known_to(found.unknown, tol) or (solver.advice if status == "max_iter" else "")
-    return assembled(
-        objective,
-        outcome,
-        G,
-        found.objective,
-        gap,
-        status,
-        solver.name,
-        solver_reason=reason,
-        note=note,
-    )
+    more = {"solver_reason": reason, "note": note}
+    return assembled(objective, outcome, G, found.objective, gap, status, solver.name, **more)
 
 
 def _as_start(start: Any, T: Array) -> Point:
     start, r, xp = like(start, T), T.shape[1], namespace(T)
-    if (
-        start.ndim != 2
-        or start.shape[0] != r
-        or start.shape[1] > r
-        or start.shape[1] == 0
-        or not bool(xp.all(xp.isfinite(start)))
-    ):
+    shaped = start.ndim == 2 and start.shape[0] == r and 0 < start.shape[1] <= r
+    if not shaped or not bool(xp.all(xp.isfinite(start))):
         raise ValueError(
             f"start must be a finite {r}×{r} matrix, or a factor of it with {r} rows; got shape"
             f" {tuple(start.shape)}"
@@ -420,7 +368,8 @@ def _watcher(
         gap, time = progress.gap, progress.time
         left = convergence.left(time, gap)
         run.tell(f"iteration {n_iter}, objective {objective:.6e}, gap {gap:.1e}", left=left)
-        due = gap <= 0.5 * last or time > printed + _SECONDS_BETWEEN
+        # slow runs print every two seconds all the same
+        due = gap <= 0.5 * last or time > printed + 2.0
         if verbose >= 2 or (verbose and due):
             last, printed = gap, time
             numbers = f"objective {objective:.9e}  gap {gap:.2e}  {time:.2f} s{left_in_words(left)}"
@@ -430,8 +379,8 @@ def _watcher(
     return watch
 
 
+# whether a callback wants to stop
 def _truth(answer: Any) -> bool:
-    """Whether a callback wants to stop."""
     try:
         return bool(answer)
     except Exception as error:
@@ -463,14 +412,16 @@ def regularization_path(
     >>> from ksos.kernels import Gaussian
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> X = np.linspace(-1.0, 1.0, 5)[:, None]
-    >>> path = regularization_path(SquaredMMD(X), Trace(), [1e-3, 1e-2, 1e-1], SoSSpace(Gaussian(1.0), X))
+    >>> space = SoSSpace(Gaussian(1.0), X)
+    >>> path = regularization_path(SquaredMMD(X), Trace(), [1e-3, 1e-2, 1e-1], space)
     >>> [solution.status for solution in path], path[0].objective < path[2].objective
     (['solved', 'solved', 'solved'], True)
     """
     values = [as_nonnegative(strength, "every strength of the penalty") for strength in strengths]
+    several = ("tol", "rtol", "max_iter")  # options of which there may be one for each strength
     each = {
         name: options.pop(name)
-        for name in _PER_STRENGTH
+        for name in several
         if isinstance(options.get(name), (Sequence, np.ndarray))
     }
     for name, given in each.items():
@@ -504,12 +455,11 @@ def quick_mmd_fit(space: SoSSpace, data: MeanEmbedding) -> Array:
     the support points. It takes 0.02 s, whatever the size of the space.
     """
     integrals, support = space.integrals, to_numpy(space.support_points)
-    chosen = pivoted_cholesky(
-        support, min(_START_POINTS, support.shape[0]), integrals, space.tol_model
-    )
+    most, digits = min(40, support.shape[0]), 1e-3  # a likelihood fit needs no better start
+    chosen = pivoted_cholesky(support, most, integrals, space.tol_model)
     small = SoSSpace(space.kernel, support[chosen], space.measure, space.embedding_kernel)
-    functional = SquaredMMD(data) + _START_DIGITS * Trace(relative=True)
-    p = square_of(minimize(functional, small, tol=_START_DIGITS).distribution)
+    functional = SquaredMMD(data) + digits * Trace(relative=True)
+    p = square_of(minimize(functional, small, tol=digits).distribution)
     log_W = integrals.log_gram(space.support_points, like(p.support_points, space.T))
     W = namespace(space.T).exp(log_W - space.log_unit)
     G = space.T.T @ (W @ like(p.unit_factor * np.exp(0.5 * (space.log_unit - p.log_unit)), space.T))

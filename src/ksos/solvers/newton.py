@@ -14,17 +14,10 @@ import numpy as np
 
 __all__ = ["Minimum", "Value", "newton", "proven_minimum"]
 
+# from θ to the value and the gradient
 Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
-"""From θ to the value and the gradient."""
+# eigenvalues and eigenvectors
 Eigen = tuple[np.ndarray, np.ndarray]
-"""Eigenvalues and eigenvectors."""
-
-_MOST_STEPS, _MOST_DOUBLINGS = 300, 60
-_SLOW, _FARTHEST = 0.05, 1e4
-_SMALL_DECREMENT, _SMALL_RISE = 1e-16, 1e-14
-# steps in a row that win rounding only, more than it takes to find a damping: at a kink they would
-# never end
-_MOST_IDLE = 30
 
 
 @dataclass
@@ -40,9 +33,9 @@ class Minimum:
     # of a second derivative nearby, for a neighbouring problem that starts here
     eigen: Eigen | None = None
 
+    # ∂²/∂θ² at the minimiser, shape (p, p)
     @cached_property
     def curvature(self) -> np.ndarray:
-        """∂²/∂θ² at the minimiser, shape (p, p)."""
         return self.second()
 
 
@@ -62,48 +55,44 @@ def newton(
 
     value, gradient = f(theta)
     damping, fresh, idle = 0.0, eigen is None, 0
-    eigen = fresh_eigen(theta) if eigen is None else eigen
-    for _ in range(_MOST_STEPS):
+    eigen = eigen or fresh_eigen(theta)
+    for _ in range(300):  # a dozen are usual, and a kink takes some hundred
         values, V = eigen
         # a loss without curvature has no Newton step: then the farthest one that is allowed is the
         # unit of damping
-        farthest = _FARTHEST * max(float(np.abs(theta).max()), 1.0)
+        farthest = 1e4 * max(float(np.abs(theta).max()), 1.0)
         top = max(float(np.abs(values).max()), float(np.abs(gradient).max()) / farthest, 1e-150)
-        step = -V @ ((V.T @ gradient) / (np.maximum(values, 1e-14 * top) + damping * top))
+        curved = np.maximum(values, 1e-14 * top)
+        step = -V @ ((V.T @ gradient) / (curved + damping * top))
         step *= min(1.0, farthest / max(float(np.abs(step).max()), 1e-300))
         decrement = -float(gradient @ step)
-        if decrement <= _SMALL_DECREMENT * max(abs(value), 1e-300):
+        if decrement <= 1e-16 * max(abs(value), 1e-300):
             break
         new_value, new_gradient = f(theta + step)
-        left = abs(
-            float(new_gradient @ (V @ ((V.T @ new_gradient) / np.maximum(values, 1e-14 * top))))
-        )
-        idle = 0 if new_value < value - _SMALL_RISE * abs(value) else idle + 1
-        if idle > _MOST_IDLE:
+        left = abs(float(new_gradient @ (V @ ((V.T @ new_gradient) / curved))))
+        rounding = 1e-14 * abs(value)
+        # steps that win rounding only would never end at a kink: so many are more than it takes to
+        # find a damping
+        idle = 0 if new_value < value - rounding else idle + 1
+        if idle > 30:
             break
-        good = new_value <= value - 0.1 * decrement + _SMALL_RISE * abs(value)
+        good = new_value <= value - 0.1 * decrement + rounding
         if good:
             theta, value, gradient = theta + step, new_value, new_gradient
-            if (
-                left >= 0.999 * decrement
-                and fresh
-                and damping == 0.0
-                and decrement <= 1e-12 * abs(value)
-            ):
+            plain = fresh and damping == 0.0
+            if left >= 0.999 * decrement and plain and decrement <= 1e-12 * abs(value):
                 break
             damping *= 0.2 if damping > 1e-10 else 0.0
-        if good and left <= _SLOW * decrement:
+        if good and left <= 0.05 * decrement:  # the second derivative is still good enough
             fresh = False
             continue
-        if not fresh:
-            eigen = fresh_eigen(theta)
-            fresh, damping = True, 0.0
-        elif not good:
+        if fresh and not good:
             if damping > 1e12:
                 break
             damping = max(8.0 * damping, 1e-6)
-        else:
-            eigen = fresh_eigen(theta)
+            continue
+        damping = damping if fresh else 0.0
+        eigen, fresh = fresh_eigen(theta), True
     return Minimum(theta, value, gradient, lambda: curvature(theta), eigen)
 
 
@@ -119,9 +108,7 @@ def proven_minimum(f: Value, found: Minimum, alpha: np.ndarray, tol: float) -> f
     strong = -math.inf
     if np.all(alpha > 0.0):
         strong = found.value - float(np.sum(found.gradient**2 / (4.0 * alpha)))
-        if found.value - strong <= tol:
-            return strong
-    return max(strong, _by_tangents(f, found, tol))
+    return strong if found.value - strong <= tol else max(strong, _by_tangents(f, found, tol))
 
 
 def _by_tangents(f: Value, found: Minimum, tol: float) -> float:
@@ -132,34 +119,27 @@ def _by_tangents(f: Value, found: Minimum, tol: float) -> float:
     values, V = np.linalg.eigh(0.5 * (found.curvature + found.curvature.T))
     flat = values <= 1e-13 * max(float(values[-1]), 1e-300)
     least = 1e-12 * max(float(np.abs(found.theta).max()), 1e-3)
-    directions = V * np.where(
-        flat, least, np.sqrt(2.0 * rise / np.where(flat, 1.0, values))
-    )  # f rises by about ``rise`` per unit
+    # f rises by about ``rise`` per unit
+    directions = V * np.where(flat, least, np.sqrt(2.0 * rise / np.where(flat, 1.0, values)))
     points = [(0.0, 0, found.value, found.gradient)]
     for j in range(p):
         for sign in (-1.0, 1.0):
-            far = sign
-            for _ in range(
-                _MOST_DOUBLINGS if flat[j] else 1
-            ):  # no curvature is a kink, or nothing that bounds f from below there
+            # no curvature is a kink, or nothing that bounds f from below there: go on doubling
+            for doublings in range(60 if flat[j] else 1):
+                far = sign * 2.0**doublings
                 value, gradient = f(found.theta + far * directions[:, j])
                 points.append((far, j, value, gradient))
                 if value - found.value >= rise:
                     break
-                far *= 2.0
     slopes = np.array([directions.T @ gradient / rise for _, _, _, gradient in points])
-    heights = np.array(
-        [
-            (value - found.value) / rise - far * slope[j]
-            for (far, j, value, _), slope in zip(points, slopes, strict=True)
-        ]
-    )
+    heights = [
+        (value - found.value) / rise - far * slope[j]
+        for (far, j, value, _), slope in zip(points, slopes, strict=True)
+    ]
     # max Σ α_i height_i over weights α of the simplex with Σ α_i slope_i = 0
     A, b = np.vstack([slopes.T, np.ones(len(points))]), np.r_[np.zeros(p), 1.0]
     A[:-1] /= np.maximum(np.abs(A[:-1]).max(axis=1, keepdims=True), 1e-300)
-    answer = linprog(-heights, A_eq=A, b_eq=b, bounds=(0.0, None), method="highs")
-    return (
-        found.value - rise * float(answer.fun) * (1.0 if answer.fun < 0 else 1.0 + 1e-9)
-        if answer.status == 0
-        else -math.inf
-    )
+    answer = linprog(-np.array(heights), A_eq=A, b_eq=b, bounds=(0.0, None), method="highs")
+    if answer.status != 0:
+        return -math.inf
+    return found.value - rise * float(answer.fun) * (1.0 if answer.fun < 0 else 1.0 + 1e-9)

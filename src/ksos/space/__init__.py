@@ -39,8 +39,7 @@ from ksos.space.embedding_map import (
     blocks_of,
 )
 from ksos.space.labelled import LabelledDensity, LabelledEmbedding
-from ksos.space.nodes import Nodes, finer_nodes, nodes_of
-from ksos.space.space import SoSSpace
+from ksos.space.space import Nodes, SoSSpace, finer_nodes, nodes_of
 from ksos.space.support import (
     SELECTIONS,
     affordable_size,

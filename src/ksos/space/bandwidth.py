@@ -47,13 +47,11 @@ __all__ = [
     "without_outliers",
 ]
 
+# every rule by name
 RULES = ("auto", "median", "scott", "silverman")
-"""Every rule by name."""
-
+# samples looked at per support point: memory and time of a fit follow the support points, however
+# many samples there are
 PER_SUPPORT_POINT = 10
-"""Samples looked at per support point, so that memory and time of a fit follow the support points,
-however many samples there are.
-"""
 
 # time and memory grow with the square: 30 matrices of this size, one after the other
 _MOST_POINTS = 600
@@ -213,16 +211,11 @@ def _median(points: np.ndarray, weights: np.ndarray, rng: Generator) -> np.ndarr
     If the spreads of the features differ by more than a factor of ten, distances are taken in
     units of them, and there is one bandwidth per feature.
     """
-    spread = spreads(points, weights)
+    spread, units = spreads(points, weights), np.ones(())
     known = spread[spread > 0.0]
     if known.size and known.max() > _UNLIKE * known.min():
         units = np.where(spread > 0.0, spread, np.median(known))
-        scaled = (points - np.median(points, axis=0)) / units
-        return np.asarray(_median_distance(scaled, weights, rng) * units)
-    return _median_distance(points, weights, rng)
-
-
-def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator) -> np.ndarray:
+        points = (points - np.median(points, axis=0)) / units
     if points.shape[0] > MOST_MEDIAN_POINTS:
         chosen = np.sort(rng.choice(points.shape[0], MOST_MEDIAN_POINTS, replace=False))
         points, weights = points[chosen], weights[chosen]
@@ -234,7 +227,7 @@ def _median_distance(points: np.ndarray, weights: np.ndarray, rng: Generator) ->
     exponent = math.frexp(np.median(pdist(some, "chebyshev")))[1]
     with np.errstate(over="ignore"):
         near = np.clip(np.ldexp(points, -exponent), -1e150, 1e150)
-    return np.asarray(np.ldexp(_weighted_median(pdist(near), weights), exponent))
+    return np.asarray(np.ldexp(_weighted_median(pdist(near), weights), exponent) * units)
 
 
 def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:

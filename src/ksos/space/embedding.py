@@ -3,7 +3,7 @@ discrepancy.
 
 The exact MMD of a density takes the cheapest accurate route: sums over the atoms of a discrete
 measure; a tensor rule in up to three features, which sees only nonnegative values of the density;
-or the order-4 integrals of the note's lemma, whose terms may cancel.
+or the order-4 integrals of the paper's lemma, whose terms may cancel.
 """
 
 from __future__ import annotations
@@ -79,11 +79,6 @@ _MOST_IN_MEMORY = 20_000
 # floating-point operations that one exponential costs
 _KERNEL_VALUE = 20.0
 
-Target = Any
-"""Samples (n, d), a :class:`MeanEmbedding`, an :class:`~ksos.SoSDensity` or an
-:class:`~ksos.SoSDensity`.
-"""
-
 
 class MeanEmbedding(KernelSum):
     """v = Σ_i a_i k(·, x_i): the embedding of samples, or with signed weights any finite element of
@@ -123,16 +118,17 @@ class MeanEmbedding(KernelSum):
         )
 
 
+# what a target becomes: its embedding can be evaluated anywhere
 Embedded = MeanEmbedding | SoSDensity
-"""What a target becomes: something whose embedding can be evaluated anywhere."""
 
 
 class Projection:
     """The orthogonal projection of embeddings on span{k(·, z_r)}: coordinates S·w(Z), where S
     K(Z,Z) Sᵀ = I.
 
-    Distances between coordinates are the note's ‖P_m(v − w)‖ (its lemma of the closed form): at
-    most the exact distance, and closer to it the more landmarks there are.
+    There are q = ``rank`` of them. Distances between coordinates are the paper's ‖P_m(v − w)‖ (its
+    lemma of the closed form): at most the exact distance, and closer to it the more landmarks there
+    are.
     """
 
     def __init__(
@@ -150,15 +146,12 @@ class Projection:
         self.whitening = whiten_columns(
             lambda r: kernel(landmarks[r : r + 1, :], landmarks)[0, :], ones, matrix, tol, whitening
         )
-        self.S = namespace(landmarks).asarray(self.whitening.T.T, copy=True)  # rows in one piece
+        # rows in one piece
+        self.S = namespace(landmarks).asarray(self.whitening.T.T, copy=True)
+        self.rank = int(self.S.shape[0])
 
-    @property
-    def rank(self) -> int:
-        """q: the number of coordinates."""
-        return int(self.S.shape[0])
-
-    def coordinates(self, target: Target) -> Array:
-        """The coordinates of a target's embedding, shape (q,)."""
+    def coordinates(self, target: Any) -> Array:
+        """Those of the embedding of samples, a :class:`MeanEmbedding` or a density, shape (q,)."""
         if isinstance(target, KernelSums):
             return self.S @ _in_rkhs(target, self.kernel, "target").at(self.landmarks)
         return self.S @ evaluate(as_target(target, self.kernel), self.kernel, self.landmarks)
@@ -166,8 +159,8 @@ class Projection:
 
 @np.errstate(under="ignore")
 def mmd(
-    a: Target,
-    b: Target,
+    a: Any,
+    b: Any,
     kernel: Kernel | None = None,
     landmarks: Any = None,
     *,
@@ -187,7 +180,7 @@ def mmd(
     landmarks : array (ℓ, d), optional
         Project on these first: cheap, and a lower bound of the exact value. Without them the value
         is exact: for a density by a tensor rule in up to three features, or from the order-4
-        integrals of the note's lemma, O(m⁴) operations.
+        integrals of the paper's lemma, O(m⁴) operations.
     max_operations : float
         Refuse an exact computation predicted to take more floating-point operations than this.
 
@@ -239,13 +232,13 @@ def mmd(
 
 
 def _side(
-    target: Target,
+    target: Any,
     kernel: Kernel,
     landmarks: Array | None,
     names: tuple[str, ...] | None,
     what: str,
 ) -> Embedded | KernelSums:
-    """One side of an MMD: of chunks, the kernel sums at the landmarks, or all rows if they are few."""
+    """One side of an MMD: of chunks, the kernel sums at the landmarks, or all of few rows."""
     if not isinstance(target, Chunks):
         return as_target(target, kernel, what)
     if landmarks is not None:
@@ -282,18 +275,17 @@ def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
     samples = [to_numpy(as_points(sample, name)) for name, sample in (("a", a), ("b", b))]
     if samples[0].shape[1] != samples[1].shape[1]:
         raise ValueError(f"a has {samples[0].shape[1]} features, but b has {samples[1].shape[1]}")
-    generator, n = np.random.default_rng(rng), samples[0].shape[0]
-    total = n + samples[1].shape[0]
-    chosen = np.sort(generator.choice(total, min(total, MOST_MEDIAN_POINTS), replace=False))
-    rows = np.concatenate([samples[0][chosen[chosen < n]], samples[1][chosen[chosen >= n] - n]])
-    points, counts = np.unique(rows + 0.0, axis=0, return_counts=True)
+    generator, both = np.random.default_rng(rng), np.concatenate(samples)
+    n = both.shape[0]
+    chosen = generator.choice(n, min(n, MOST_MEDIAN_POINTS), replace=False)
+    points, counts = np.unique(both[chosen] + 0.0, axis=0, return_counts=True)
     with warnings.catch_warnings():
         # of rows that are all the same, which no kernel tells apart
         warnings.simplefilter("ignore", UserWarning)
         return Gaussian(bandwidth_rule("median", points, counts / counts.sum(), generator))
 
 
-def as_target(target: Target, kernel: Kernel, name: str = "target") -> Embedded:
+def as_target(target: Any, kernel: Kernel, name: str = "target") -> Embedded:
     """Samples become a :class:`MeanEmbedding`; embeddings and densities pass."""
     if isinstance(target, SoSDensity):
         return target.with_feature_names(None)
@@ -316,7 +308,7 @@ def _in_rkhs(target: Any, kernel: Kernel, name: str) -> Any:
     return target
 
 
-def _names(target: Target) -> tuple[str, ...] | None:
+def _names(target: Any) -> tuple[str, ...] | None:
     if isinstance(target, (SoSDensity, MeanEmbedding)):
         return target.feature_names
     if isinstance(target, Chunks):
@@ -324,7 +316,7 @@ def _names(target: Target) -> tuple[str, ...] | None:
     return column_names(target)
 
 
-def _in_order(target: Target, names: tuple[str, ...] | None, what: str) -> Target:
+def _in_order(target: Any, names: tuple[str, ...] | None, what: str) -> Any:
     """A target with its features in the order of ``names``; chunks are put in order one by one."""
     if isinstance(target, Chunks):
         return target
@@ -384,11 +376,8 @@ def _rows(chunk: Chunk, names: tuple[str, ...] | None) -> tuple[np.ndarray, np.n
     """The samples of a chunk and their weights; an error names the chunk."""
     X = to_numpy(as_points(chunk.data, chunk.name, allow_empty=True))
     order = None if chunk.names is None else order_of(chunk.names, names, chunk.name)
-    a = (
-        np.ones(X.shape[0])
-        if chunk.weights is None
-        else as_vector(chunk.weights, f"{chunk.name}: weights", length=X.shape[0])
-    )
+    a = np.ones(X.shape[0]) if chunk.weights is None else chunk.weights
+    a = as_vector(a, f"{chunk.name}: weights", length=X.shape[0])
     return X if order is None else X[:, order], a
 
 
@@ -447,8 +436,8 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
         )
     if d > _TENSOR_FEATURES and not closed_form(kernel, measure, d, embedding_kernel).pairwise:
         raise IntegralNotAvailableError(
-            f"the exact MMD of densities on a box is known in up to {_TENSOR_FEATURES} features; got"
-            f" {d}; use a Lebesgue or Normal measure, or {remedy}"
+            f"the exact MMD of densities on a box is known in up to {_TENSOR_FEATURES} features;"
+            f" got {d}; use a Lebesgue or Normal measure, or {remedy}"
         )
 
 
@@ -567,10 +556,7 @@ def _exact_forms(
     if isinstance(target, MeanEmbedding):
         return [(1.0, target)]
     return [
-        (
-            w,
-            term if isinstance(term, Corrected) else _exact_form(term, kernel, max_operations),
-        )
+        (w, term if isinstance(term, Corrected) else _exact_form(term, kernel, max_operations))
         for w, term in target.terms.on_host.parts
     ]
 
@@ -586,7 +572,12 @@ def _exact_form(p: Square, kernel: Kernel, max_operations: float) -> _Form:
     counts = _rule_sizes(p.kernel, p.support_points, p.measure, kernel)[1]
     nodes = math.prod(counts) if d <= _TENSOR_FEATURES else math.inf
     grid_cost = nodes * ((_KERNEL_VALUE + 2.0 * p.rank) * m + 2.0 * sum(counts))
-    error = _cancellation(p) if by_sums else math.inf
+    error = math.inf
+    if by_sums:
+        # (Σ|B_ij W_ij|)²ε is the rounding error to expect of the order-4 integrals
+        X, F = p.support_points, p.unit_factor
+        W = np.exp(p.integrals.log_gram(X, X) - p.log_unit)
+        error = float(np.sum(np.abs(F @ F.T) * W)) ** 2 * float(np.finfo(np.float64).eps)
     affordable = nodes <= _MOST_NODES and grid_cost <= max_operations
     if affordable and (error > _LOST_DIGITS or grid_cost < float(m) ** 4):
         rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
@@ -607,13 +598,6 @@ def _exact_form(p: Square, kernel: Kernel, max_operations: float) -> _Form:
     return p
 
 
-def _cancellation(p: Square) -> float:
-    """(Σ|B_ij W_ij|)²ε: the rounding error to expect of the order-4 integrals."""
-    X, F = p.support_points, p.unit_factor
-    W = np.exp(p.integrals.log_gram(X, X) - p.log_unit)
-    return float(np.sum(np.abs(F @ F.T) * W)) ** 2 * float(np.finfo(np.float64).eps)
-
-
 def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
     """⟨w_a, w_b⟩: a sum over atoms or nodes where one of them has some, else a closed form."""
     if isinstance(a, _OnGrid) and isinstance(b, _OnGrid):
@@ -629,7 +613,8 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
         what = f"densities with {counts[0]} and {counts[1]} support points"
         _require_operations(float(counts[0]) ** 2 * float(counts[1]) ** 2, what, max_operations)
         return density_inner(a, b, kernel)
-    left, right = (normal_groups(form) for form in (a, b))
+    forms: tuple[Any, Any] = a, b
+    left, right = (normal_groups(form) for form in forms)
     if left is None or right is None or not isinstance(kernel, Gaussian):
         raise IntegralNotAvailableError(
             "the exact MMD between these densities has no formula; pass landmarks= for the"

@@ -1,5 +1,5 @@
-"""The map A from a parameter C of the spectraplex to the coordinates of the embedding of its density,
-A(C) = S·U(TCTᵀ), and its adjoint.
+"""The map A from a parameter C of the spectraplex to the coordinates of the embedding of its
+density, A(C) = S·U(TCTᵀ), and its adjoint.
 
 U(B)_r = Σ_ij B_ij ∫ k(x, x̃_i) k(x, x̃_j) k_σ(x, z_r) dρ(x) is the embedding at the landmarks.
 :func:`embedding_map` chooses the form of A: factors over pairs of points, from which U is applied
@@ -37,7 +37,6 @@ __all__ = [
     "SMALL_TENSOR",
     "CompressedMap",
     "EmbeddingMap",
-    "LabelledMap",
     "PairwiseMap",
     "Tangent",
     "blocks_of",
@@ -99,14 +98,16 @@ class Noise(NamedTuple):
 
 
 class EmbeddingMap(ABC):
-    """The linear map A from symmetric r × r matrices to R^q; its ``noise`` is None if negligible."""
+    """The linear map A from symmetric r × r matrices to R^q.
 
+    A and A*, once each, take so many floating-point ``operations``. It ``rounds_well`` if what
+    rounding leaves in A(C) is negligible at every C, as that of a stored tensor is. What rounding
+    leaves in the integrals is its ``noise``, None if negligible.
+    """
+
+    operations: float
+    rounds_well = True
     noise: Noise | None = None
-
-    @property
-    @abstractmethod
-    def operations(self) -> float:
-        """Floating-point operations of A and A*, once each."""
 
     @abstractmethod
     def apply(self, C: Array) -> Array:
@@ -140,13 +141,6 @@ class EmbeddingMap(ABC):
         """The matrices VᵀA_kV, shape (q, k, k): A on the matrices VXVᵀ, for few columns of V."""
         return namespace(V).matmul(V.T, self.jacobian(V))
 
-    @property
-    def rounds_well(self) -> bool:
-        """Whether what rounding leaves in A(C) is negligible at every C, as that of a stored tensor
-        is.
-        """
-        return True
-
     @abstractmethod
     def compressed(self) -> CompressedMap:
         """The same map as a stored tensor of shape (q, r, r); a MemoryError if it does not fit."""
@@ -155,9 +149,7 @@ class EmbeddingMap(ABC):
         """How far A*(y) may be off, in the Frobenius norm, because of rounding in the integrals,
         estimated.
         """
-        return (
-            0.0 if self.noise is None else norm(self.noise.norms @ y[: self.noise.norms.shape[1]])
-        )
+        return 0.0
 
     def rounding_matrix(self, y: Array) -> Array | None:
         """E such that A*(y) is off by at most ±E in the order of matrices, estimated; None if it is
@@ -166,9 +158,7 @@ class EmbeddingMap(ABC):
         In weak directions E is large, but so is a penalty. Together with the penalty, E gives a
         sharper bound than a norm.
         """
-        if self.noise is None:
-            return None
-        return norm(self.noise.plain @ y[: self.noise.plain.shape[1]]) * self.noise.gram
+        return None
 
 
 class ComponentFactors(NamedTuple):
@@ -184,9 +174,9 @@ class PairwiseMap(EmbeddingMap):
     and U*(v) = Σ_c c·G∘(H diag(v) Hᵀ).
 
     There is one term per component of a mixture of normal distributions, and one for every other
-    measure. ``constant`` has the integrals of k_σ(·, z_r), (ℓ,), and of k_i k_σ(·, z_r), (m, ℓ), if
-    the constant function is in the basis: then 2·B₀ᵀE + B₀₀e is added to U. A and A* take O(m²(r +
-    ℓ)) operations.
+    measure. If the constant function is in the basis, the first rows of the factors are zero, and
+    2·B₀ᵀE is added to U with the ``border`` E (1 + m, ℓ): half of ∫k_σ(·, z_r)dρ, and below it
+    ∫k_i k_σ(·, z_r)dρ. A and A* take O(m²(r + ℓ)) operations.
     """
 
     def __init__(
@@ -194,48 +184,44 @@ class PairwiseMap(EmbeddingMap):
         pairs: Sequence[PairFactors | ComponentFactors],
         T: Array,
         S: Array,
-        constant: tuple[Array, Array] | None = None,
+        border: Array | None = None,
     ) -> None:
-        self.pairs, self.T, self.S, self.constant = pairs, T, S, constant
+        self.pairs, self.T, self.S, self.border = pairs, T, S, border
+        m, r = T.shape
+        # with about as many landmarks as directions
+        self.operations = 4.0 * m * r * (2.0 * m + r)
+        # the square of T is what rounding is multiplied with
+        self.rounds_well = _largest_square(T) <= _WEAK
 
     @classmethod
     def of_components(cls, parts: Sequence[ComponentPairs], T: Array, S: Array) -> PairwiseMap:
         """The map over a mixture of normal distributions, on the device of T."""
-        pairs = [ComponentFactors(part.c, like(part.G, T), like(part.H, T)) for part in parts]
-        if T.shape[0] == parts[0].G.shape[0]:
-            return cls(pairs, T, S)
-        masses = sum(like(part.masses, T) for part in parts)
-        return cls(pairs, T, S, (masses, sum(like(part.cross, T) for part in parts)))
-
-    @property
-    def operations(self) -> float:
-        m, r = self.T.shape
-        return 4.0 * m * r * (2.0 * m + r)  # with about as many landmarks as directions
-
-    @property
-    def rounds_well(self) -> bool:
-        """As long as T is not large: its square is what rounding is multiplied with."""
-        return _largest_square(self.T) <= _WEAK
+        (m, _), ell, pairs, border = T.shape, S.shape[1], [], None
+        first = m - parts[0].G.shape[0]
+        for part in parts:
+            G, H = zeros((m, m), T), zeros((m, ell), T)
+            G[first:, first:], H[first:, :] = like(part.G, T), like(part.H, T)
+            pairs.append(ComponentFactors(part.c, G, H))
+        if first:
+            border = zeros((m, ell), T)
+            border[0, :] = 0.5 * sum(like(part.masses, T) for part in parts)
+            border[1:, :] = sum(like(part.cross, T) for part in parts)
+        return cls(pairs, T, S, border)
 
     def _embed(self, B: Array) -> Array:
         """S·U(B)."""
-        xp, inner = namespace(B), B if self.constant is None else B[1:, 1:]
-        U = sum(p.c * xp.vecdot(p.H, (inner * p.G) @ p.H, axis=-2) for p in self.pairs)
-        if self.constant is not None:
-            masses, cross = self.constant
-            U = U + 2.0 * (B[0, 1:] @ cross) + B[0, 0] * masses
-        return self.S @ U
+        vecdot = namespace(B).vecdot
+        U = sum(p.c * vecdot(p.H, (B * p.G) @ p.H, axis=-2) for p in self.pairs)
+        return self.S @ (U if self.border is None else U + 2.0 * (B[0, :] @ self.border))
 
     def _pull(self, y: Array) -> Array:
         """U*(Sᵀy)."""
-        xp, v = namespace(y), y @ self.S
+        v = y @ self.S
         M = sum(p.G * ((p.H * (p.c * v)) @ p.H.T) for p in self.pairs)
-        if self.constant is None:
-            return M
-        masses, cross = self.constant
-        row = (cross @ v)[None, :]
-        first = xp.concat([xp.reshape(masses @ v, (1, 1)), row], axis=1)
-        return xp.concat([first, xp.concat([row.T, M], axis=1)], axis=0)
+        if self.border is not None:
+            M[0, :] += self.border @ v
+            M[:, 0] += self.border @ v
+        return M
 
     def apply(self, C: Array) -> Array:
         return self._embed(self.T @ C @ self.T.T)
@@ -253,13 +239,11 @@ class PairwiseMap(EmbeddingMap):
 
     def _slice(self, x: Array) -> Array:
         """M with U(xyᵀ) = Mᵀy for every y, shape (m, ℓ)."""
-        own = x if self.constant is None else x[1:]
-        M = sum(p.H * (p.G @ (p.H * (p.c * own)[:, None])) for p in self.pairs)
-        if self.constant is None:
-            return M
-        masses, cross = self.constant
-        first = masses * x[0] + own @ cross
-        return namespace(M).concat([first[None, :], M + cross * x[0]], axis=0)
+        M = sum(p.H * (p.G @ (p.H * (p.c * x)[:, None])) for p in self.pairs)
+        if self.border is not None:
+            M = M + self.border * x[0]
+            M[0, :] += x @ self.border
+        return M
 
     def jacobian(self, F: Array) -> Array:
         """Per column three products of the size of G·H, whatever q is: O(m²ℓ)."""
@@ -269,7 +253,7 @@ class PairwiseMap(EmbeddingMap):
         return out
 
     def tangent(self, F: Array) -> Tangent:
-        """In the coordinates of the points, where a column takes one large product, and not three."""
+        """In the coordinates of the points: a column takes one large product, and not three."""
         m, ell, k, TF = self.T.shape[0], self.S.shape[1], F.shape[1], self.T @ F
         require_memory(
             FLOAT_BYTES * (k + 2) * m * ell,
@@ -283,10 +267,10 @@ class PairwiseMap(EmbeddingMap):
         return Tangent(M, self.T, self.S)
 
     def _with(self, T: Array) -> PairwiseMap:
-        return PairwiseMap(self.pairs, T, self.S, self.constant)
+        return PairwiseMap(self.pairs, T, self.S, self.border)
 
     def restrict(self, columns: slice) -> EmbeddingMap:
-        """On few directions as a tensor: one large product for each, and none when it is applied."""
+        """On few directions as a tensor: one large product for each, none when it is applied."""
         some = self._with(self.T[:, columns])
         few = some.T.shape[1]
         return CompressedMap(some.spanned(eye(few, some.T))) if few <= _FEW_DIRECTIONS else some
@@ -296,25 +280,25 @@ class PairwiseMap(EmbeddingMap):
         return _symmetric(self._with(self.T @ V).jacobian(eye(V.shape[1], V)))
 
     def compressed(self) -> CompressedMap:
-        _require_tensor(
-            self.T,
-            self.S.shape[0],
-            "use solver='fista', or fewer support points or landmarks (n_support)",
-        )
-        one = len(self.pairs) == 1 and self.constant is None
-        return CompressedMap(
-            _pairwise_tensor(self.pairs[0], self.T, self.S) if one else _components_tensor(self)
-        )
+        fix = "use solver='fista', or fewer support points or landmarks (n_support)"
+        _require_tensor(self.T, self.S.shape[0], fix)
+        if len(self.pairs) > 1 or self.border is not None:
+            return CompressedMap(_components_tensor(self))
+        return CompressedMap(_pairwise_tensor(self.pairs[0], self.T, self.S))
 
 
 class CompressedMap(EmbeddingMap):
     """A as the stored tensor A_k = Σ_r S_kr Tᵀ u_r T of shape (q, r, r): its size follows the
     ranks, not m.
+
+    With labels, this ``block`` acts on every diagonal block of C, one per label, and the entries of
+    C off the blocks do not matter.
     """
 
-    def __init__(self, tensor: Array, noise: Noise | None = None) -> None:
-        self.tensor, self.noise = tensor, noise
-        self._rows = namespace(tensor).reshape(tensor, (tensor.shape[0], -1))
+    def __init__(self, block: Array, noise: Noise | None = None, n_labels: int = 1) -> None:
+        self.block, self.noise, self.n_labels = block, noise, n_labels
+        self._rows = namespace(block).reshape(block, (block.shape[0], -1))
+        self.operations = 4.0 * n_labels * math.prod(block.shape)
 
     @classmethod
     def streamed(
@@ -348,90 +332,73 @@ class CompressedMap(EmbeddingMap):
         norms, before = (unit * xp.sqrt(sums)[:, None] * S.T for sums in (squares, plain))
         return cls(_symmetric(xp.reshape(out, (q, r, r))), Noise(norms, before, T.T @ T))
 
-    @property
-    def operations(self) -> float:
-        return 4.0 * math.prod(self.tensor.shape)
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
+        """(the coordinates, the directions) of each label."""
+        q, r, _ = self.block.shape
+        return zip(blocks_of(q, self.n_labels), blocks_of(r, self.n_labels), strict=True)
+
+    @cached_property
+    def tensor(self) -> Array:
+        """All of it, with the zeros between the blocks: for solvers that ignore blocks."""
+        if self.n_labels == 1:
+            return self.block
+        q, r = (self.n_labels * size for size in self.block.shape[:2])
+        _require_tensor(zeros((1, r), self.block), q)
+        out = zeros((q, r, r), self.block)
+        for coordinates, directions in self._blocks():
+            out[coordinates, directions, directions] = self.block
+        return out
 
     def apply(self, C: Array) -> Array:
-        return self._rows @ flat(C)
+        return namespace(C).concat([self._rows @ flat(C[own, own]) for _, own in self._blocks()])
 
     def adjoint(self, y: Array) -> Array:
-        return namespace(y).reshape(y @ self._rows, self.tensor.shape[1:])
+        xp, shape = namespace(y), self.block.shape[1:]
+        return self._block_diagonal(lambda own: xp.reshape(own @ self._rows, shape), y)
+
+    def _block_diagonal(self, block: Callable[[Array], Array], y: Array) -> Array:
+        if self.n_labels == 1:
+            return block(y)
+        r = self.n_labels * self.block.shape[1]
+        out = zeros((r, r), y)
+        for coordinates, directions in self._blocks():
+            out[directions, directions] = block(y[coordinates])
+        return out
 
     def jacobian(self, F: Array) -> Array:
-        xp, (q, r, _) = namespace(F), self.tensor.shape
-        return xp.reshape(xp.reshape(self.tensor, (q * r, r)) @ F, (q, *F.shape))
+        xp, (q, r, _) = namespace(F), self.block.shape
+        slices, out = xp.reshape(self.block, (q * r, r)), zeros((q * self.n_labels, *F.shape), F)
+        for coordinates, own in self._blocks():
+            out[coordinates, own, :] = xp.reshape(slices @ F[own, :], (q, r, F.shape[1]))
+        return out
 
     def restrict(self, columns: slice) -> EmbeddingMap:
-        return CompressedMap(
-            namespace(self.tensor).asarray(self.tensor[:, columns, columns], copy=True)
-        )
+        part = self.tensor[:, columns, columns]
+        return CompressedMap(namespace(part).asarray(part, copy=True))
 
     def compressed(self) -> CompressedMap:
         return self
 
     def with_rows(self, rows: Array) -> CompressedMap:
         """The same with more coordinates, given as matrices (n, r, r)."""
-        return CompressedMap(namespace(self.tensor).concat([self.tensor, rows]), self.noise)
+        return CompressedMap(namespace(rows).concat([self.block, rows]), self.noise)
 
-
-class LabelledMap(CompressedMap):
-    """One map on every diagonal block of C, one block per label; the entries of C off the blocks do
-    not matter.
-    """
-
-    def __init__(self, block: CompressedMap, n_labels: int) -> None:
-        self.block, self.n_labels, self.noise = block, n_labels, block.noise
-
-    @property
-    def operations(self) -> float:
-        return self.n_labels * self.block.operations
-
-    def _blocks(self) -> Iterator[tuple[slice, slice]]:
-        """(the coordinates, the directions) of each label."""
-        return zip(
-            *(blocks_of(size, self.n_labels) for size in self.block.tensor.shape[:2]), strict=True
-        )
-
-    @cached_property
-    def tensor(self) -> Array:
-        """All of it, with the zeros between the blocks: for solvers that ignore blocks."""
-        base, L = self.block.tensor, self.n_labels
-        q, r, _ = base.shape
-        _require_tensor(zeros((1, L * r), base), L * q)
-        out = zeros((L * q, L * r, L * r), base)
-        for coordinates, directions in self._blocks():
-            out[coordinates, directions, directions] = base
-        return out
-
-    def apply(self, C: Array) -> Array:
-        return namespace(C).concat(
-            [self.block.apply(C[directions, directions]) for _, directions in self._blocks()]
-        )
-
-    def _block_diagonal(self, block: Callable[[Array], Array], y: Array) -> Array:
-        r = self.n_labels * self.block.tensor.shape[1]
-        out = zeros((r, r), y)
-        for coordinates, directions in self._blocks():
-            out[directions, directions] = block(y[coordinates])
-        return out
-
-    def adjoint(self, y: Array) -> Array:
-        return self._block_diagonal(self.block.adjoint, y)
+    def with_labels(self, n_labels: int) -> CompressedMap:
+        """The same on every diagonal block of C."""
+        return CompressedMap(self.block, self.noise, n_labels)
 
     def rounding(self, y: Array) -> float:
-        return math.hypot(
-            *(self.block.rounding(y[coordinates]) for coordinates, _ in self._blocks())
-        )
+        if (noise := self.noise) is None:
+            return 0.0
+        # coordinates along directions, after those on the landmarks, have none
+        q = noise.norms.shape[1]
+        return math.hypot(*(norm(noise.norms @ y[own][:q]) for own, _ in self._blocks()))
 
     def rounding_matrix(self, y: Array) -> Array | None:
-        return None if self.noise is None else self._block_diagonal(self.block.rounding_matrix, y)
-
-    def jacobian(self, F: Array) -> Array:
-        out = zeros((self.n_labels * self.block.tensor.shape[0], *F.shape), F)
-        for coordinates, directions in self._blocks():
-            out[coordinates, directions] = self.block.jacobian(F[directions])
-        return out
+        if (noise := self.noise) is None:
+            return None
+        q = noise.plain.shape[1]
+        return self._block_diagonal(lambda own: norm(noise.plain @ own[:q]) * noise.gram, y)
 
 
 def blocks_of(size: int, labels: int) -> list[slice]:
@@ -555,8 +522,9 @@ def _pairwise_tensor(
     large product. With thin pairs H_r = Σ_s R_rs h_s, the M_r are sums of the Qᵀ(h_s∘T), so that m
     and ℓ never meet.
     """
-    xp, (m, r), thin = namespace(T), T.shape, isinstance(pairs, ThinPairs)
-    Q, H = (pairs.Q, pairs.left) if thin else (_thin_root(pairs.G), pairs.H)
+    xp, (m, r), right = namespace(T), T.shape, None
+    Q = pairs.Q if isinstance(pairs, ThinPairs) else _thin_root(pairs.G)
+    H = pairs.left if isinstance(pairs, ThinPairs) else pairs.H
     ell, g = S.shape[1], Q.shape[1]
     out = zeros((S.shape[0], r * r), T)
 
@@ -564,12 +532,12 @@ def _pairwise_tensor(
         scaled = xp.reshape(H[:, columns][:, :, None] * T[:, None, :], (m, -1))
         return xp.permute_dims(xp.reshape(Q.T @ scaled, (g, -1, r)), (1, 0, 2))
 
-    if thin:
+    if isinstance(pairs, ThinPairs):
         _require_tensor(T, S.shape[0])
         parts = [halves(columns).reshape(-1, g * r) for columns in _blocks(H.shape[1], r * m, T)]
-        N = np.concatenate(parts)
-    for rows in _blocks(ell, r * max(g if thin else m, r), T):
-        M = (pairs.right[rows] @ N).reshape(-1, g, r) if thin else halves(rows)
+        N, right = np.concatenate(parts), pairs.right
+    for rows in _blocks(ell, r * max(m if right is None else g, r), T):
+        M = halves(rows) if right is None else (right[rows] @ N).reshape(-1, g, r)
         squares = pairs.c * xp.matmul(xp.matrix_transpose(M), M)
         out += S[:, rows] @ xp.reshape(squares, (-1, r * r))
     return _symmetric(xp.reshape(out, (-1, r, r)))
@@ -618,26 +586,22 @@ def _components_tensor(A: PairwiseMap) -> Array:
     The root L_r lets large entries of T, and of what centers the kernels, enter once before they
     cancel, not squared.
     """
-    T, S, (rows, r) = to_numpy(A.T), to_numpy(A.S), A.T.shape
-    inner = slice(0 if A.constant is None else 1, None)
+    T, S, r = to_numpy(A.T), to_numpy(A.S), A.T.shape[1]
     parts = [(to_numpy(p.G), np.sqrt(p.c) * to_numpy(p.H)) for p in A.pairs]
-    gram, term, out = (
-        np.zeros((rows, rows)),
-        np.empty_like(parts[0][0]),
-        np.zeros((S.shape[0], r * r)),
-    )
+    gram, term = (np.empty_like(parts[0][0]) for _ in range(2))
+    border = None if A.border is None else to_numpy(A.border)
+    out = np.zeros((S.shape[0], r * r))
     for block in row_blocks(S.shape[1], r * r, _BLOCK_ELEMENTS):
         seen = np.empty((block.stop - block.start, r, r))
         for k, at in enumerate(range(block.start, block.stop)):
-            gram[inner, inner] = 0.0
+            gram[:] = 0.0
             for G, H in parts:
                 np.multiply(G, H[:, at], out=term)
                 term *= H[:, at, None]
-                gram[inner, inner] += term
-            if A.constant is not None:
-                masses, cross = (to_numpy(each) for each in A.constant)
-                gram[0, 0] = masses[at]
-                gram[0, 1:] = gram[1:, 0] = cross[:, at]
+                gram += term
+            if border is not None:
+                gram[0] += border[:, at]
+                gram[:, 0] += border[:, at]
             M = _pivoted_root(gram) @ T
             np.matmul(M.T, M, out=seen[k])
         out += S[:, block] @ seen.reshape(-1, r * r)

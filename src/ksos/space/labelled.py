@@ -44,15 +44,12 @@ class LabelledEmbedding:
         """
         X, y = to_numpy(as_points(X)), np.asarray(y)
         labels, shares = (
-            np.unique(y) if labels is None else np.asarray(labels),
-            as_weights(weights, X.shape[0], "weights"),
+            np.unique(y) if labels is None else labels,
+            as_weights(weights, len(X), "weights"),
         )
         rows = [y == label for label in labels]
-        return cls(
-            labels,
-            [MeanEmbedding(X[r], shares[r], kernel=kernel) if np.any(r) else None for r in rows],
-            kernel,
-        )
+        parts = [MeanEmbedding(X[r], shares[r], kernel=kernel) if np.any(r) else None for r in rows]
+        return cls(labels, parts, kernel)
 
     def norm(self) -> float:
         """‖v‖ in the RKHS."""
@@ -65,17 +62,17 @@ class LabelledEmbedding:
 class LabelledDensity:
     """p(x, label) = P(label)·p(x | label) with respect to ρ ⊗ counting.
 
-    ``densities`` has one density per label, or None for a label of probability 0.
+    ``densities`` has one density per label, or None for a label of probability 0. ``rank`` is the
+    number of squares, over all labels.
     """
 
     def __init__(
         self, labels: Any, probabilities: np.ndarray, densities: Sequence[SoSDensity | None]
     ) -> None:
-        self.labels, self.probabilities, self.densities = (
-            np.asarray(labels),
-            probabilities,
-            tuple(densities),
-        )
+        self.labels, self.probabilities = np.asarray(labels), probabilities
+        self.densities = tuple(densities)
+        known = [density for density in densities if density is not None]
+        self.n_features, self.rank = known[0].n_features, sum(density.rank for density in known)
 
     def given(self, label: Any) -> SoSDensity:
         """p(x | label)."""
@@ -89,27 +86,15 @@ class LabelledDensity:
 
     def marginal(self) -> SoSDensity:
         """p(x) = Σ_label P(label) p(x | label)."""
-        found = mixture(
-            [density for _, density, _ in self._parts()], [share for _, _, share in self._parts()]
-        )
-        return cast("SoSDensity", found)  # of one kernel
+        _, densities, shares = zip(*self._parts(), strict=True)
+        # densities of one kernel: not a mixture of several
+        return cast("SoSDensity", mixture(densities, shares))
 
     def _parts(self) -> list[tuple[Any, SoSDensity, float]]:
         """(label, density, probability) of the labels that have one."""
-        found = zip(self.labels, self.densities, self.probabilities, strict=True)
-        return [
-            (label, density, float(share)) for label, density, share in found if density is not None
-        ]
-
-    @property
-    def n_features(self) -> int:
-        """The dimension d of x."""
-        return self._parts()[0][1].n_features
-
-    @property
-    def rank(self) -> int:
-        """The number of squares, over all labels."""
-        return sum(density.rank for _, density, _ in self._parts())
+        shares = self.probabilities.tolist()
+        parts = zip(self.labels, self.densities, shares, strict=True)
+        return [(label, density, share) for label, density, share in parts if density is not None]
 
     def mass(self) -> float:
         """Σ_label ∫ p(x, label) dρ."""
@@ -160,11 +145,9 @@ class LabelledDensity:
             return self.marginal().probability(low, high)
         position = _position(self.labels, label)
         density = self.densities[position]
-        return (
-            0.0
-            if density is None
-            else self.probabilities[position] * density.probability(low, high)
-        )
+        if density is None:
+            return 0.0
+        return self.probabilities[position] * density.probability(low, high)
 
     def expectation(self, f: Callable[[np.ndarray, Any], np.ndarray], **options: Any) -> float:
         """E f(x, label) for a function of an array (n, d) and one label; ``options`` are those of

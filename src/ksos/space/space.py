@@ -1,45 +1,55 @@
 """SoSSpace: support points + kernel + measure → whitened parameters C, the basis ψ, and the map A
-to embeddings.
+to embeddings; and its nodes, a quadrature rule fine enough for its densities.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ksos.data.kernel_sums import KernelSums
 from ksos.density import SoSDensity, Square, from_terms
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.pivoted_cholesky import thin_root
 from ksos.ground.run import Run
 from ksos.ground.validation import as_choice, as_points, as_positive
-from ksos.integrals import closed_form
-from ksos.integrals.regions import Rule
+from ksos.integrals import Integrals, closed_form
+from ksos.integrals.regions import Rule, importance_rules, panel_rules
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
-from ksos.observables import Observable
-from ksos.space.coordinates import Coordinates, Direction
-from ksos.space.embedding import MeanEmbedding, Projection
+from ksos.observables import KernelFunction, Observable
+from ksos.space.embedding import MeanEmbedding, Projection, as_target
 from ksos.space.embedding_map import (
     CompressedMap,
     EmbeddingMap,
-    LabelledMap,
     blocks_of,
     embedding_map,
     gram_at_nodes,
     node_rule,
 )
-from ksos.space.labelled import LabelledDensity
+from ksos.space.labelled import LabelledDensity, LabelledEmbedding
 from ksos.space.whitening import ROUTES, Whitening, whiten, whiten_columns
 
-__all__ = ["SoSSpace"]
+__all__ = ["Nodes", "SoSSpace", "finer_nodes", "nodes_of"]
 
+# kernel values at once: 32 MB, beyond which larger blocks are not faster
 _BLOCK_ELEMENTS = 1 << 22
-_ROUNDING = 1e-8  # of a squared distance
-_NO_MASS = 1e-12  # a label with less has no density
+# of squared distances and masses, which lose half of their digits
+_ROUNDING = 1e-8
+# of all mass: a label with less, which is rounding of a solver, has no density
+_NO_MASS = 1e-12
+# features in which panels of Gauss–Legendre nodes, at least two for each, are few enough
+_TENSOR_FEATURES = 3
+# nodes of the finest rule that a space uses: with 100 directions they are 50 MB
+_MOST_NODES = 1 << 16
+# of ∫ψψᵀdρ, which is the identity: between a rule and the next finer one
+_AGREE = 1e-8
 
 
 class _Model:
@@ -61,17 +71,13 @@ class _Model:
         constant: bool,
     ) -> None:
         X = self.support_points = as_points(support_points, "support_points", copy=True)
-        self.kernel, self.measure = kernel, Lebesgue() if measure is None else measure
-        self.embedding_kernel = kernel if embedding_kernel is None else embedding_kernel
-        self.landmarks = (
-            X
-            if landmarks is None
-            else like(as_points(landmarks, "landmarks", n_features=X.shape[1], copy=True), X)
-        )
-        self.tol_model, self.tol_embedding = (
-            as_positive(tol_model, "tol_model"),
-            as_positive(tol_embedding, "tol_embedding"),
-        )
+        self.kernel, self.measure = kernel, measure or Lebesgue()
+        self.embedding_kernel, self.landmarks = embedding_kernel or kernel, X
+        if landmarks is not None:
+            Z = as_points(landmarks, "landmarks", n_features=X.shape[1], copy=True)
+            self.landmarks = like(Z, X)
+        self.tol_model = as_positive(tol_model, "tol_model")
+        self.tol_embedding = as_positive(tol_embedding, "tol_embedding")
         self.route = as_choice(whitening, "whitening", ROUTES)
         self.integrals = closed_form(kernel, self.measure, X.shape[1], self.embedding_kernel)
         xp, log_diagonal = namespace(X), self.integrals.log_diagonal(X)
@@ -84,28 +90,27 @@ class _Model:
         self.constant, self.corrected = bool(constant), False
         self.rule: Rule | None = None
         if self.constant:
-            self.whitening = self._whiten_with_constant(log_diagonal)
+            self.whitening = self._whiten_with_constant()
+            self.rank = int(self.whitening.T.shape[1])
             return
-        unit_diagonal = xp.exp(log_diagonal - self.log_unit)
         self.whitening = whiten_columns(
             lambda i: self._mass_columns(X[i : i + 1, :])[0, :],
-            unit_diagonal,
+            xp.exp(log_diagonal - self.log_unit),
             self._mass_matrix,
             self.tol_model,
             self.route,
         )
-        self.rule = node_rule(
-            self.integrals, X, self.landmarks, self.embedding_kernel, self.whitening.T
-        )
-        if (
-            self.rule is not None and self.whitening.jitter == 0.0
-        ):  # what rounding in W has left of TᵀWT − I goes
+        T = self.whitening.T
+        self.rank = int(T.shape[1])
+        self.rule = node_rule(self.integrals, X, self.landmarks, self.embedding_kernel, T)
+        # what rounding in W has left of TᵀWT − I goes: ε/λ in directions of eigenvalue λ·max Λ
+        if self.rule is not None and self.whitening.jitter == 0.0:
+            gram = gram_at_nodes(self.rule, self.kernel, X, T, self.log_unit)
+            values, Q = xp.linalg.eigh(0.5 * (gram + gram.T))
             self.corrected = True
-            self.whitening = self.whitening.corrected(
-                gram_at_nodes(self.rule, self.kernel, X, self.whitening.T, self.log_unit)
-            )
+            self.whitening = Whitening(T @ ((Q / xp.sqrt(values)) @ Q.T), 0.0)
 
-    def _whiten_with_constant(self, log_diagonal: Array) -> Whitening:
+    def _whiten_with_constant(self) -> Whitening:
         """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which
         is the first direction itself.
 
@@ -123,25 +128,16 @@ class _Model:
         mass = math.exp(log_mass - self.log_unit)
         mean = xp.exp(self.integrals.log_mean(X) - log_mass)
         W = self._mass_matrix()
-        centred = W - mass * mean[:, None] * mean[None, :]
+        centered = W - mass * mean[:, None] * mean[None, :]
         # what the tolerance neglects is relative to W: of a kernel that hardly varies, the
         # covariance is rounding
-        largest, spread = (float(xp.max(xp.linalg.diagonal(M))) for M in (W, centred))
+        largest, spread = (float(xp.max(xp.linalg.diagonal(M))) for M in (W, centered))
         found = Whitening(zeros((X.shape[0], 0), X), 0.0)
         if spread > self.tol_model * largest:
-            found = whiten(centred, min(self.tol_model * largest / spread, 0.5), self.route)
-        first = xp.concat([zeros((1, 1), X) + mass**-0.5, -(mean @ found.T)[None, :]], axis=1)
-        return Whitening(
-            xp.concat([first, xp.concat([zeros((X.shape[0], 1), X), found.T], axis=1)], axis=0),
-            found.jitter,
-        )
-
-    def values(self, X: Array) -> Array:
-        """The basis functions at the rows of ``X``: k(x, x̃_i), after the constant if there is one;
-        shape (n, m) or (n, 1 + m).
-        """
-        K, xp = self.kernel(X, self.support_points), namespace(X)
-        return xp.concat([xp.ones_like(K[:, :1]), K], axis=1) if self.constant else K
+            found = whiten(centered, min(self.tol_model * largest / spread, 0.5), self.route)
+        T = zeros((1 + X.shape[0], 1 + found.T.shape[1]), X)
+        T[0, 0], T[0, 1:], T[1:, 1:] = mass**-0.5, -(mean @ found.T), found.T
+        return Whitening(T, found.jitter)
 
     @np.errstate(under="ignore")
     def _mass_columns(self, points: Array) -> Array:
@@ -152,13 +148,8 @@ class _Model:
 
     def _mass_matrix(self) -> Array:
         m = self.support_points.shape[0]
-        remedy = "use fewer support points (n_support)"
-        require_memory(
-            5 * m * m * FLOAT_BYTES,
-            f"the mass matrix of {m} support points",
-            remedy,
-            beside=self.support_points,
-        )
+        what, fix = f"the mass matrix of {m} support points", "use fewer support points (n_support)"
+        require_memory(5 * m * m * FLOAT_BYTES, what, fix, beside=self.support_points)
         return self._mass_columns(self.support_points)
 
     @cached_property
@@ -185,28 +176,62 @@ class _Model:
     @cached_property
     def trace_matrix(self) -> Array:
         X, T = self.support_points, self.whitening.T
-        T = T[1:, :] if self.constant else T  # the constant costs nothing
+        # the constant costs nothing
+        T = T[1:, :] if self.constant else T
         m, r = T.shape
         if is_numpy(X):
             root = thin_root(lambda i: self.kernel(X[i : i + 1], X)[0], np.ones(m))
             if root is not None:
-                half = root.T @ T
-                return half.T @ half
-            Run.current().require_time(
-                2.0 * m * r * (m + r), f"the trace penalty of {m} support points"
-            )
+                return (half := root.T @ T).T @ half
+            what = f"the trace penalty of {m} support points"
+            Run.current().require_time(2.0 * m * r * (m + r), what)
         N = zeros((r, r), X)
         for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS):
             N += T[rows, :].T @ (self.kernel(X[rows, :], X) @ T)
         return 0.5 * (N + N.T)
 
 
+@dataclass(frozen=True)
+class Direction:
+    """h = (f − Σ_k along_k e_k)/length for a ``function`` f of the RKHS, the e_k being the
+    directions before it: a unit vector orthogonal to them.
+
+    ``row`` is ∫ h ψψᵀ dρ, shape (r, r). The coordinate of ``data`` is known already: ``of_data``.
+    Landmarks are points, and with many features no manageable number of them sees every embedding.
+    But only that of the answer p must be seen exactly: with f = w_p − w_μ̂ the projected MMD of p
+    is its exact one. The projected ball still contains the exact one: dual values stay bounds.
+    """
+
+    function: Observable
+    along: np.ndarray
+    length: float
+    row: np.ndarray
+    data: MeanEmbedding
+    of_data: float
+
+    def coordinate(self, target: Any, z: np.ndarray) -> float:
+        """⟨h, w_target⟩, z being the coordinates of the target before this one."""
+        if target is self.data:
+            return self.of_data
+        return (_expected(self.function, target) - float(self.along @ z)) / self.length
+
+
+def _expected(f: Observable, target: MeanEmbedding | SoSDensity) -> float:
+    """⟨f, w_target⟩ = ∫ f dtarget."""
+    if isinstance(target, MeanEmbedding):
+        return float(to_numpy(target.weights) @ f(to_numpy(target.points)))
+    if (p := target.terms.on_host.square) is None:
+        return float(target.expectation(f))
+    M = f.matrix(p.kernel, p.support_points, p.measure, p.log_unit, p.unit_factor)
+    return float(np.trace(M.values))
+
+
 class SoSSpace:
-    r"""The set of densities p_B over given support points, parametrised by the spectraplex {C ⪰ 0,
+    r"""The set of densities p_B over given support points, parametrized by the spectraplex {C ⪰ 0,
     tr C = 1}.
 
     B = TCTᵀ with TᵀWT = I, so that p(x) = ψ(x)ᵀCψ(x) with ψ(x) = Tᵀk(x), an orthonormal system of
-    L²(ρ), and tr C = ∫p dρ (the note's change of parameters C = RBRᵀ). Embeddings are seen through
+    L²(ρ), and tr C = ∫p dρ (the paper's change of parameters C = RBRᵀ). Embeddings are seen through
     their projection on the landmarks, in orthonormal coordinates A(C) ∈ R^q.
 
     Parameters
@@ -218,11 +243,11 @@ class SoSSpace:
     measure : Measure, optional
         ρ; default Lebesgue on R^d.
     embedding_kernel : Kernel, optional
-        The kernel k_σ in which MMD is measured; default: the model kernel, as in the note.
+        The kernel k_σ in which MMD is measured; default: the model kernel, as in the paper.
     landmarks : array (ℓ, d), optional
-        Points on which embeddings are projected; default: the support points, as in the note.
+        Points on which embeddings are projected; default: the support points, as in the paper.
     tol_model, tol_embedding : float
-        Eigenvalues of W and of K_σ(Z,Z) below these fractions of the largest are left out. They are
+        Eigenvalues of W and of K_σ(Z,Z) below these fractions of the largest are dropped. They are
         part of the problem: the first narrows the set of densities, the second weakens the
         objective.
     constant : bool
@@ -230,7 +255,7 @@ class SoSSpace:
         for a measure of finite mass. Penalties act on the kernel part alone, so that the strongest
         of them leave p = 1: the reference measure itself.
     whitening : {"eigh", "cholesky"}
-        Truncated eigendecomposition, or the note's Cholesky factor with a jitter on the diagonal
+        Truncated eigendecomposition, or the paper's Cholesky factor with a jitter on the diagonal
         (its Remark). Objective and gap of a solution on the Cholesky route are those of the problem
         with the jitter, before the density is scaled to mass one.
 
@@ -259,12 +284,9 @@ class SoSSpace:
     --------
     >>> from ksos.kernels import Gaussian
     >>> space = SoSSpace(Gaussian(1.0), [[0.0], [0.5], [0.5]])  # a point given twice adds nothing
-    >>> space
-    SoSSpace(d=1, m=3, rank=2, landmarks=3, embedding_rank=2, kernel=Gaussian(sigma=1.0), measure=Lebesgue())
+    >>> space.support_points.shape, space.rank, space.embedding_rank
+    ((3, 1), 2, 2)
     """
-
-    rank: int
-    jitter: float
 
     def __init__(
         self,
@@ -294,40 +316,22 @@ class SoSSpace:
             )
             _parts = own, (), None
         model, self.directions, self.labels = _parts
-        self._model, self.log_unit, self.integrals, self.jitter = (
-            model,
-            model.log_unit,
-            model.integrals,
-            model.whitening.jitter,
-        )
-        self.n_features, self.n_blocks = (
-            int(model.support_points.shape[1]),
-            1 if self.labels is None else int(self.labels.shape[0]),
-        )
-        self.rank = self.n_blocks * model.whitening.rank
-        self.kernel, self.support_points, self.measure = (
-            model.kernel,
-            model.support_points,
-            model.measure,
-        )
+        self._model, self.log_unit, self.integrals = model, model.log_unit, model.integrals
+        self.kernel, self.support_points = model.kernel, model.support_points
+        self.measure, self.constant = model.measure, model.constant
         self.embedding_kernel, self.landmarks = model.embedding_kernel, model.landmarks
-        self.constant = model.constant
-        self.tol_model, self.tol_embedding, self.whitening = (
-            model.tol_model,
-            model.tol_embedding,
-            model.route,
-        )
-
-    # --- the same model with more to it ---
+        self.tol_model, self.tol_embedding = model.tol_model, model.tol_embedding
+        self.whitening, self.jitter = model.route, model.whitening.jitter
+        self.n_features = int(model.support_points.shape[1])
+        self.n_blocks = 1 if self.labels is None else int(self.labels.shape[0])
+        self.rank = self.n_blocks * model.rank
 
     def with_labels(self, labels: Any) -> SoSSpace:
         """The densities of (x, label) on ρ ⊗ counting; with None, those of x alone. Everything
         computed already is shared.
         """
-        labels = None if labels is None else np.asarray(labels)
-        return SoSSpace(
-            self.kernel, self.support_points, _parts=(self._model, self.directions, labels)
-        )
+        parts = self._model, self.directions, None if labels is None else np.asarray(labels)
+        return SoSSpace(self.kernel, self.support_points, _parts=parts)
 
     def with_direction(
         self, f: Observable, along: np.ndarray, norm: float, data: MeanEmbedding
@@ -342,34 +346,23 @@ class SoSSpace:
         if square <= _ROUNDING * max(norm**2, 1e-6):
             return None
         length, plain = math.sqrt(square), self.with_labels(None)
-        M = f.matrix(
-            self.kernel,
-            to_numpy(self.support_points),
-            self.measure,
-            self.log_unit,
-            to_numpy(plain.T),
-        ).values
+        X, T = to_numpy(self.support_points), to_numpy(plain.T)
+        M = f.matrix(self.kernel, X, self.measure, self.log_unit, T).values
         row = (M - to_numpy(plain.compressed_map.adjoint(along))) / length
-        direction = plain.coordinates.direction(f, along, length, row, data)
-        return SoSSpace(
-            self.kernel,
-            self.support_points,
-            _parts=(self._model, (*self.directions, direction), self.labels),
-        )
-
-    # --- sizes ---
+        of_data = (_expected(f, data) - float(along @ to_numpy(plain.coordinates(data)))) / length
+        direction = Direction(f, along, length, row, data, of_data)
+        parts = self._model, (*self.directions, direction), self.labels
+        return SoSSpace(self.kernel, self.support_points, _parts=parts)
 
     @property
     def embedding_rank(self) -> int:
         """q: how many coordinates of the embedding there are, over all labels."""
-        return self.coordinates.rank
+        return self.n_blocks * (self.projection.rank + len(self.directions))
 
     @property
     def tensor_size(self) -> int:
         """The entries of the compressed tensor: q·r², without the zeros between labels."""
-        return self.embedding_rank * self._model.whitening.rank**2
-
-    # --- densities ---
+        return self.embedding_rank * self._model.rank**2
 
     @property
     def T(self) -> Array:
@@ -380,7 +373,7 @@ class SoSSpace:
 
     @property
     def trace_matrix(self) -> Array:
-        """N = TᵀKT: exp(log_unit)·tr A = ⟨N, C⟩, where tr A = tr(BK) is the note's penalty."""
+        """N = TᵀKT: exp(log_unit)·tr A = ⟨N, C⟩, where tr A = tr(BK) is the paper's penalty."""
         return self._blockwise(self._model.trace_matrix)
 
     def _blockwise(self, block: Array) -> Array:
@@ -392,17 +385,15 @@ class SoSSpace:
         of the rows' labels (one, or n).
         """
         X = like(as_points(X, "X", n_features=self.n_features), self.support_points)
-        (n, m), remedy = (
-            (X.shape[0], self.support_points.shape[0]),
-            "use fewer samples or support points (n_support)",
-        )
-        require_memory(
-            FLOAT_BYTES * n * (2 * m + self.rank),
+        n, m = X.shape[0], self.support_points.shape[0]
+        what, fix = (
             f"the basis of {m} support points at {n} points",
-            remedy,
-            beside=X,
+            "use fewer of them (n_support)",
         )
-        psi = self._model.values(X) @ self._model.whitening.T
+        require_memory(FLOAT_BYTES * n * (2 * m + self.rank), what, fix, beside=X)
+        K, xp = self.kernel(X, self.support_points), namespace(X)
+        values = xp.concat([xp.ones_like(K[:, :1]), K], axis=1) if self.constant else K
+        psi = values @ self._model.whitening.T
         if (self.labels is None) != (labels is None):
             raise ValueError(
                 "the labels of the rows are needed for a space with labels, and only there; got"
@@ -436,32 +427,82 @@ class SoSSpace:
         return from_terms(p if keeps else p.scaled_to_one(mass))
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
-        r, plain = self._model.whitening.rank, self.with_labels(None)
+        r, plain = self._model.rank, self.with_labels(None)
         blocks = [G[rows] for rows in blocks_of(r, self.n_blocks)]
         masses = np.array([np.sum(block**2) for block in blocks])
         masses = np.where(masses > _NO_MASS * masses.sum(), masses, 0.0)
         densities: list[SoSDensity | None] = []
         for block, mass in zip(blocks, masses, strict=True):
-            if block.shape[1] > r:  # no more columns than a block has
+            # a block needs no more columns than it has directions
+            if block.shape[1] > r:
                 U, sizes, _ = np.linalg.svd(block, full_matrices=False)
                 block = U * sizes
             densities.append(plain.density(block / math.sqrt(mass)) if mass > 0.0 else None)
         return LabelledDensity(self.labels, masses / masses.sum(), densities)
-
-    # --- embeddings ---
 
     @property
     def projection(self) -> Projection:
         """The projection of embeddings on the landmarks."""
         return self._model.projection
 
-    @cached_property
-    def coordinates(self) -> Coordinates:
-        """What is seen of an embedding: ``space.coordinates(target)`` is z, shape (q,), of samples,
-        a :class:`~ksos.MeanEmbedding` or an :class:`~ksos.SoSDensity`; with labels, of a labelled
-        embedding or density.
+    def coordinates(self, target: Any) -> Array:
+        """What is seen of an embedding: z, shape (q,), of samples, a :class:`~ksos.MeanEmbedding`
+        or an :class:`~ksos.SoSDensity`; with labels, of a labelled embedding or density, one label
+        after the other.
+
+        Coordinates are orthonormal: those of the projection, then one for each direction.
         """
-        return Coordinates(self.projection, self.directions, self.labels)
+        if self.labels is None:
+            return self._coordinates(target)
+        parts: Sequence[Any]
+        if isinstance(target, LabelledDensity):
+            shares, parts = target.probabilities, target.densities
+        elif isinstance(target, LabelledEmbedding):
+            shares, parts = np.ones(self.n_blocks), target.parts
+        else:
+            raise TypeError(
+                "a space with labels needs a LabelledEmbedding or a LabelledDensity; got"
+                f" {target!r}"
+            )
+        z = np.zeros((self.n_blocks, self.embedding_rank // self.n_blocks))
+        for k, part in enumerate(parts):
+            if part is not None:
+                z[k] = shares[k] * to_numpy(self._coordinates(part))
+        return z.ravel()
+
+    def _coordinates(self, target: Any) -> Array:
+        # along directions that are no landmarks the samples are needed
+        if not isinstance(target, KernelSums) or self.directions:
+            target = as_target(target, self.projection.kernel)
+        z = self.projection.coordinates(target)
+        for direction in self.directions:
+            z = to_numpy(z)
+            z = np.append(z, direction.coordinate(target, z))
+        return z
+
+    def functions(self, y: np.ndarray) -> tuple[list[Observable], list[KernelFunction], float]:
+        """The g with coordinates y, one per label (without labels, one); their parts in the span of
+        the landmarks; the norm of those.
+        """
+        found = [
+            self._function(y[block])
+            for block in blocks_of(self.embedding_rank // self.n_blocks, self.n_blocks)
+        ]
+        functions, near, sizes = (list(each) for each in zip(*found, strict=True))
+        return functions, near, float(np.linalg.norm(sizes))
+
+    def _function(self, y: np.ndarray) -> tuple[Observable, KernelFunction, float]:
+        S, q = to_numpy(self.projection.S), self.projection.rank
+        landmarks, kernel = to_numpy(self.projection.landmarks), self.projection.kernel
+        near = KernelFunction(landmarks, S.T @ y[:q], kernel=kernel)
+        rest, parts = y.copy(), []
+        # from the last direction on: no other one depends on it
+        for j, direction in reversed(list(enumerate(self.directions, q))):
+            scale = rest[j] / direction.length
+            rest[:j] -= scale * direction.along
+            parts.append(scale * direction.function)
+        g: Observable = KernelFunction(landmarks, S.T @ rest[:q], kernel=kernel)
+        return sum(parts, g), near, float(np.linalg.norm(y[:q]))
 
     @cached_property
     def map(self) -> EmbeddingMap:
@@ -476,13 +517,9 @@ class SoSSpace:
         same at every point.
         """
         if self.labels is not None:
-            return LabelledMap(self.with_labels(None).compressed_map, self.n_blocks)
-        stored = self._model.compressed_map
-        if not self.directions:
-            return stored
-        return stored.with_rows(
-            like(np.stack([direction.row for direction in self.directions]), stored.tensor)
-        )
+            return self.with_labels(None).compressed_map.with_labels(self.n_blocks)
+        stored, rows = self._model.compressed_map, [direction.row for direction in self.directions]
+        return stored.with_rows(like(np.stack(rows), stored.tensor)) if rows else stored
 
     def embed(self, C: Array) -> Array:
         """A(C): the coordinates of the embedding of p, shape (q,)."""
@@ -502,3 +539,132 @@ class SoSSpace:
             f" embedding_rank={self.embedding_rank}, kernel={self.kernel!r},"
             f" measure={self.measure!r}{more})"
         )
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Points x_n, and ψ(x_n)√w_n in natural units: the masses of C are the squared rows seen
+    through C.
+
+    With ``labels`` the space has one block of directions per label, and the nodes repeat for each
+    of them.
+    """
+
+    points: np.ndarray
+    psi: np.ndarray
+    labels: int = 1
+
+    @cached_property
+    def mass(self) -> np.ndarray:
+        """Σ w_n ψψᵀ: the identity for an exact rule."""
+        return self.psi.T @ self.psi
+
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
+        return zip(*(blocks_of(size, self.labels) for size in self.psi.shape), strict=True)
+
+    def masses(self, C: np.ndarray) -> np.ndarray:
+        """w_n ψ_nᵀCψ_n, shape (labels·N,)."""
+        return np.concatenate(
+            [
+                np.einsum("nr,nr->n", self.psi @ C[block, block], self.psi)
+                for _, block in self._blocks()
+            ]
+        )
+
+    def matrix(self, f: np.ndarray) -> np.ndarray:
+        """Σ_n f_n w_n ψ_nψ_nᵀ."""
+        r = self.labels * self.psi.shape[1]
+        out = np.zeros((r, r))
+        for rows, block in self._blocks():
+            M = self.psi.T @ (f[rows, None] * self.psi)
+            out[block, block] = 0.5 * (M + M.T)
+        return out
+
+    def products(self, g: np.ndarray, F: np.ndarray) -> np.ndarray:
+        """Σ_n g_nj w_n ψ_nψ_nᵀF, shape (p, r, k)."""
+        out = np.empty((g.shape[1], *F.shape))
+        for rows, block in self._blocks():
+            image = self.psi @ F[block]
+            for j in range(g.shape[1]):
+                out[j, block] = self.psi.T @ (g[rows, j, None] * image)
+        return out
+
+
+def nodes_of(
+    space: SoSSpace,
+    losses: Sequence[Callable[[np.ndarray], np.ndarray]] = (),
+    tol: float = math.inf,
+) -> Nodes:
+    """The coarsest rule on whose Σ w_nψψᵀ the next one agrees to 1e-8, and to ``tol`` on Σ f_n w_n
+    ψψᵀ for all ``losses``.
+
+    These take points to values for every label. Where no rule is that good, or the time for the
+    set-up is over, it is the finest so far. Up to three features: Gauss–Legendre panels. Beyond:
+    scrambled Sobol' points.
+    """
+    previous: Nodes | None = None
+    matrices: list[np.ndarray] = []
+    for points, log_weights in _rules(space):
+        if previous is not None and (
+            points.shape[0] > _MOST_NODES or Run.current().setup_is_over(1.0, cuts=False)
+        ):
+            break
+        nodes, before = _at(space, points, log_weights), matrices
+        matrices = [nodes.matrix(loss(points)) for loss in losses]
+        settled = previous is not None and float(np.abs(nodes.mass - previous.mass).max()) <= _AGREE
+        if settled and all(
+            np.linalg.norm(new - old, 2) <= tol for new, old in zip(matrices, before, strict=True)
+        ):
+            break
+        previous = nodes
+    assert previous is not None
+    return previous
+
+
+def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
+    """A rule that tells what ``nodes`` miss, peaks between them included: the next of 32 768 nodes
+    or more, on a line of 65 536, if there is one.
+
+    Of scattered nodes it is others; themselves if they are exact.
+    """
+    n, latest = nodes.points.shape[0], None
+    enough = max(n, _MOST_NODES if space.n_features == 1 else _MOST_NODES // 2)
+    for rule in _rules(space):
+        latest = rule if rule[0].shape[0] != n else latest
+        if rule[0].shape[0] > enough:
+            break
+    # if there is no finer rule, the latest is a coarser one: what it misses is more
+    if latest is None and space.measure.atoms is None and space.n_features > _TENSOR_FEATURES:
+        X = to_numpy(space.support_points)
+        latest = next(importance_rules(_integrals(space), X, _MOST_NODES, 1))
+    return nodes if latest is None else _at(space, *latest)
+
+
+def _rules(space: SoSSpace) -> Iterator[Rule]:
+    """Rules of ever more nodes; one alone if the measure has nodes of its own, or where they are
+    scattered.
+    """
+    X = to_numpy(space.support_points)
+    if (atoms := space.measure.atoms) is not None:
+        yield atoms.points, np.log(atoms.weights)
+        return
+    most, integrals = 0, _integrals(space)
+    for exponent in range(8, 19, 2) if X.shape[1] <= _TENSOR_FEATURES else ():
+        for rule in panel_rules([(integrals, X)], 1 << exponent):
+            if rule[0].shape[0] > most:
+                most = rule[0].shape[0]
+                yield rule
+    if most == 0:
+        yield from importance_rules(integrals, X, _MOST_NODES, 0)
+
+
+def _integrals(space: SoSSpace) -> Integrals:
+    return closed_form(space.kernel, space.measure, space.n_features)
+
+
+def _at(space: SoSSpace, points: np.ndarray, log_weights: np.ndarray) -> Nodes:
+    half, X = 0.5 * (log_weights - space.log_unit), to_numpy(space.support_points)
+    with np.errstate(under="ignore"):
+        scaled = np.exp(space.kernel.log(points, X) + half[:, None])
+        psi = scaled @ to_numpy(space.with_labels(None).T)
+    return Nodes(points, psi, space.n_blocks)

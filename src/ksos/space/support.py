@@ -35,8 +35,8 @@ __all__ = [
     "unexplained",
 ]
 
+# every rule by name
 SELECTIONS = ("auto", "pivoted", "random", "kmeans")
-"""Every rule by name."""
 
 # steps of Lloyd's algorithm: later ones hardly move a center on the scale of the kernel
 _STEPS = 10
@@ -94,11 +94,11 @@ def select_support(
         return points[pivoted_cholesky(points, m, integrals, tol)]
     if name == "random":
         return points[np.sort(rng.choice(n, m, replace=False))]
-    if name == "kmeans":
-        return cluster_centers(points, weights, m, integrals.kernel, rng)
     # "auto": always the same centers, without those that add nothing
-    centers = cluster_centers(points, weights, m, integrals.kernel, np.random.default_rng(0))
-    return centers[pivoted_cholesky(centers, centers.shape[0], integrals, tol)]
+    auto = name == "auto"
+    rng = np.random.default_rng(0) if auto else rng
+    centers = cluster_centers(points, weights, m, integrals.kernel, rng)
+    return centers[pivoted_cholesky(centers, len(centers), integrals, tol)] if auto else centers
 
 
 def affordable_size(most: int) -> int:
@@ -116,11 +116,11 @@ def affordable_size(most: int) -> int:
 def cluster_centers(
     points: np.ndarray, weights: np.ndarray, m: int, kernel: Kernel, rng: np.random.Generator
 ) -> np.ndarray:
-    """``m`` centers c_j that nearly minimise Σ_i a_i min_j ‖x_i − c_j‖² in the metric of the
+    """``m`` centers c_j that nearly minimize Σ_i a_i min_j ‖x_i − c_j‖² in the metric of the
     kernel: k-means [Lloyd1982].
 
     The seeds are samples, each drawn with probability a_i times its squared distance to those
-    before it [Arthur2007]. As many centers as points are the points. Centres lie on a grid around a
+    before it [Arthur2007]. As many centers as points are the points. Centers lie on a grid around a
     sample, far finer than the kernel: data far from 0 have the same ones.
     """
     if m >= points.shape[0]:
@@ -129,20 +129,15 @@ def cluster_centers(
     centers = _seeds(Z, weights, m, rng)
     nearest = _nearest(Z, centers)
     for _ in range(_STEPS):
-        for k, feature in enumerate(Z.T):
-            centers[:, k] = _means(feature, weights, nearest, centers[:, k])
+        centers = _means(Z, weights, nearest, centers)
         before, nearest = nearest, _nearest(Z, centers)
         if np.array_equal(before, nearest) or Run.current().setup_is_over(1.0, cuts=False):
             break
     origin = np.quantile(points, 0.5, axis=0, method="lower")
     used = np.unique(nearest)
-    offsets = np.stack(
-        [_means(feature, weights, nearest, np.zeros(m))[used] for feature in (points - origin).T],
-        axis=1,
-    )
-    grid = np.ldexp(
-        1.0, np.frexp(np.sqrt(np.diagonal(kernel.matrix(points.shape[1]))))[1] - _DIGITS
-    )
+    offsets = _means(points - origin, weights, nearest, np.zeros((m, 1)))[used]
+    scales = np.sqrt(np.diagonal(kernel.matrix(points.shape[1])))
+    grid = np.ldexp(1.0, np.frexp(scales)[1] - _DIGITS)
     return np.unique(origin + np.round(offsets / grid) * grid, axis=0)
 
 
@@ -150,12 +145,11 @@ def _in_bandwidths(points: np.ndarray, kernel: Kernel) -> np.ndarray:
     """Coordinates in which the kernel is a function of the Euclidean distance, around a median, and
     not farther than 10⁴ from it.
     """
-    centerd = points - np.quantile(points, 0.5, axis=0, method="lower")
+    d, centered = points.shape[1], points - np.quantile(points, 0.5, axis=0, method="lower")
     with np.errstate(over="ignore"):
         if kernel.full:
-            scaled = centerd @ np.linalg.inv(np.linalg.cholesky(kernel.matrix(points.shape[1]))).T
-        else:
-            scaled = centerd / kernel.sigma_vector(points.shape[1])
+            centered = centered @ np.linalg.inv(np.linalg.cholesky(kernel.matrix(d))).T
+        scaled = centered if kernel.full else centered / kernel.sigma_vector(d)
     return np.asarray(np.clip(scaled, -_FAR, _FAR))
 
 
@@ -182,14 +176,14 @@ def _nearest(Z: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def _means(
-    feature: np.ndarray, weights: np.ndarray, nearest: np.ndarray, otherwise: np.ndarray
+    X: np.ndarray, weights: np.ndarray, nearest: np.ndarray, otherwise: np.ndarray
 ) -> np.ndarray:
-    """The weighted mean of a feature over the points of each center; a center without points stays
-    where it was.
+    """The weighted mean of the points of each center; a center without points stays where it
+    was.
     """
     m = otherwise.shape[0]
-    masses = np.bincount(nearest, weights=weights, minlength=m)
-    sums = np.bincount(nearest, weights=weights * feature, minlength=m)
+    masses = np.bincount(nearest, weights, m)[:, None]
+    sums = np.stack([np.bincount(nearest, weights * feature, m) for feature in X.T], axis=1)
     return np.where(masses > 0.0, sums / np.where(masses > 0.0, masses, 1.0), otherwise)
 
 
@@ -197,18 +191,13 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     """Indices of at most ``m`` points, each the one that the functions k(·, x̃) chosen so far
     represent worst in L²(ρ).
 
-    This is the Cholesky factorisation of W = ∫kk dρ with complete pivoting; it stops when the
+    This is the Cholesky factorization of W = ∫kk dρ with complete pivoting; it stops when the
     largest squared residual is at most ``tol`` times the largest W_ii: what is left out then lies
     below the truncation of the space. With a time limit it may stop earlier.
     """
-    n = points.shape[0]
-    remedy = 'use support="random" or "kmeans", or fewer n_support'
-    require_memory(
-        n * m * FLOAT_BYTES,
-        f"pivoted Cholesky of {n} points with {m} pivots",
-        remedy,
-        beside=points,
-    )
+    n, fix = points.shape[0], 'use support="random" or "kmeans", or fewer n_support'
+    what = f"pivoted Cholesky of {n} points with {m} pivots"
+    require_memory(n * m * FLOAT_BYTES, what, fix, beside=points)
     xp, log_diagonal = namespace(points), integrals.log_diagonal(points)
     log_unit = float(xp.max(log_diagonal))
     if not math.isfinite(log_unit):
@@ -217,11 +206,11 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
             " of them"
         )
     diagonal = xp.exp(log_diagonal - log_unit)
-    if (
-        m >= n >= VERY_MANY_POINTS
-        and definite_root(xp.exp(integrals.log_gram(points, points) - log_unit), tol) is not None
-    ):
-        return np.arange(n)  # in one factorisation, not pivot by pivot
+    # all pivots in one factorization, and not one by one: an eighth of a fit with 1,500 of them
+    if m >= n >= VERY_MANY_POINTS:
+        W = xp.exp(integrals.log_gram(points, points) - log_unit)
+        if definite_root(W, tol) is not None:
+            return np.arange(n)
 
     def column(i: int) -> Array:
         return xp.exp(integrals.log_gram(points[i : i + 1, :], points)[0, :] - log_unit)
@@ -240,16 +229,10 @@ def unexplained(
     seen, kept = own > -np.inf, at_support > -np.inf
     if not seen.any() or not kept.any():
         return 1.0
-    points, weights, own, support, at_support = (
-        points[seen],
-        weights[seen],
-        own[seen],
-        support[kept],
-        at_support[kept],
-    )
-    W = np.exp(
-        integrals.log_gram(support, support) - 0.5 * (at_support[:, None] + at_support)
-    ) + _RESOLVED * np.eye(support.shape[0])
+    points, weights, own = points[seen], weights[seen], own[seen]
+    support, at_support = support[kept], at_support[kept]
+    W = np.exp(integrals.log_gram(support, support) - 0.5 * (at_support[:, None] + at_support))
+    W += _RESOLVED * np.eye(support.shape[0])
     columns = np.exp(integrals.log_gram(support, points) - 0.5 * (at_support[:, None] + own))
     explained = solve_triangular(np.linalg.cholesky(W), columns, lower=True, check_finite=False)
     return float(weights @ np.maximum(1.0 - np.sum(explained**2, axis=0), 0.0) / weights.sum())
@@ -259,18 +242,13 @@ def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
     """The box in which support points and landmarks lie: the domain's own boundary, and where it
     has none the data and a bandwidth more.
     """
-    points, pad = (
-        (points, _PAD * sigma)
-        if measure.atoms is None
-        else (measure.atoms.points, np.zeros_like(sigma))
-    )
+    pad = _PAD * sigma
+    if measure.atoms is not None:
+        points, pad = measure.atoms.points, np.zeros_like(sigma)
     low, high = points.min(axis=0) - pad, points.max(axis=0) + pad
     if (factor := measure.normal_factor(points.shape[1])) is not None:
-        mean, scale = factor
-        low, high = (
-            np.minimum(low, mean - _NORMAL_PAD * scale),
-            np.maximum(high, mean + _NORMAL_PAD * scale),
-        )
+        mean, reach = factor[0], _NORMAL_PAD * factor[1]
+        low, high = np.minimum(low, mean - reach), np.maximum(high, mean + reach)
     ends = zip(measure.boundaries(points.shape[1]), (low, high), strict=True)
     low, high = (np.where(np.isfinite(end), end, side) for end, side in ends)
     flat = ~(low < high)  # nodes in a plane, or data beyond the only boundary
@@ -282,13 +260,12 @@ def region(measure: Measure, points: np.ndarray, sigma: np.ndarray) -> Box:
 
 def finest_bandwidth(box: Box, sigma: np.ndarray, most: int) -> np.ndarray:
     """One bandwidth per feature: a third of the embedding's, or as fine as ``most`` support points
-    can carry across the box, or the embedding's own, as in the note, if they are too few for that.
+    can carry across the box, or the embedding's own, as in the paper, if they are too few for that.
     Beyond three features: half of the embedding's.
     """
     d = sigma.shape[0]
-    if (
-        d > _GRID_FEATURES
-    ):  # no grid covers a box of many features, and narrow densities are what few landmarks can see exactly
+    # no grid covers a box of many features, and few landmarks see only narrow densities exactly
+    if d > _GRID_FEATURES:
         return 0.5 * sigma
     per_side = max(math.floor(most ** (1.0 / d) + 1e-9), 2)
     return np.clip((box.high - box.low) / ((per_side - 1) * _SPACING), _FINEST * sigma, sigma)
@@ -303,32 +280,23 @@ def support_cover(
     features, half of them then go to the data, which the densities near the center of the ball must
     resemble, and the others make a wider grid; beyond, they are scattered.
     """
-    d = data.shape[1]
-    integrals = closed_form(kernel, measure, d)
+    d, sigma = data.shape[1], kernel.sigma_vector(data.shape[1])
+
+    def chosen(points: np.ndarray, n: int) -> np.ndarray:
+        return points[pivoted_cholesky(points, n, closed_form(kernel, measure, d), _TAKEN)]
+
     if measure.atoms is not None:
         nodes = np.unique(measure.atoms.points, axis=0)
-        return (
-            nodes
-            if nodes.shape[0] <= most
-            else nodes[pivoted_cholesky(nodes, most, integrals, _TAKEN)]
-        )
-    counts = _counts(box, _SPACING * kernel.sigma_vector(d))
+        return nodes if nodes.shape[0] <= most else chosen(nodes, most)
+    counts = _counts(box, _SPACING * sigma)
     if d <= _GRID_FEATURES and math.prod(counts) <= most:
         return grid(box, counts)
-    inside = np.unique(data[measure.contains(data)], axis=0)
-    near = (
-        inside[pivoted_cholesky(inside, (most + 1) // 2, integrals, _TAKEN)]
-        if inside.shape[0]
-        else inside
-    )
-    if d <= _GRID_FEATURES and (
-        wide := _widest_counts(box, kernel.sigma_vector(d), most - near.shape[0])
-    ):
+    near = np.unique(data[measure.contains(data)], axis=0)
+    near = chosen(near, (most + 1) // 2) if near.shape[0] else near
+    left = most - near.shape[0]
+    if d <= _GRID_FEATURES and (wide := _widest_counts(box, sigma, left)):
         return np.unique(np.concatenate([near, grid(box, wide)]), axis=0)
-    far = scattered(box, 8 * most)
-    return np.concatenate(
-        [near, far[pivoted_cholesky(far, max(most - near.shape[0], 1), integrals, _TAKEN)]]
-    )
+    return np.concatenate([near, chosen(scattered(box, 8 * most), max(left, 1))])
 
 
 def _counts(box: Box, spacing: np.ndarray) -> list[int]:
@@ -343,16 +311,11 @@ def _widest_counts(box: Box, sigma: np.ndarray, most: int) -> list[int] | None:
     """The counts of the finest grid of at most ``most`` points whose spacing is about the same in
     bandwidths; None if there is none.
     """
-    counts = [2] * sigma.shape[0]
-    if math.prod(counts) > most:
-        return None
-    sides = (box.high - box.low) / sigma
-    while True:
-        k = int(np.argmax(sides / (np.array(counts) - 1)))
-        finer = [n + (j == k) for j, n in enumerate(counts)]
-        if math.prod(finer) > most:
-            return counts
-        counts = finer
+    counts, found = np.full(sigma.shape[0], 2), None
+    while math.prod(counts.tolist()) <= most:
+        found = counts.tolist()
+        counts[np.argmax((box.high - box.low) / sigma / (counts - 1))] += 1
+    return found
 
 
 def grid(box: Box, counts: list[int]) -> np.ndarray:
@@ -400,20 +363,16 @@ def landmark_candidates(
         return np.unique(
             np.concatenate([support, data, nodes[:: max(1, nodes.shape[0] // _MOST_GRID)]]), axis=0
         )
+    heaviest = data[np.sort(np.argsort(-np.abs(weights), kind="stable")[:_MOST_DATA])]
+    # nothing covers a box of many features: landmarks go where the data and the densities are
+    if d > _GRID_FEATURES:
+        return np.unique(np.concatenate([support, heaviest]), axis=0)
     (lowest, highest), reach = measure.boundaries(d), _REACH * model.sigma_vector(d)
     box = Box(np.maximum(box.low - reach, lowest), np.minimum(box.high + reach, highest))
     counts = _counts(box, _GRID_SPACING * kernel.sigma_vector(d))
-    covering = (
-        grid(box, counts)
-        if d <= _GRID_FEATURES and math.prod(counts) <= _MOST_GRID
-        else scattered(box, _SCATTERED)
-    )
-    heaviest = np.argsort(-np.abs(weights), kind="stable")[:_MOST_DATA]
-    if (
-        d > _GRID_FEATURES
-    ):  # nothing covers a box of many features: landmarks go where the data and the densities are
-        covering = covering[:0]
-    return np.unique(np.concatenate([covering, support, data[np.sort(heaviest)]]), axis=0)
+    fits = math.prod(counts) <= _MOST_GRID
+    covering = grid(box, counts) if fits else scattered(box, _SCATTERED)
+    return np.unique(np.concatenate([covering, support, heaviest]), axis=0)
 
 
 def pivots(kernel: Kernel, candidates: np.ndarray, tol: float, most: int) -> np.ndarray:
@@ -427,7 +386,8 @@ def pivots(kernel: Kernel, candidates: np.ndarray, tol: float, most: int) -> np.
     [0, 2]
     """
     n = candidates.shape[0]
-    found = choose_pivots(
-        lambda i: kernel(candidates[i : i + 1], candidates)[0], np.ones(n), tol, min(most, n)
-    )
-    return np.array(found.chosen, dtype=int)
+
+    def column(i: int) -> np.ndarray:
+        return np.asarray(kernel(candidates[i : i + 1], candidates)[0])
+
+    return np.array(choose_pivots(column, np.ones(n), tol, min(most, n)).chosen, dtype=int)

@@ -8,9 +8,9 @@ and s_i its eigenvalues, they are
     (kernel Fisher [Harchaoui2007]),
 
 the latter for several degrees of freedom Σ_i s_i/(s_i + γ). Each is turned into an approximate
-p-value, that of a weighted sum of χ² variables, and the harmonic mean of these [Wilson2019] is the one
-statistic that permutations of the rows calibrate. So its level is exact, whatever the approximation
-and however many kernels take part [Hemerik2018].
+p-value, that of a weighted sum of χ² variables, and the harmonic mean of these [Wilson2019] is the
+one statistic that permutations of the rows calibrate. So its level is exact, whatever the
+approximation and however many kernels take part [Hemerik2018].
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class TwoSampleTest:
 
     @cached_property
     def most_a(self) -> WitnessPoint:
-        """Where ``a`` exceeds ``b`` most: the maximum of the witness, within the range of the rows."""
+        """Where ``a`` exceeds ``b`` most: the maximum of the witness in the range of the rows."""
         return self._extreme(1.0)
 
     @cached_property
@@ -191,8 +191,8 @@ def two_sample_test(
     n_landmarks: int = 256,
     rng: Any = None,
 ) -> TwoSampleTest:
-    """Test whether the rows of ``a`` and ``b`` have the same distribution, by permutations: the level is
-    exact, with any number of them.
+    """Test whether the rows of ``a`` and ``b`` have the same distribution, by permutations: with
+    any number of them the level is exact.
 
     Parameters
     ----------
@@ -245,7 +245,8 @@ def two_sample_test(
             what = f"{n_permutations} permutations, kernel {number + 1} of {len(family)}"
             run.tell(what, number, len(family))
             views.append(view := _View(k, landmarks, blocks))
-            squares = view.squared_differences(moved)
+            # of w_a − w_b under each permutation, in the axes of the covariance
+            squares = (view.inverse * (moved @ view.blocks) + view.constant) ** 2
             # a kernel that sees no row beside its landmarks sees chance alone
             used = kernel is not None or view.neighbors >= 1.0
             for q in degrees:
@@ -392,10 +393,6 @@ class _View:
         square = np.array([np.sum(self.difference**2)])
         self.plain_pvalue = float(self.pvalues(square, np.ones_like(self.s))[0])
 
-    def squared_differences(self, moved: np.ndarray) -> np.ndarray:
-        """The squared coordinates of w_a − w_b under each permutation, shape (permutations, q)."""
-        return np.asarray((self.inverse * (moved @ self.blocks) + self.constant) ** 2)
-
     def weights(self, degrees: float | None, rows: int) -> np.ndarray | None:
         """Those of the squared coordinates; None if so many degrees of freedom are too many for the
         rows, or for the kernel.
@@ -406,15 +403,19 @@ class _View:
         if degrees * _ROWS_PER_DEGREE > rows or degrees >= seen.shape[0] - 1:
             return None
 
-        def excess(log_ratio: float) -> float:
-            return float(np.sum(seen / (seen + math.exp(log_ratio) * seen[0]))) - degrees
-
-        ridge = math.exp(brentq(excess, -60.0, 20.0, xtol=1e-6)) * float(seen[0])
+        # the ridge that leaves so many degrees of freedom, by its logarithm in units of s_1
+        log_ratio = brentq(
+            lambda t: float(np.sum(seen / (seen + math.exp(t) * seen[0]))) - degrees,
+            -60.0,
+            20.0,
+            xtol=1e-6,
+        )
+        ridge = math.exp(log_ratio) * float(seen[0])
         return np.asarray(1.0 / (self.s + ridge))
 
     def pvalues(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma distribution with the same
-        three cumulants [Hall1983].
+        """P(Σ_i w_i s_i χ²_1/h ≥ value), 1/h = 1/n + 1/m, by the shifted gamma distribution with
+        the same three cumulants [Hall1983].
         """
         scale = float(np.max(weights * self.s))
         if scale <= 0.0:

@@ -1,5 +1,5 @@
 """T with Tᵀ M T = I for a positive semi-definite matrix M: by truncated eigendecomposition, or by
-the note's Cholesky factor.
+the paper's Cholesky factor.
 """
 
 from __future__ import annotations
@@ -25,32 +25,20 @@ from ksos.ground.validation import as_choice
 
 __all__ = ["ROUTES", "Whitening", "untruncated", "whiten", "whiten_columns"]
 
-_LEADING, _POWERS = 16, 4
+# directions of most mass that come last: as many as the faces on which solvers first look
+_LEADING = 16
+# of the matrix, from random vectors: cosines to the leading eigenvectors are then above 0.9
+_POWERS = 4
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """The result of :func:`whiten`."""
+    """T (m, r) with TᵀMT = I, or Tᵀ(M + jitter·I)T = I: ``jitter`` is what the Cholesky route added
+    to the diagonal, and 0 for the eigendecomposition.
+    """
 
     T: Array
-    """(m, r), with TᵀMT = I (for the Cholesky route: Tᵀ(M + jitter·I)T = I)."""
     jitter: float
-    """What was added to the diagonal; 0 for the eigendecomposition."""
-
-    @property
-    def rank(self) -> int:
-        """r: the number of directions kept."""
-        return int(self.T.shape[1])
-
-    def corrected(self, gram: Array) -> Whitening:
-        """T·gram^{−1/2} for TᵀMT = ``gram``, computed more accurately than M is known: the
-        identity, but for rounding in M.
-
-        In directions of eigenvalue λ·max Λ that rounding is of order ε/λ.
-        """
-        xp = namespace(gram)
-        values, Q = xp.linalg.eigh(0.5 * (gram + gram.T))
-        return Whitening(self.T @ ((Q / xp.sqrt(values)) @ Q.T), self.jitter)
 
 
 def whiten(M: Array, tol: float, route: str = "eigh") -> Whitening:
@@ -86,33 +74,32 @@ def _by_thin_root(L: np.ndarray, tol: float) -> Whitening:
 
 
 def _by_eigenvectors(M: Array, tol: float) -> Whitening:
-    """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are left out of the
-    space.
+    """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are dropped
+    from the space.
     """
     xp, m = namespace(M), M.shape[0]
     if m >= VERY_MANY_POINTS:
-        if is_numpy(M):
-            Run.current().require_time(
-                2.0 * m**3, f"the whitening of a kernel matrix of {m} points"
-            )
+        _require_time(M, 2.0, "whitening")
         if (found := untruncated(M, tol)) is not None:
             return found
-    if is_numpy(M):
-        Run.current().require_time(
-            9.0 * m**3, f"the eigendecomposition of a kernel matrix of {m} points"
-        )
+    _require_time(M, 9.0, "eigendecomposition")
     values, Q = xp.linalg.eigh(M)
-    first = int(
-        xp.sum(xp.astype(values <= tol * values[-1], xp.int64))
-    )  # eigenvalues ascend: the kept ones come last
+    # eigenvalues ascend: the kept ones come last
+    first = int(xp.sum(xp.astype(values <= tol * values[-1], xp.int64)))
     return Whitening(Q[:, first:] / xp.sqrt(values[first:]), 0.0)
+
+
+def _require_time(M: Array, cubes: float, what: str) -> None:
+    m = M.shape[0]
+    if is_numpy(M):
+        Run.current().require_time(cubes * m**3, f"the {what} of a kernel matrix of {m} points")
 
 
 def untruncated(M: Array, tol: float) -> Whitening | None:
     """T = R⁻¹Q with M = RᵀR and an orthogonal Q, if no eigenvalue is below the tolerance; None
     otherwise.
 
-    Then nothing is left out, and the space is that of the eigenvectors, for a fraction of their
+    Then nothing is dropped, and the space is that of the eigenvectors, for a fraction of their
     work: O(m³) in large products. Q turns the last directions to those of most mass, where
     eigenvectors have them: Ritz vectors V with VᵀMV = Λ from powers of M [Halko2011], so that A =
     RVΛ^{−1/2} has orthonormal columns. Let E be the last columns of the identity, and PZ the polar
@@ -137,7 +124,7 @@ def untruncated(M: Array, tol: float) -> Whitening | None:
 
 
 def _by_cholesky(M: Array, tol: float) -> Whitening:
-    """M + jitter·I = RᵀR, T = R⁻¹ (the note's Remark); the jitter starts at tol times the mean
+    """M + jitter·I = RᵀR, T = R⁻¹ (the paper's Remark); the jitter starts at tol times the mean
     diagonal and grows until R exists.
     """
     xp, identity = namespace(M), eye(M.shape[0], M)

@@ -117,7 +117,9 @@ def conditional_logpdf(p: Terms, X: np.ndarray, given: list[int]) -> np.ndarray:
         if not (
             square.kernel.separable(p.n_features) and _is_product(p.measure.atoms, given, rest)
         ):
-            return square.logpdf(X) - _given_logpdf_on_atoms(square, given, X[:, given])
+            log_given = _given_logpdf_on_atoms(square, given, X[:, given])
+            with np.errstate(invalid="ignore"):
+                return np.asarray(square.logpdf(X) - log_given)
     of_given = marginal(p, given)
     log_joint, log_given = p.logpdf(X), of_given.logpdf(X[:, given])
     if p.square is not None and p.measure.atoms is None:
