@@ -201,8 +201,10 @@ class SoSDensity:
 
     @property
     def support_points(self) -> Array:
-        """The support points of all terms, and the means of normal densities, shape (m, d)."""
-        return self.terms.support_points
+        """The x̃_i, shape (m, d); of several terms those of all, and the means of references."""
+        own = self.terms.own
+        whole = own is not None and joint_of(own).n_features == self.n_features
+        return joint_of(own).support_points if whole else self.terms.support_points
 
     @property
     def kernel(self) -> Kernel:
