@@ -55,7 +55,9 @@ def stacked(
     ]
     same = all(p.measure == densities[0].measure for p in densities)
     common = densities[0].measure if same else Lebesgue()
-    return from_terms(Terms(parts, common if measure is None else measure, check=True))
+    relative = common if measure is None else measure
+    # squares relative to normal densities go by volume, as in ksos.mixture
+    return from_terms(Terms(Terms(parts, relative).parts, relative, check=True))
 
 
 def from_square(*arguments: Any) -> SoSDensity:

@@ -71,7 +71,6 @@ POINTWISE: dict[str, Callable[[Density, Any], np.ndarray]] = {
     "logpdf": lambda p, X: p.logpdf(X),
     "pdf": lambda p, X: p.pdf(X),
     "cdf": lambda p, X: p.cdf(X),
-    "log_by_volume": lambda p, X: p.terms.log_by_volume(X),
     "grad_logpdf": lambda p, X: p.grad_logpdf(X),
     "conditional_logpdf": lambda p, X: p.conditional_logpdf(X, given=[1]),
     "mmd": lambda p, X: np.asarray(p.mmd(X, landmarks=table(6))),

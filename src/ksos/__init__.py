@@ -1,4 +1,4 @@
-"""ksos: optimise distributions, not just points.
+"""ksos: optimize distributions, not just points.
 
 A density is a kernel sum of squares, p(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j) with B ⪰ 0 and ∫p = 1;
 distances between distributions are those of kernel mean embeddings (MMD); every fit carries a

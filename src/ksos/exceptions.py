@@ -1,5 +1,5 @@
 """Errors and warnings of ksos: each one's message names what came, what was expected, and the
-remedy.
+fix.
 """
 
 from __future__ import annotations

@@ -293,6 +293,24 @@ def test_a_line_without_end_takes_bounded_memory() -> None:
     assert peak < 16 * LONGEST_LINE
 
 
+def test_an_open_quote_is_found_before_the_file_ends() -> None:
+    class Endless(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+            buffer[:] = (b'1,2\n3,"4\n' + b"5,6\n" * len(buffer))[: len(buffer)]
+            self.readinto = self.read_on  # type: ignore[method-assign]
+            return len(buffer)
+
+        def read_on(self, buffer: memoryview) -> int:
+            buffer[:] = (b"5,6\n" * len(buffer))[: len(buffer)]
+            return len(buffer)
+
+    with pytest.raises(ValueError, match=r"row 2, column 2: .* quote closed"):
+        read_table(io.BufferedReader(Endless()), source="data.csv")
+
+
 def test_nothing_global_changes() -> None:
     limit = csv.field_size_limit()
     refusal(f'1,2\n3,"{"4" * 200_000}"\n')

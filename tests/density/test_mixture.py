@@ -232,7 +232,7 @@ def test_marginals_and_conditionals_make_the_joint_density(name: str) -> None:
         line = np.zeros((x.shape[0], 2))
         line[:, k], line[:, 1 - k] = 0.3, x
         expected = w @ np.exp(p.terms.log_by_volume(line))
-        assert np.exp(p.marginal([k]).terms.log_by_volume([[0.3]])[0]) == pytest.approx(
+        assert np.exp(p.marginal([k]).terms.log_by_volume(np.array([[0.3]]))[0]) == pytest.approx(
             expected, rel=1e-9
         )
         given = p.conditional({k: 0.3})
@@ -490,7 +490,7 @@ def test_bad_input() -> None:
     with pytest.raises(TypeError, match="a measure such as"):
         stacked([normal()], measure="lebesgue")
     p = LAWS["corrected"]()
-    with pytest.raises(ValueError, match="invertible matrix"):
+    with pytest.raises(ValueError, match="invertible"):
         p.affine([[1.0, 1.0], [1.0, 1.0]])
     with pytest.raises(ValueError, match="quantiles are for one feature"):
         p.ppf(0.5)

@@ -311,7 +311,7 @@ class TestRisks:
 
     @pytest.mark.parametrize(("delta", "near"), [(0.01, 1e-4), (0.3, 0.05)])
     def test_the_absolute_loss_is_bounded_from_below(self, delta, near):
-        """Against the linear programme: Σ m|y − uθ| has the proven minimum below it, and not far."""
+        """Against the linear program: the proven minimum is below Σ m|y − uθ|, and not far."""
         from scipy.optimize import linprog
 
         space = small_space(samples())

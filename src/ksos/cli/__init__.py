@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import getdoc
 from typing import Any, NoReturn
 
 from ksos._version import __version__
@@ -33,9 +34,14 @@ COMMANDS = {
     "inspect": "show what is in a saved density",
     "worst-case": "the worst distribution for a loss within a distance of the rows of a table",
 }
-"""Every command with its one-line help. ``ksos.cli.NAME`` (_ for -) holds its ARGUMENTS and
-``run(arguments, console)``; its docstring is the text of ``--help``.
+"""Every command with its one-line help.
+
+``ksos.cli.NAME`` (_ for -) holds ``NAME(arguments, console)``, whose docstring is the text of
+``--help``, and the list of its arguments, called the same in upper case.
 """
+_QUESTIONS = {"score", "sample", "query", "inspect"}
+"""Commands in ``ksos.cli.ask``."""
+# one text by hand: argparse has no place for commands, examples and exit codes at once
 _HELP = f"""usage: ksos COMMAND ... | --help | --version
 
 Kernel sum-of-squares densities from the command line.
@@ -63,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with console.warnings_as_lines(), Run(line=line, after=0.0):
             return _run(chosen, words, console)
-    except SystemExit as request:  # --help ends this way
+    # --help ends this way
+    except SystemExit as request:
         if sys.stdout is not None:
             return int(request.code or 0)
         code, message = BAD_INPUT, NO_OUTPUT
@@ -77,16 +84,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(chosen: str | None, words: list[str], console: Console) -> int:
     if chosen is not None:
-        command = import_module(f"ksos.cli.{chosen.replace('-', '_')}")
-        parser = Parser(prog=console.program, description=command.__doc__)
+        name = chosen.replace("-", "_")
+        module = import_module(f"ksos.cli.{'ask' if name in _QUESTIONS else name}")
+        command = getattr(module, name)
+        parser = Parser(prog=console.program, description=getdoc(command))
         text = "print one JSON object in full precision; null is a number that is not finite"
         parser.add_argument("--json", action="store_true", help=text)
         groups: dict[str, Any] = {"": parser}
-        for title, flags, settings in command.ARGUMENTS:
+        for title, flags, settings in getattr(module, name.upper()):
             if title not in groups:
                 groups[title] = parser.add_argument_group(title)
             groups[title].add_argument(*flags, **settings)
-        return int(command.run(parser.parse(words[1:]), console))
+        return int(command(parser.parse(words[1:]), console))
     if not words or words[0] in ("-h", "--help", "--version"):
         return console.answer(False, {}, [f"ksos {__version__}" if "--version" in words else _HELP])
     for word in words:

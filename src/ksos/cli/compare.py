@@ -1,13 +1,4 @@
-"""Test whether the rows of two tables have the same distribution, and show where
-they differ most: a permutation test, with an exact level.
-
-The p-value is that of ksos.two_sample_test, over several kernels at once.
-
-examples:
-  ksos compare old.csv new.csv
-  ksos compare old.csv new.csv --columns hp,mpg --drop-missing --seed 1
-  ksos compare old.csv new.csv --level 0.01 --permutations 9999 --json
-"""
+"""``ksos compare``: do two tables have the same distribution?"""
 
 import argparse
 
@@ -17,7 +8,7 @@ from ksos.cli.console import Console, UsageError, aligned
 from ksos.cli.options import READING, column_names, table_options, warn_of_order
 from ksos.data import Table, excerpt, option, read_table
 
-ARGUMENTS = [
+COMPARE = [
     values.argument(
         "first", metavar="FIRST", help="a table, one row per sample; - is CSV from stdin"
     ),
@@ -27,14 +18,16 @@ ARGUMENTS = [
     values.argument(
         "--level",
         type=values.share,
-        default=0.05,  # the custom of the sciences
+        # the custom of the sciences
+        default=0.05,
         metavar="ALPHA",
         help="the share of false alarms (default: %(default)s)",
     ),
     values.argument(
         "--permutations",
         type=values.whole(1),
-        default=999,  # with the rows themselves 1000: p-values are thousandths
+        # with the rows themselves 1000: p-values are thousandths
+        default=999,
         metavar="N",
         help="how many permutations decide; no p-value is less than 1/(N + 1) (default:"
         " %(default)s)",
@@ -49,8 +42,17 @@ ARGUMENTS = [
 ]
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos compare``."""
+def compare(arguments: argparse.Namespace, console: Console) -> int:
+    """Test whether the rows of two tables have the same distribution, and show where
+    they differ most: a permutation test, with an exact level.
+
+    The p-value is that of ksos.two_sample_test, over several kernels at once.
+
+    examples:
+      ksos compare old.csv new.csv
+      ksos compare old.csv new.csv --columns hp,mpg --drop-missing --seed 1
+      ksos compare old.csv new.csv --level 0.01 --permutations 9999 --json
+    """
     if arguments.first == arguments.second == "-":
         raise UsageError("only one of the tables can come from the standard input")
     options = table_options(arguments)
@@ -93,7 +95,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _in_order_of(first: Table, second: Table, console: Console) -> Table:
-    """The second table with its columns in the order of the first, by names where both have some."""
+    """The second table with its columns in the order of the first, by name if both have names."""
     for table, other in ((first, second), (second, first)):
         table.require_different_names()
         if table.names is None or other.names is None:

@@ -15,9 +15,13 @@ from typing import Any, TextIO
 
 from ksos.ground.run import Run, overwritable, shortened
 
+# exit codes, documented in ksos --help; 1 and 2 mean what they mean for most programs
 DONE = 0
+# data, a model or a value that cannot be used
 BAD_INPUT = 1
+# as argparse ends on wrong words
 USAGE = 2
+# the model is written all the same
 NOT_CONVERGED = 3
 # what a shell reports for a process ended by Ctrl-C: 128 + SIGINT
 INTERRUPTED = 130
@@ -38,7 +42,8 @@ class Console:
         self.program = program
         self._status_shown = False
         self._warned: set[str] = set()
-        self._lock = threading.RLock()  # the library's progress comes from a thread of its own
+        # the library's progress comes from a thread of its own
+        self._lock = threading.RLock()
         self._answering = False
 
     def result(self, lines: Iterable[str]) -> None:
@@ -46,7 +51,8 @@ class Console:
         # the answer may go to the same terminal: from now on there is no progress
         self._answering = True
         self.erase()
-        for line in lines:  # computing a line may fail too, with an error of its own
+        # computing a line may fail too, with an error of its own
+        for line in lines:
             if not _written(sys.stdout, line + "\n"):
                 return
         _written(sys.stdout, "", flush=True)

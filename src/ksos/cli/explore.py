@@ -1,27 +1,21 @@
-"""Explore a table in the browser: move the parameters of a fit and see the density
-follow. The page is served to this machine alone.
-
-examples:
-  ksos explore cars.csv --clean
-  ksos explore cars.csv --columns hp,mpg --drop-missing
-  ksos explore cars.csv --clean --no-browser --port 8000
-"""
+"""``ksos explore``: the page in the browser."""
 
 import argparse
 from contextlib import suppress
 
+from ksos import explorer
 from ksos.cli import values
 from ksos.cli.console import DONE, Console
 from ksos.cli.options import READING, WEIGHTS, data_argument, reading, table_options
 from ksos.data import read_table
-from ksos.explorer import explore
 
-ARGUMENTS = [
+EXPLORE = [
     data_argument(several=False),
     values.argument(
         "--port",
         type=values.whole(0, 65_535),
-        default=0,  # the system then takes a free one
+        # the system then takes a free one
+        default=0,
         help="the port of the page (default: a free one)",
     ),
     values.argument(
@@ -32,8 +26,15 @@ ARGUMENTS = [
 ]
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos explore``, until Ctrl-C."""
+def explore(arguments: argparse.Namespace, console: Console) -> int:
+    """Explore a table in the browser: move the parameters of a fit and see the density
+    follow. The page is served to this machine alone.
+
+    examples:
+      ksos explore cars.csv --clean
+      ksos explore cars.csv --columns hp,mpg --drop-missing
+      ksos explore cars.csv --clean --no-browser --port 8000
+    """
     table = read_table(arguments.data, table_options(arguments), console.note)
     table.require_different_names()
     given = ", ".join(f"{name}={value!r}" for name, value in reading(arguments).items())
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         f"table = read_table({arguments.data!r}, TableOptions({given}))\n"
         "X, sample_weight = table.points, table.weights"
     )
-    with explore(
+    with explorer.explore(
         table.points,
         port=arguments.port,
         open_browser=False,

@@ -1,16 +1,4 @@
-"""Fit a density to the rows of a table, save it, and print what its certificate
-guarantees.
-
-By default, cross-validation chooses the model (--method search). The paper's
-fit by maximum mean discrepancy, with parameters that you may set yourself, is
---method mmd. With --target, the model is the density of one column given the
-others, for ksos predict.
-
-examples:
-  ksos fit cars.csv -o cars.ksos --clean
-  ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --method mmd
-  ksos fit cars.csv -o mpg.ksos --clean --target mpg
-"""
+"""``ksos fit``: a density from the rows of a table."""
 
 import argparse
 import contextlib
@@ -68,7 +56,8 @@ _model = partial(values.argument, group="the density")
 _search = partial(values.argument, group="options of --method search")
 _paper = partial(values.argument, group="options of --method mmd")
 _limits = partial(values.argument, group="limits")
-ARGUMENTS = [
+# the least number of folds is 2: one would hold out everything
+FIT = [
     data_argument(several=True),
     values.argument(
         "-o",
@@ -166,7 +155,7 @@ ARGUMENTS = [
         "--bandwidth",
         type=values.expected(values.SEVERAL, values.one_or_several, RULES),
         metavar="SIGMA",
-        help=f"{', '.join(RULES)}, a number, or one per feature separated by commas (default: auto)",
+        help=f"{', '.join(RULES)}, a number, or one per feature, with commas (default: auto)",
     ),
     _paper(
         "--support",
@@ -248,10 +237,19 @@ ARGUMENTS = [
 ]
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos fit``.
+def fit(arguments: argparse.Namespace, console: Console) -> int:
+    """Fit a density to the rows of a table, save it, and print what its certificate
+    guarantees.
 
-    The model is written whether or not the solver converged, or was interrupted.
+    By default, cross-validation chooses the model (--method search). The paper's
+    fit by maximum mean discrepancy, with parameters that you may set yourself, is
+    --method mmd. With --target, the model is the density of one column given the
+    others, for ksos predict.
+
+    examples:
+      ksos fit cars.csv -o cars.ksos --clean
+      ksos fit cars.csv -o cars.ksos --columns hp,mpg --drop-missing --method mmd
+      ksos fit cars.csv -o mpg.ksos --clean --target mpg
     """
     if arguments.target is not None:
         return _fit_conditional(arguments, console)
@@ -323,7 +321,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _given(arguments: argparse.Namespace, *groups: str) -> dict[str, Any]:
     """The options of these groups that were given, by name."""
-    names = [values.dest(one) for one in ARGUMENTS if one[0] in groups]
+    names = [values.dest(one) for one in FIT if one[0] in groups]
     return {name: value for name in names if (value := vars(arguments)[name]) is not None}
 
 
@@ -369,10 +367,11 @@ class _Notes(io.TextIOBase):
 
 
 def _squared_l2(table: Table | Stream) -> SquaredL2:
-    """The least-squares objective; it depends on points and weights alone, so any kernel will do."""
+    """The least-squares objective. It depends on points and weights alone: any kernel will do."""
     if isinstance(table, Stream):
         raise UsageError(
-            "--objective l2 needs all rows in memory; give one CSV or NPY file, or another objective"
+            "--objective l2 needs all rows in memory; give one CSV or NPY file, or choose"
+            " another objective"
         )
     weights = as_weights(table.weights, table.n_samples, "weights")
     return SquaredL2(MeanEmbedding(table.points, weights, kernel=Gaussian(1.0)), relative=True)
@@ -398,8 +397,8 @@ def _require_inside(box: Box, table: Table) -> None:
 
 
 def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
-    """``ksos fit --target``: fit the density of one column given the others, and write all of it."""
-    given = _given(arguments, *(group for group, _, _ in ARGUMENTS if group not in ("", TABLE)))
+    """``ksos fit --target``: fit the density of one column given the others, and write it."""
+    given = _given(arguments, *(group for group, _, _ in FIT if group not in ("", TABLE)))
     if alien := _flags(name for name in given if name not in ("time_limit", "seed")):
         raise UsageError(f"{alien}: for a density without --target; drop it")
     require_writable(arguments.output)

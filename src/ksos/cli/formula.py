@@ -38,11 +38,16 @@ _OPERATIONS |= {"<": np.less, "<=": np.less_equal}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: "<", ast.GtE: "<="}
 
-_LONGEST = 1000  # characters: longer ones are hardly written by hand
-_DEEPEST = 60  # levels of nesting, far below Python's limit of recursion
-_LARGEST_NUMBER = 1e300  # so that the products of two or three numbers are seen to overflow
-_HIGHEST_POWER = 24  # of a closed form: beyond it, moments lose their digits to cancellation
-_MOST_TERMS = 400  # of a polynomial: more of them cost more than the quadrature they replace
+# characters: longer ones are hardly written by hand
+_LONGEST = 1000
+# levels of nesting, far below Python's limit of recursion
+_DEEPEST = 60
+# so that the products of two or three numbers are seen to overflow
+_LARGEST_NUMBER = 1e300
+# of a closed form: beyond it, moments lose their digits to cancellation
+_HIGHEST_POWER = 24
+# of a polynomial: more of them cost more than the quadrature they replace
+_MOST_TERMS = 400
 
 
 class Loss(NamedTuple):
@@ -85,7 +90,8 @@ def parse_formula(
         raise ValueError(f"the formula has {len(text)} characters; at most {_LONGEST} are read")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the parser, about code that this is not
+            # of the parser, about code that this is not
+            warnings.simplefilter("ignore")
             parsed = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         offset = error.offset if isinstance(error, SyntaxError) else None
@@ -110,7 +116,8 @@ def parse_formula(
         with np.errstate(all="ignore"):
             return np.array(np.broadcast_to(whole.at(X), (X.shape[0],)), dtype=np.float64)
 
-    evaluate.__qualname__ = excerpt(text)  # its name in errors
+    # its name in errors
+    evaluate.__qualname__ = excerpt(text)
     bounded = True if np.isfinite(whole.range).all() else None
     closed = whole.closed or NumericFunction(evaluate, bounded=bounded)
     return Loss(closed, tuple(features), (float(whole.range[0]), float(whole.range[1])))
@@ -324,7 +331,8 @@ def _product(left: Observable, right: Observable) -> Observable | None:
             high = np.minimum(one.box.high, other.box.high)
             if np.any(low > high):
                 return Polynomial.constant(0.0)
-            if np.all(low < high):  # a point of a feature is no box
+            # a point of a feature is no box
+            if np.all(low < high):
                 both = BoxIndicator(low, high)
                 return both if a * b == 1.0 else both * (a * b)
     return None

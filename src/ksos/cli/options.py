@@ -41,7 +41,7 @@ READING = [
         type=values.columns,
         action="extend",
         metavar="LIST",
-        help="names or numbers of columns to drop, such as text, dates or an index; may be repeated",
+        help="names or numbers of columns to drop, such as text or an index; may be repeated",
     ),
     _table(
         "--clean",
@@ -143,8 +143,8 @@ def in_model_order(
     if names is not None and here is not None:
         missing = next(name for name in names if name not in here)
         raise ValueError(
-            f"{table.source} has no column {excerpt(missing)}, which the model in {model} needs; its"
-            f" columns are {', '.join(map(excerpt, here))}; rename the columns"
+            f"{table.source} has no column {excerpt(missing)}, which the model in {model} needs;"
+            f" its columns are {', '.join(map(excerpt, here))}; rename the columns"
         )
     if names is not None:
         warn_of_order(table.source, names, console)
@@ -172,8 +172,8 @@ def box_arguments(what: str, group: str) -> list[values.Argument]:
             type=values.bounds,
             action="append",
             metavar="LIST",
-            help=f"the {which} bounds of {what}: NAME=NUMBER for some columns, or one number, or one"
-            f" per column in order, separated by commas (default: {none}, no bound)",
+            help=f"the {which} bounds of {what}: NAME=NUMBER for some columns, or one number, or"
+            f" one per column in order, separated by commas (default: {none}, no bound)",
         )
         for side, which, none in (("low", "lower", "-inf"), ("high", "upper", "inf"))
     ]

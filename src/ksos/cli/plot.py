@@ -1,11 +1,4 @@
-"""Draw a saved density: a curve for one feature, contours for two, a grid of marginals
-for more; with the data if they are given.
-
-examples:
-  ksos plot cars.ksos -o cars.png
-  ksos plot cars.ksos --data cars.csv --drop-missing -o cars.pdf
-  ksos plot cars.ksos --given hp=100 --features mpg -o mpg.svg
-"""
+"""``ksos plot``: a saved density as a figure."""
 
 import argparse
 import io
@@ -32,9 +25,11 @@ _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None},
     "svg": {"Date": None},
 }
-_COARSEST = 20  # pixels per inch: less shows nothing
-_FINEST = 1200  # more than printers have, and a page is then half a gigabyte of pixels
-ARGUMENTS = [
+# pixels per inch: less shows nothing
+_COARSEST = 20
+# more than printers have, and a page is then half a gigabyte of pixels
+_FINEST = 1200
+PLOT = [
     MODEL,
     values.argument(
         "-o",
@@ -69,7 +64,8 @@ ARGUMENTS = [
     values.argument(
         "--dpi",
         type=values.whole(_COARSEST, _FINEST),
-        default=150,  # sharp on a screen, and small
+        # sharp on a screen, and small
+        default=150,
         help="pixels per inch of a png (default: %(default)s)",
     ),
     *VIEW,
@@ -78,8 +74,15 @@ ARGUMENTS = [
 ]
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos plot``."""
+def plot(arguments: argparse.Namespace, console: Console) -> int:
+    """Draw a saved density: a curve for one feature, contours for two, a grid of marginals
+    for more; with the data if they are given.
+
+    examples:
+      ksos plot cars.ksos -o cars.png
+      ksos plot cars.ksos --data cars.csv --drop-missing -o cars.pdf
+      ksos plot cars.ksos --given hp=100 --features mpg -o mpg.svg
+    """
     output, asked = arguments.output, list(reading(arguments))
     kind = os.path.splitext(output)[1].lower().removeprefix(".")
     if kind not in _METADATA:
@@ -120,7 +123,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     with sheet(*figure_size(k)) as figure:
         figure.set_layout_engine("constrained")
         DensityDisplay.from_density(
-            view.density.with_feature_names(None),  # samples and labels are in order
+            # samples and labels are in order
+            view.density.with_feature_names(None),
             None if X is None else X[:, view.features],
             feature_names=labels,
             regions=arguments.regions,

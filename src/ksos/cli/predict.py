@@ -1,14 +1,4 @@
-"""Predict the target of a table, row by row, from a model of ksos fit --target: mean,
-quantiles, intervals, as CSV.
-
-With --clean or --drop-missing, rows may be dropped: the first column is then the
-number of the row in the file, the header being row 1.
-
-examples:
-  ksos predict mpg.ksos new.csv
-  ksos predict mpg.ksos new.csv --quantiles 0.05,0.5,0.95 > predictions.csv
-  ksos predict mpg.ksos new.csv --interval 0.9 --method conformal
-"""
+"""``ksos predict``: one column given the others."""
 
 import argparse
 from dataclasses import replace
@@ -16,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from ksos.cli import values
+from ksos.cli.ask import csv_lines
 from ksos.cli.console import Console, UsageError
 from ksos.cli.options import READING, data_argument, in_model_order, table_options
-from ksos.cli.sample import csv_lines
 from ksos.data import excerpt, read_table
 from ksos.estimators.conditional import METHODS
 from ksos.estimators.conditional_file import load_conditional
 
-ARGUMENTS = [
+PREDICT = [
     values.argument("model", metavar="MODEL", help="a file written by ksos fit --target"),
     data_argument(several=False),
     values.argument(
@@ -51,11 +41,22 @@ ARGUMENTS = [
     ),
     *READING,
 ]
-_MOST_WORDS = 5  # in a warning about new categories, which must stay one line
+# in a warning about new categories, which must stay one line
+_MOST_WORDS = 5
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos predict``."""
+def predict(arguments: argparse.Namespace, console: Console) -> int:
+    """Predict the target of a table, row by row, from a model of ksos fit --target: mean,
+    quantiles, intervals, as CSV.
+
+    With --clean or --drop-missing, rows may be dropped: the first column is then the
+    number of the row in the file, the header being row 1.
+
+    examples:
+      ksos predict mpg.ksos new.csv
+      ksos predict mpg.ksos new.csv --quantiles 0.05,0.5,0.95 > predictions.csv
+      ksos predict mpg.ksos new.csv --interval 0.9 --method conformal
+    """
     if arguments.method is not None and arguments.interval is None:
         raise UsageError(
             "--method is that of an interval; give --interval too, such as --interval 0.9"

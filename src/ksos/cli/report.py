@@ -12,7 +12,8 @@ from ksos.data import Stream, Table, find_columns
 from ksos.density import joint_of
 from ksos.estimators.search import MOST_SAMPLES
 
-_MOST_NAMES = 6  # of columns on a line, which must stay one line
+# of columns on a line, which must stay one line
+_MOST_NAMES = 6
 _UNITS = {
     "log_likelihood": "nats per row",
     "l2": "(2p − ∫p², per row)",

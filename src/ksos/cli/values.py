@@ -15,7 +15,7 @@ Argument = tuple[str, tuple[str, ...], dict[str, Any]]
 
 
 def argument(*flags: str, group: str = "", **settings: Any) -> Argument:
-    """An argument of a command, for a list that its module calls ARGUMENTS.
+    """An argument of a command, for the list that is called as the command, in upper case.
 
     The ``settings`` are those of ``ArgumentParser.add_argument``, and ``group`` is the title under
     which ``--help`` shows it.
@@ -141,7 +141,8 @@ def _delimiter(text: str) -> str:
 
 
 def _encoding(text: str) -> str:
-    b"".decode(text)  # raises for codecs that make no text, such as zip
+    # raises for codecs that make no text, such as zip
+    b"".decode(text)
     return codecs.lookup(text).name
 
 

@@ -1,18 +1,4 @@
-"""Find the worst distribution for a loss within a distance of the rows of a table, and
-the expected loss there.
-
-The distance is the maximum mean discrepancy (MMD) to the rows. Distributions and MMD
-are those of the columns that the loss reads, or, with --columns, of the columns listed
-there. The loss is a formula in the names of the columns, or in x1, x2, ... by position
-where no column of the file is called so, with + - * / **, comparisons (1 if they hold,
-else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi and e; it is
-parsed, never run.
-
-examples:
-  ksos worst-case cars.csv --clean --loss "mpg < 20" --radius 0.1
-  ksos worst-case cars.csv --clean --loss "hp**2" --radius bootstrap --low hp=0
-  ksos worst-case cars.csv --clean --loss "abs(mpg - 25)" --penalty 10 -o worst.ksos
-"""
+"""``ksos worst-case``: the expected loss where the data may shift."""
 
 import argparse
 import math
@@ -21,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ksos import Ball, WorstCase, worst_case
+from ksos import Ball, WorstCase, robust
 from ksos.cli import values
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, described, require_writable
 from ksos.cli.formula import parse_formula
@@ -43,7 +29,7 @@ from ksos.measures import Box
 _distributions = partial(values.argument, group="the distributions")
 _bootstrap = partial(values.argument, group="the radius by the bootstrap")
 _solver = partial(values.argument, group="the solver")
-ARGUMENTS = [
+WORST_CASE = [
     data_argument(several=False),
     values.argument(
         "--loss",
@@ -87,7 +73,8 @@ ARGUMENTS = [
     _bootstrap(
         "--confidence",
         type=float,
-        default=0.95,  # the custom of the sciences
+        # the custom of the sciences
+        default=0.95,
         metavar="P",
         help="the level (default: %(default)s)",
     ),
@@ -106,7 +93,8 @@ ARGUMENTS = [
     _solver(
         "--rtol",
         type=float,
-        default=1e-8,  # half the digits of a float: what a solver reaches in any case
+        # half the digits of a float: what a solver reaches in any case
+        default=1e-8,
         metavar="GAP",
         help="the same in units of its spread (default: %(default)s)",
     ),
@@ -123,8 +111,22 @@ _OPTIONS = ("penalty", "bandwidth", "n_support", "tol", "rtol", "time_limit")
 """Those that :func:`ksos.worst_case` takes as they are."""
 
 
-def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Carry out ``ksos worst-case``."""
+def worst_case(arguments: argparse.Namespace, console: Console) -> int:
+    """Find the worst distribution for a loss within a distance of the rows of a table, and
+    the expected loss there.
+
+    The distance is the maximum mean discrepancy (MMD) to the rows. Distributions and MMD
+    are those of the columns that the loss reads, or, with --columns, of the columns listed
+    there. The loss is a formula in the names of the columns, or in x1, x2, ... by position
+    where no column of the file is called so, with + - * / **, comparisons (1 if they hold,
+    else 0), abs, sqrt, exp, log, log1p, sin, cos, tan, tanh, min, max, pi and e; it is
+    parsed, never run.
+
+    examples:
+      ksos worst-case cars.csv --clean --loss "mpg < 20" --radius 0.1
+      ksos worst-case cars.csv --clean --loss "hp**2" --radius bootstrap --low hp=0
+      ksos worst-case cars.csv --clean --loss "abs(mpg - 25)" --penalty 10 -o worst.ksos
+    """
     if (arguments.radius is None) == (arguments.penalty is None):
         raise UsageError("give either --radius or --penalty")
     output = arguments.output
@@ -150,7 +152,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     for begin in ("the loss ", "worst_case: "):
         warnings.filterwarnings("ignore", message=begin)
     given = {name: vars(arguments)[name] for name in _OPTIONS}
-    worst = worst_case(loss.observable, ball, **given)
+    worst = robust.worst_case(loss.observable, ball, **given)
     highest, bounded = loss.range[1], measure is not None and measure.bounded
     if worst.upper_bound_kind == "infinite" and math.isfinite(highest):
         worst = replace(worst, upper_bound=highest, upper_bound_kind="rigorous")
@@ -195,7 +197,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _report(worst: WorstCase, read: Sequence[str] | None) -> list[str]:
-    """The answer for a reader. ``read`` are the columns that the loss reads, if there are others."""
+    """The answer for a reader. ``read``: the columns that the loss reads, if there are others."""
     if worst.value is None:
         note = f"; {worst.note}" if worst.note else ""
         return [f"{worst.status}: no density within radius {worst.radius:g}{note}"]

@@ -260,13 +260,15 @@ def _blocks(
         # bytes that are no text become surrogates, and are found with their place in the line
         text = io.TextIOWrapper(expanded, encoding, "surrogateescape", newline="\n")
         while begun := text.read(_BLOCK_CHARACTERS):
-            block, quotes, more = empty + begun, begun.count('"'), begun
-            # on to the end of the record: there, quotes are even in number
-            while more and (block[-1] != "\n" or quotes % 2) and len(block) < 4 * LONGEST_LINE:
-                more = text.readline(LONGEST_LINE + 1)
-                block, quotes = block + more, quotes + more.count('"')
-                if len(more) > LONGEST_LINE:
+            block = empty
+            # on to the end of a record: there, quotes are even in number
+            while begun:
+                block += begun
+                if block[-1] != "\n":
+                    block += text.readline(LONGEST_LINE + 1)
+                if block.count('"') % 2 == 0 or len(block) > 4 * LONGEST_LINE:
                     break
+                begun = text.read(_BLOCK_CHARACTERS)
             block = block.replace("\r\n", "\n")
             # most text is ASCII, and known to be: then the search, which takes longer, is not made
             suspect = "\0" in block or "\r" in block or not block.isascii()

@@ -173,7 +173,7 @@ class Corrected:
     @cached_property
     def n_corrections(self) -> int:
         """The number of kernels that change the reference."""
-        return int(np.count_nonzero(np.any(self.joint.unit_factor != 0.0, axis=1)))
+        return int(np.count_nonzero(np.any(to_numpy(self.joint.unit_factor) != 0.0, axis=1)))
 
     @property
     def value_cost(self) -> float:

@@ -368,7 +368,7 @@ class Reweighted(EstimatorFamily):
             V += u.reshape(-1, P * P).T @ f.reshape(-1, r * r)
         return V.reshape(P, P, r, r)
 
-    def nodes(self) -> Nodes:
+    def nodes(self, *others: np.ndarray) -> Nodes:
         shares = self.masses / self.ball.weights[self.own]
         psi = nodes_of(self.space).psi[self.own] * np.sqrt(shares)[:, None]
         return Nodes(self.samples, psi)

@@ -47,9 +47,10 @@ class Explorer:
 
     @property
     def estimator_(self) -> KernelSoSDensity:
-        """What was fitted last, in any tab; while a slider moves, what was fitted before it moved."""
+        """What was fitted last, in any tab; while a slider moves, the fit before it moved."""
         estimator = self._session.last.estimator
-        assert estimator is not None  # drafts without one are never the last
+        # drafts without one are never the last
+        assert estimator is not None
         return estimator
 
     @property
@@ -66,7 +67,8 @@ class Explorer:
         while self._thread.is_alive():
             self._thread.join(
                 0.2
-            )  # in pieces: a join without an end would not hear Ctrl-C everywhere
+                # in pieces: a join without an end would not hear Ctrl-C everywhere
+            )
 
     def close(self) -> None:
         """Stop: fits that run are cancelled, and the address answers no more."""

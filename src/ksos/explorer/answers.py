@@ -1,4 +1,4 @@
-"""What a page is told: plain numbers from the library's own methods, nothing computed in another
+"""What a page gets: plain numbers from the library's own methods, nothing computed in another
 way.
 """
 
@@ -25,7 +25,7 @@ from ksos.explorer.session import (
 )
 from ksos.ground.arrays import to_numpy
 from ksos.ground.validation import as_count
-from ksos.kernels import KERNELS, Kernel, Laplace, Matern
+from ksos.kernels import KERNELS, Laplace, Matern
 from ksos.space.embedding import MeanEmbedding, mmd
 
 __all__ = [
@@ -45,9 +45,17 @@ __all__ = [
 MASSES = (0.5, 0.9)
 """The highest-density regions that are drawn."""
 
-_SHOWN_ROWS, _MOST_SAMPLES = 2000, 5000
+# more dots are one dark patch, and slow the page down
+_SHOWN_ROWS = 2000
+# the same for samples, which a page draws only once
+_MOST_SAMPLES = 5000
+# of the range of the samples, for the tails
 _MARGIN = 0.15
-_LINE, _SIDE = 201, 41
+# points of a curve: one per three pixels
+_LINE = 201
+# points along a side of the panel of a pair, which has 150 pixels
+_SIDE = 41
+# the median and an interval that holds nine of ten
 _QUANTILES = (0.05, 0.5, 0.95)
 # of an exact MMD, a few seconds: a page that waits longer for one number seems broken
 _EXACT_OPERATIONS = 1e11
@@ -58,11 +66,7 @@ def described(data: Samples) -> dict[str, Any]:
     by powers of 2, of λ by powers of 10.
     """
     n, d = data.points.shape
-    shown = (
-        np.arange(n)
-        if n <= _SHOWN_ROWS
-        else np.sort(np.random.default_rng(0).choice(n, _SHOWN_ROWS, replace=False))
-    )
+    shown = np.sort(np.random.default_rng(0).permutation(n)[:_SHOWN_ROWS])
     most, widest = min(MOST_SUPPORT, n - data.n_held_out), math.log2(WIDEST)
     sliders = {
         "scale": [-widest, widest, 0.05, 0],
@@ -150,42 +154,33 @@ def model(density: SoSDensity) -> dict[str, Any]:
 
     k_i(x) = exp(−‖z‖²) with z = A(x − x̃_i); or, with a polynomial q, the product of
     ``q(|z_j|)exp(−|z_j|)`` over the features. ρ is 1, or Σ_j w_j exp(−‖A_j(x − m_j)‖²) over the
-    laws of a reference.
+    normal densities of a reference.
     """
     d, kernel, square = density.n_features, density.kernel, square_of(density)
     normals, constant = density.measure.normals(d), square.unit_constant
     unit = math.exp(-0.5 * square.log_unit)
     laws = None
     if normals is not None:
-        roots = [
-            np.linalg.inv(np.linalg.cholesky(2.0 * V)) for V in normals.covariances
-        ]  # ½ (x−m)ᵀV⁻¹(x−m) = ‖A(x−m)‖²
-        heights = [
-            w * np.linalg.det(A) / math.pi ** (0.5 * d)
-            for w, A in zip(normals.weights, roots, strict=True)
-        ]
-        rows = zip(heights, normals.means, roots, strict=True)
+        # ½ (x−m)ᵀV⁻¹(x−m) = ‖A(x−m)‖²
+        roots = [np.linalg.inv(np.linalg.cholesky(2.0 * V)) for V in normals.covariances]
+        rows = zip(normals.weights, normals.means, roots, strict=True)
         laws = [
-            {"height": float(height), "mean": mean.tolist(), "root": A.tolist()}
-            for height, mean, A in rows
+            {
+                "height": float(w * np.linalg.det(A) / math.pi ** (0.5 * d)),
+                "mean": mean.tolist(),
+                "root": A.tolist(),
+            }
+            for w, mean, A in rows
         ]
+    q = kernel.polynomial if isinstance(kernel, Laplace | Matern) else None
     return {
         "support": density.support_points.tolist(),
         "factor": density.factor.tolist(),
         "laws": laws,
         "constant": None if constant is None else (unit * constant).tolist(),
         "root": np.linalg.inv(np.linalg.cholesky(kernel.matrix(d))).tolist(),
-        "polynomial": _polynomial(kernel),
+        "polynomial": None if q is None else q.tolist(),
     }
-
-
-def _polynomial(kernel: Kernel) -> list[float] | None:
-    """The coefficients of q; None for a Gaussian kernel."""
-    return (
-        kernel.polynomial.tolist()
-        if isinstance(kernel, Laplace | Matern) and kernel.polynomial is not None
-        else None
-    )
 
 
 def details(tab: Tab, data: Samples) -> dict[str, Any]:
@@ -225,8 +220,9 @@ def progress(tab: Tab) -> dict[str, Any]:
 
 
 def conditional(fitted: Fitted, data: Samples, feature: Any, value: Any) -> dict[str, Any]:
-    """The law of one of two features given that the other, number 0 or 1 of the two, has a value."""
-    _require_two(fitted)
+    """The density of one of two features given a value of the other, which is number 0 or 1."""
+    if (shown := len(fitted.settings.features)) != 2:
+        raise ValueError(f"a conditional needs two features; {shown} are shown")
     if feature not in (0, 1) or isinstance(feature, bool):
         raise ValueError(
             f"feature must be 0 or 1, the first or the second that is shown; got {feature!r}"
@@ -241,13 +237,6 @@ def conditional(fitted: Fitted, data: Samples, feature: Any, value: Any) -> dict
         "other": other,
     }
     return found | {"quantiles": [[q, float(p.ppf(q))] for q in _QUANTILES]}
-
-
-def _require_two(fitted: Fitted) -> None:
-    if len(fitted.settings.features) != 2:
-        raise ValueError(
-            f"a conditional needs two features; {len(fitted.settings.features)} are shown"
-        )
 
 
 def box(fitted: Fitted, low: Any, high: Any) -> dict[str, Any]:
@@ -290,26 +279,21 @@ def model_file(density: SoSDensity) -> bytes:
 
 def program(fitted: Fitted, data: Samples) -> str:
     """The lines of Python that make the same fit."""
-    features, n_held_out, weighted = (
-        list(fitted.settings.features),
-        data.n_held_out,
-        data.weights is not None,
+    features, n_held_out = list(fitted.settings.features), data.n_held_out
+    weights, held_weights = (
+        "" if data.weights is None else f", sample_weight=sample_weight[{rows}]"
+        for rows in ("fitted", "held_out")
     )
-    weights = ", sample_weight=sample_weight[fitted]" if weighted else ""
     given = "".join(
         f"    {name}={value!r},\n" for name, value in fitted.parameters.items() if value is not None
     )
-    held = (
-        f"print(est.score(X[held_out]{', sample_weight=sample_weight[held_out]' if weighted else ''}))"
-        "  # held out\n"
-        if n_held_out
-        else ""
-    )
+    held = f"print(est.score(X[held_out]{held_weights}))  # held out\n" if n_held_out else ""
     return (
         f"import numpy as np\nimport ksos\n\n{data.how_to_read}\nX = np.asarray(X)[:, {features}]\n"
         "order = np.random.default_rng(0).permutation(len(X))\n"
         f"fitted, held_out = np.sort(order[{n_held_out}:]), np.sort(order[:{n_held_out}])\n"
         f"est = ksos.KernelSoSDensity(\n{given}).fit(X[fitted]{weights})\n"
         f"print(est.solution_.objective, est.solution_.gap)\n{held}"
-        f"p = est.distribution_.with_feature_names({[data.names[k] for k in features]!r})\np.save('model.ksos')\n"
+        f"p = est.distribution_.with_feature_names({[data.names[k] for k in features]!r})\n"
+        "p.save('model.ksos')\n"
     )

@@ -24,13 +24,17 @@ __all__ = ["LARGEST_BODY", "Server"]
 LARGEST_BODY = 16_384
 """Bytes of a request: settings and coordinates are far smaller, and nothing else is uploaded."""
 
-_LONGEST_TAB, _SECONDS = 64, 120.0
+# characters: the page sends a UUID
+_LONGEST_TAB = 64
+# without a word from the browser, after which a connection ends
+_SECONDS = 120.0
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",  # the token is part of the address
+    # the token is part of the address
+    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -47,7 +51,7 @@ _STATIC = {
 _READING = ("GET", "HEAD")
 
 
-class _Refused(Exception):
+class _NotAnswered(Exception):
     """A request that is not answered: the status and why."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
@@ -62,7 +66,7 @@ class _Reply(NamedTuple):
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one session on 127.0.0.1 under a token that only who was told the address knows."""
+    """Serves one session on 127.0.0.1 under a token that is part of the printed address."""
 
     daemon_threads = True
     block_on_close = False
@@ -94,7 +98,8 @@ class Server(ThreadingHTTPServer):
         """End, connections that a browser keeps open included."""
         super().server_close()
         for request in list(self._open):
-            with suppress(OSError):  # the browser may be quicker
+            # the browser may be quicker
+            with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -104,15 +109,15 @@ class Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # small answers must not wait for each other
+    # small answers must not wait for each other
+    disable_nagle_algorithm = True
     timeout = _SECONDS
     server_version, sys_version = "ksos", ""
 
     def do_GET(self) -> None:
         self._answer(self._get)
 
-    def do_HEAD(self) -> None:
-        self._answer(self._get)
+    do_HEAD = do_GET
 
     def do_POST(self) -> None:
         self._answer(self._post)
@@ -124,14 +129,16 @@ class _Handler(BaseHTTPRequestHandler):
         status = HTTPStatus.OK
         try:
             reply = find(self._checked_path())
-        except _Refused as refusal:
-            status, reply = refusal.status, _as_json({"error": str(refusal)})
-            self.close_connection = True  # a body may be unread
+        except _NotAnswered as error:
+            status, reply = error.status, _as_json({"error": str(error)})
+            # a body may be unread
+            self.close_connection = True
         except Cancelled:
             reply = _as_json({"cancelled": True})
         except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
             status, reply = HTTPStatus.UNPROCESSABLE_ENTITY, _as_json({"error": str(error)})
-        except Exception as error:  # the page must hear of it, whatever it is
+        # the page must hear of it, whatever it is
+        except Exception as error:
             why = f"internal error, please report it ({type(error).__name__}: {error})"
             status, reply = HTTPStatus.INTERNAL_SERVER_ERROR, _as_json({"error": why})
         self.send_response(status)
@@ -151,18 +158,18 @@ class _Handler(BaseHTTPRequestHandler):
     def _checked_path(self) -> str:
         """What is asked for below the token, once host, origin and token are right."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
-            raise _Refused(
+            raise _NotAnswered(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "this host name is not served here; use the address that was printed",
             )
         origin = self.headers.get("Origin")
         if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
-            raise _Refused(HTTPStatus.FORBIDDEN, "requests from other pages are not answered")
+            raise _NotAnswered(HTTPStatus.FORBIDDEN, "requests from other pages are not answered")
         if self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            raise _Refused(HTTPStatus.FORBIDDEN, "requests from other pages are not answered")
+            raise _NotAnswered(HTTPStatus.FORBIDDEN, "requests from other pages are not answered")
         token, slash, rest = self.path.partition("?")[0].removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.server.token.encode()) or not slash:
-            raise _Refused(
+            raise _NotAnswered(
                 HTTPStatus.FORBIDDEN,
                 "the token of the address is wrong; use the address that was printed",
             )
@@ -171,15 +178,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _get(self, path: str) -> _Reply:
         if path in self.server.static:
             return self.server.static[path]
-        raise _Refused(HTTPStatus.NOT_FOUND, "there is no such page")
+        raise _NotAnswered(HTTPStatus.NOT_FOUND, "there is no such page")
 
     def _post(self, path: str) -> _Reply:
         if path not in _QUESTIONS:
-            raise _Refused(HTTPStatus.NOT_FOUND, "there is no such question")
+            raise _NotAnswered(HTTPStatus.NOT_FOUND, "there is no such question")
         asked = self._body()
         tab = asked.pop("tab", None)
         if not isinstance(tab, str) or not 0 < len(tab) <= _LONGEST_TAB:
-            raise _Refused(HTTPStatus.BAD_REQUEST, "every request names its tab")
+            raise _NotAnswered(HTTPStatus.BAD_REQUEST, "every request names its tab")
         found = _QUESTIONS[path](self.server.session, tab, asked)
         if isinstance(found, bytes):
             return _Reply(
@@ -193,19 +200,19 @@ class _Handler(BaseHTTPRequestHandler):
         """The JSON object that was sent."""
         length = self.headers.get("Content-Length", "")
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
-            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "a body needs its length")
+            raise _NotAnswered(HTTPStatus.LENGTH_REQUIRED, "a body needs its length")
         if len(length) > 9 or int(length) > LARGEST_BODY:
-            raise _Refused(
+            raise _NotAnswered(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {LARGEST_BODY} bytes"
             )
         if self.headers.get_content_type() != "application/json":
-            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a body is application/json")
+            raise _NotAnswered(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a body is application/json")
         try:
             asked = json.loads(self.rfile.read(int(length)), parse_constant=_no_number)
         except (ValueError, RecursionError):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
+            raise _NotAnswered(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
         if not isinstance(asked, dict):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
+            raise _NotAnswered(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
         return asked
 
 

@@ -33,21 +33,35 @@ DRAFTS = {"squared_mmd": 1e-4, "mmd": 1e-3, "likelihood": 1e-2}
 no eye tells from the optimum.
 """
 REFERENCES = ("none", "normal", "mixture")
-MOST_FEATURES = 6  # shown at once: the panels of more are too small
-MOST_SUPPORT = 300  # so that a fit takes about a second
-WIDEST = 8.0  # a factor of the automatic bandwidth, either way: beyond it, K is near 11ᵀ or I
-_WEAKEST = 1e-9  # in units of w₀: the penalty is then below rounding
-_STRONGEST = 1e3  # the penalty then decides everything
+# shown at once: the panels of more are too small
+MOST_FEATURES = 6
+# so that a fit takes about a second
+MOST_SUPPORT = 300
+# a factor of the automatic bandwidth, either way: beyond it, K is near 11ᵀ or I
+WIDEST = 8.0
+# in units of w₀: the penalty is then below rounding
+_WEAKEST = 1e-9
+# the penalty then decides everything
+_STRONGEST = 1e3
 
-_HELD_OUT = 5  # every fifth row, as in five folds
-_FEWEST = 10  # rows of which some are held out: below, each one is needed
-_MOST_TABS = 32  # more than a person has open; each keeps a fit in memory
-_LISTEN = 0.05  # seconds between looks at whether a fit was cancelled: shorter than one notices
-_NEAR = 1.5  # a factor of the bandwidth within which support points serve
-_DIGITS = 6  # of parameters: what the page shows is what was fitted
-_COLUMNS = 8  # of the factor that a draft begins with: optima have a rank of this order
-_NEW_COLUMNS = 4  # added to it at first
-_RESOLVED = 1e-6  # of the largest singular value: a start needs no more
+# every fifth row, as in five folds
+_HELD_OUT = 5
+# rows of which some are held out: below, each one is needed
+_FEWEST = 10
+# more than a person has open; each keeps a fit in memory
+_MOST_TABS = 32
+# seconds between looks at whether a fit was cancelled: shorter than one notices
+_LISTEN = 0.05
+# a factor of the bandwidth within which support points serve
+_NEAR = 1.5
+# of parameters: what the page shows is what was fitted
+_DIGITS = 6
+# of the factor that a draft begins with: optima have a rank of this order
+_COLUMNS = 8
+# added to it at first
+_NEW_COLUMNS = 4
+# of the largest singular value: a start needs no more
+_RESOLVED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -242,7 +256,7 @@ class Session:
         """Fit what the tab asks for in place of what it is fitting; raises :class:`Cancelled` if
         that happens to this one.
 
-        ``turn`` counts the fits of a tab: one that arrives after its successor is left out. A fit
+        ``turn`` counts the fits of a tab: one that arrives after its successor is not run. A fit
         that is cancelled is answered at once; it ends by itself as soon as the step that it is at
         is over.
         """
@@ -268,7 +282,8 @@ class Session:
         try:
             with self._work, Run(cancelled=stop.is_set):
                 done.set_result(self._fit(tab, settings, stop))
-        except BaseException as error:  # who waits must hear of it, whatever it is
+        # who waits must hear of it, whatever it is
+        except BaseException as error:
             done.set_exception(error)
         finally:
             if tab.stop is stop:
@@ -369,16 +384,16 @@ class Session:
         if key not in self._automatic:
             X, weights = self.samples.part(self.samples.rows()[0], settings.features)
             reference = None if settings.reference == "none" else settings.reference
-            told: dict[str, Any] = {
-                "kernel": settings.kernel,
-                "reference": reference,
-                "objective": settings.objective,
-                "random_state": 0,
-            }
-            at_once = Auto(callback=lambda _: True)
-            found = KernelSoSDensity(**told, solver=at_once).fit(X, sample_weight=weights)
+            found = KernelSoSDensity(
+                kernel=settings.kernel,
+                reference=reference,
+                objective=settings.objective,
+                solver=Auto(callback=lambda _: True),
+                random_state=0,
+            ).fit(X, sample_weight=weights)
             if stop.is_set():
-                raise Cancelled  # what was cut short is not the library's choice
+                # what was cut short is not the library's choice
+                raise Cancelled
             self._automatic[key] = found
         return self._automatic[key]
 

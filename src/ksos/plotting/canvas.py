@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["Display", "axes_grid", "colour_map", "require_matplotlib", "sheet", "single_axes"]
+__all__ = ["Display", "axes_grid", "color_map", "require_matplotlib", "sheet", "single_axes"]
 
 _RAMP = [
     "#ffffff",
@@ -26,21 +26,24 @@ _RAMP = [
     "#4e7baf",
     "#375f99",
     "#234484",
-]  # equal steps in CIELAB
+    # equal steps in CIELAB
+]
 
 STYLE = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8.0),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7.0),
     **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
     **{"lines.linewidth": 1.3, "savefig.dpi": 200.0, "mathtext.fontset": "dejavusans"},
-    "pdf.fonttype": 42,  # fonts that publishers accept and readers can search
-    "svg.hashsalt": "ksos",  # else the names inside a file differ from run to run
+    # fonts that publishers accept and readers can search
+    "pdf.fonttype": 42,
+    # else the names inside a file differ from run to run
+    "svg.hashsalt": "ksos",
 }
 """The settings of a figure for a paper: small type, thin lines."""
 
 
 class Display:
-    """What every display has once it is drawn: the figure, its axes, and by name what is on them."""
+    """What every display has once it is drawn: the figure, its axes, and its artists by name."""
 
     figure_: Figure | SubFigure
     ax_: Any
@@ -48,7 +51,7 @@ class Display:
 
 
 def require_matplotlib() -> None:
-    """Raise an error with the remedy if matplotlib is not installed."""
+    """Raise an error with the fix if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
@@ -59,7 +62,7 @@ def require_matplotlib() -> None:
         raise ModuleNotFoundError(text, name=error.name) from None
 
 
-def colour_map(cmap: Any) -> Colormap:
+def color_map(cmap: Any) -> Colormap:
     """``cmap`` as matplotlib understands it; None is a ramp from white to blue in perceptually
     equal steps.
     """

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_choice, as_count, as_levels, as_vector
-from ksos.plotting.canvas import Display, colour_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,8 @@ _KINDS = ("fan", "pit", "calibration")
 # intervals of 90, 70, 50 and 30%, and the median
 _LEVELS = (0.05, 0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 0.85, 0.95)
 _LINE, _DATA, _BAND = "#234484", "#B5480A", "#d7e9f5"
-_CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or level by level
+# of the band that a correct model stays in, bar by bar or level by level
+_CONFIDENCE = 0.95
 
 
 class ConditionalDisplay(Display):
@@ -69,13 +70,14 @@ class ConditionalDisplay(Display):
     Examples
     --------
     >>> import numpy as np, ksos
-    >>> from matplotlib.figure import Figure  # or leave ax out: pyplot then makes a figure, and shows it
+    >>> from matplotlib.figure import Figure  # without ax, pyplot makes and shows a figure
+    >>> ax = Figure().add_subplot()
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 1))
     >>> y = X[:, 0] + rng.normal(size=60)
     >>> from sklearn.linear_model import LinearRegression
     >>> est = ksos.KernelSoSConditional(LinearRegression()).fit(X, y)
-    >>> display = ksos.ConditionalDisplay.from_estimator(est, X, y, kind="calibration", ax=Figure().add_subplot())
+    >>> display = ksos.ConditionalDisplay.from_estimator(est, X, y, kind="calibration", ax=ax)
     >>> display.ax_.get_xlabel()
     'level'
     """
@@ -112,7 +114,7 @@ class ConditionalDisplay(Display):
         Parameters
         ----------
         estimator : fitted KernelSoSConditional with a single output
-        X, y : rows; ``y`` may be left out of a fan
+        X, y : rows; ``y`` is optional for a fan
         kind : {"fan", "pit", "calibration"}
         levels : sequence of float
             Of the fan: pairs around the median. A calibration asks for 0.01, 0.02 … 0.99.
@@ -153,7 +155,7 @@ class ConditionalDisplay(Display):
             Where; default: a new figure.
         bins : int
             Bars of a PIT histogram.
-        cmap : colour map, optional
+        cmap : color map, optional
             Of a fan; default: from white to blue.
         """
         require_matplotlib()
@@ -164,7 +166,7 @@ class ConditionalDisplay(Display):
         return self
 
     def _draw_fan(self, ax: Axes, _: int, cmap: Any) -> None:
-        levels, q, colours = np.asarray(self.levels), self.quantiles, colour_map(cmap)
+        levels, q, colors = np.asarray(self.levels), self.quantiles, color_map(cmap)
         median = int(np.argmin(np.abs(levels - 0.5)))
         ranks = np.argsort(np.argsort(q[:, median], kind="stable"))
         at = ranks if self.position is None else self.position
@@ -174,7 +176,7 @@ class ConditionalDisplay(Display):
                 at[order],
                 q[order, k],
                 q[order, -1 - k],
-                color=colours(0.15 + 1.1 * levels[k]),
+                color=colors(0.15 + 1.1 * levels[k]),
                 linewidth=0.0,
             )
             for k in range(levels.size // 2)

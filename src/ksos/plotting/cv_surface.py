@@ -10,14 +10,17 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_grid, as_positive
-from ksos.plotting.canvas import Display, colour_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
 
 __all__ = ["CrossValidationDisplay"]
 
 _CHOSEN, _LINE, _UNSEEN, _NEAR = "#B5480A", "#375f99", "#e6e6e6", "#1a1a1a"
-_BANDS = 12  # of color: as many as an eye tells apart in a color bar
-_MOST_TICKS = 9  # on an axis, and at most 1.6 per inch
-_LEAST_SPAN = 1e-3  # of the best score: smaller differences are rounding and chance
+# of color: as many as an eye tells apart in a color bar
+_BANDS = 12
+# on an axis, and at most 1.6 per inch
+_MOST_TICKS = 9
+# of the best score: smaller differences are rounding and chance
+_LEAST_SPAN = 1e-3
 _LABELS = {
     "log_likelihood": "held-out score, nats per sample",
     "l2": "held-out L² score",
@@ -63,9 +66,12 @@ class CrossValidationDisplay(Display):
     --------
     >>> import ksos
     >>> X = np.random.default_rng(0).normal(size=(30, 1))
-    >>> est = ksos.KernelSoSDensityCV(bandwidths=[2.0, 3.0], relative_regularizations=[1.0, 0.1], cv=2).fit(X)
-    >>> from matplotlib.figure import Figure  # or leave ax out: pyplot then makes a figure, and shows it
-    >>> display = ksos.CrossValidationDisplay.from_estimator(est, ax=Figure().add_subplot())
+    >>> strengths = [1.0, 0.1]
+    >>> est = ksos.KernelSoSDensityCV([2.0, 3.0], strengths, cv=2)
+    >>> est = est.fit(X)
+    >>> from matplotlib.figure import Figure  # without ax, pyplot makes and shows a figure
+    >>> ax = Figure().add_subplot()
+    >>> display = ksos.CrossValidationDisplay.from_estimator(est, ax=ax)
     >>> display.ax_.get_ylabel()
     'λ, in units of ∫k²dρ'
     """
@@ -158,7 +164,8 @@ class CrossValidationDisplay(Display):
             span = best - float(np.median(known)) if depth is None else depth
             self._draw_surface(best, max(span, _LEAST_SPAN * max(1.0, abs(best))), cmap, ticks)
         if self.ax_.get_legend_handles_labels()[0]:
-            columns = 2 if inches >= 5.5 else 1  # two entries are as wide as that
+            # two entries are as wide as that
+            columns = 2 if inches >= 5.5 else 1
             above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns}
             self.ax_.legend(frameon=False, fontsize="small", **above)
         return self
@@ -202,13 +209,14 @@ class CrossValidationDisplay(Display):
         strengths, rows = np.unique(self.relative_regularizations, return_inverse=True)
         ends = columns + 1
         infinite = np.flatnonzero(np.isinf(self.relative_regularizations))
-        if infinite.size == 1:  # a single pair stands for all bandwidths
+        # a single pair stands for all bandwidths
+        if infinite.size == 1:
             columns[infinite], ends[infinite] = 0, multiples.size
         edges = np.linspace(best - span, best, _BANDS + 1)
         values = np.ma.masked_all((strengths.size, multiples.size))  # type: ignore[no-untyped-call]
         for k in np.flatnonzero(np.isfinite(self.scores)):
             values[rows[k], columns[k] : ends[k]] = np.clip(self.scores[k], edges[0], best)
-        colors = colour_map(cmap).with_extremes(bad=_UNSEEN)
+        colors = color_map(cmap).with_extremes(bad=_UNSEEN)
         cells = self.ax_.pcolormesh(
             np.arange(multiples.size + 1) - 0.5,
             np.arange(strengths.size + 1) - 0.5,

@@ -15,7 +15,7 @@ from ksos.estimators.conditional import KernelSoSConditional
 from ksos.ground.arrays import is_other_array, to_numpy
 from ksos.ground.names import as_row, in_order, quoted
 from ksos.ground.validation import as_count, as_features, as_points, as_vector, require_numbers
-from ksos.plotting.canvas import Display, axes_grid, colour_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, axes_grid, color_map, require_matplotlib, single_axes
 from ksos.plotting.panels import Atoms, Look, OnGrid, Window, window_of
 
 if TYPE_CHECKING:
@@ -26,11 +26,12 @@ __all__ = ["MOST_PAIRED", "DensityDisplay", "figure_size"]
 MOST_PAIRED = 8
 """The most features of a pair plot: of more the panels are too small to be read."""
 REGIONS = (0.5, 0.9)
-"""The probabilities of the regions that are drawn unless others are asked for: half of the mass, and
-nearly all of it.
+"""The probabilities of the regions that are drawn by default: half of the mass, and nearly all.
 """
-_MOST_SUPPORT = 100  # points that are shown without being asked for: more of them hide the density
-_MOST_GIVEN = 3  # values of x in a label, which must stay one line
+# points that are shown without being asked for: more of them hide the density
+_MOST_SUPPORT = 100
+# values of x in a label, which must stay one line
+_MOST_GIVEN = 3
 _Panels = dict[tuple[int, ...], OnGrid | Atoms]
 
 
@@ -71,8 +72,9 @@ class DensityDisplay(Display):
     --------
     >>> import ksos
     >>> p = ksos.SoSDensity(ksos.kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
-    >>> from matplotlib.figure import Figure  # or leave ax out: pyplot then makes a figure, and shows it
-    >>> display = ksos.DensityDisplay.from_density(p, [[-0.3], [0.8]], ax=Figure().add_subplot())
+    >>> from matplotlib.figure import Figure  # without ax, pyplot makes and shows a figure
+    >>> ax = Figure().add_subplot()
+    >>> display = ksos.DensityDisplay.from_density(p, [[-0.3], [0.8]], ax=ax)
     >>> display.ax_.get_ylabel(), sorted(display.artists_[(0,)])
     ('density', ['cdf_axes', 'data', 'density', 'regions', 'support'])
     """
@@ -110,7 +112,7 @@ class DensityDisplay(Display):
         ----------
         density : SoSDensity
         X : array (n, d) or data frame, optional
-            Data to show with it. Samples far outside the mass, or too many to see, are left out;
+            Data to show with it. Samples far outside the mass, or too many to see, are excluded;
             the legend counts those shown.
         features : sequence of int or str, optional
             Which features to show, by name or counted from 0, at most 8; the others are integrated
@@ -166,32 +168,44 @@ class DensityDisplay(Display):
         """The same for a fitted estimator with a ``distribution_``; its feature names are used if
         it has any.
 
-        Of a :class:`~ksos.KernelSoSConditional` it is the law of y given one row ``X``.
+        Of a :class:`~ksos.KernelSoSConditional` it is the density of y given one row ``X``.
         """
+<<<<<<< HEAD
         if isinstance(estimator, SoSDensity):
             raise TypeError(
                 "from_estimator takes a fitted estimator; use DensityDisplay.from_density(p) for a"
                 " density"
             )
         check_is_fitted(estimator)
+=======
+        if hasattr(estimator, "fit"):
+            check_is_fitted(estimator)
+>>>>>>> main
         if isinstance(estimator, KernelSoSConditional):
             if X is None:
                 raise ValueError(
-                    "the law of y depends on x: give one row as X; ksos.ConditionalDisplay shows"
-                    " many"
+                    "the distribution of y depends on x: give one row as X;"
+                    " ksos.ConditionalDisplay shows many"
                 )
+<<<<<<< HEAD
             law = estimator.at(X)
             if not isinstance(law, SoSDensity):
+=======
+            density = estimator.at(X)
+            if not isinstance(density, _Density):
+>>>>>>> main
                 raise ValueError(
                     f"the estimator has transform_={estimator.transform_!r}, and only densities"
                     " without a transform are drawn; use ksos.ConditionalDisplay, or fit with"
                     " transform=None"
                 )
-            outputs = law.feature_names or (
-                ["y"] if law.n_features == 1 else [f"y{k + 1}" for k in range(law.n_features)]
+            d = density.n_features
+            outputs = density.feature_names or (
+                ["y"] if d == 1 else [f"y{k + 1}" for k in range(d)]
             )
             names = vars(estimator).get("feature_names_in_")
             given = _listed(np.ravel(np.asarray(as_row(X, names))), names)
+<<<<<<< HEAD
             return cls.from_density(
                 law.with_feature_names(None),
                 feature_names=feature_names or [f"{name} given {given}" for name in outputs],
@@ -212,6 +226,23 @@ class DensityDisplay(Display):
         return cls.from_density(
             density.with_feature_names(None), X, feature_names=feature_names, **options
         )
+=======
+            feature_names, X = feature_names or [f"{name} given {given}" for name in outputs], None
+        else:
+            density = vars(estimator).get("distribution_")
+            if not isinstance(density, _Density):
+                raise TypeError(
+                    f"{type(estimator).__name__} has no density of its own (distribution_); pass a"
+                    " fitted KernelSoSDensity or KernelSoSDensityCV, of a pipeline its last step"
+                    " with the data as they reach it, or a density to from_density"
+                )
+            if X is not None:
+                X = require_numbers(X)
+                X = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+            feature_names = density.feature_names if feature_names is None else feature_names
+        density = density.with_feature_names(None)
+        return cls.from_density(density, X, feature_names=feature_names, **options)
+>>>>>>> main
 
     def plot(
         self,
@@ -245,7 +276,7 @@ class DensityDisplay(Display):
         paired = len(self.features) > 2
         few = len(next(iter(self.panels.values())).support) <= _MOST_SUPPORT
         look = Look(
-            colour_map(cmap), cdf, not paired and few if support is None else support, small=paired
+            color_map(cmap), cdf, not paired and few if support is None else support, small=paired
         )
         self.artists_ = {}
         if paired:

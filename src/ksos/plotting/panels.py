@@ -23,20 +23,31 @@ __all__ = ["Atoms", "Look", "OnGrid", "Window", "window_around", "window_of"]
 # colors that people with any kind of color vision tell apart
 _DENSITY, _DISTRIBUTION, _SUPPORT, _DATA = "#234484", "#B5480A", "#E8710A", "#262626"
 _OUTSIDE, _BOUNDARY, _BORDER = "#ededed", "#9a9a9a", "#10182b"
-_STRIP = 0.045  # of the height, for the rug: seen, and little of the curve is lost
-_MOST_DOTS = 4000  # more of them are one dark patch
-_MOST_TICKS = 1500  # of a rug: more than an axis has pixels
-_TAIL = 5e-4  # mass beyond each end of the axis: no eye sees the density there
-_MARGIN = 0.04  # of the width, around what is shown: matplotlib has 0.05
+# of the height, for the rug: seen, and little of the curve is lost
+_STRIP = 0.045
+# more of them are one dark patch
+_MOST_DOTS = 4000
+# of a rug: more than an axis has pixels
+_MOST_TICKS = 1500
+# mass beyond each end of the axis: no eye sees the density there
+_TAIL = 5e-4
+# of the width, around what is shown: matplotlib has 0.05
+_MARGIN = 0.04
 # data farther from the mass than this share of its width are left outside: one outlier would hide
 # everything else
 _REACH = 0.75
-_LARGEST_EXPONENT = 90  # beyond it, densities are drawn in a power of ten of their own
-_CURVE = (12.0, 401, 4001)  # points of the grid per bandwidth, the fewest and the most on an axis
-_SURFACE = (8.0, 121, 301)  # the same for two features: contours are interpolated linearly
-_SMALL_SURFACE = (4.0, 41, 47)  # a panel among many has 150 pixels
-_BANDS = 18  # of color: more look continuous, and take longer
-_LARGEST_AREA = 150.0  # of the dot of a node, in square points: a tenth of a panel's width
+# beyond it, densities are drawn in a power of ten of their own
+_LARGEST_EXPONENT = 90
+# points of the grid per bandwidth, the fewest and the most on an axis
+_CURVE = (12.0, 401, 4001)
+# the same for two features: contours are interpolated linearly
+_SURFACE = (8.0, 121, 301)
+# a panel among many has 150 pixels
+_SMALL_SURFACE = (4.0, 41, 47)
+# of color: more look continuous, and take longer
+_BANDS = 18
+# of the dot of a node, in square points: a tenth of a panel's width
+_LARGEST_AREA = 150.0
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -150,7 +161,7 @@ class OnGrid:
 
     def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
         """Draw on ``ax`` with the data ``samples`` (n, d). It returns the artists by name."""
-        spans = ((ax.axvspan, ax.axvline), (ax.axhspan, ax.axhline))
+        spans: Any = ((ax.axvspan, ax.axvline), (ax.axhspan, ax.axhline))
         for window, (span, line) in zip(self.windows, spans, strict=False):
             for bound, edge in zip(window.boundary, window.view, strict=True):
                 if window.view[0] < bound < window.view[1]:
@@ -281,7 +292,8 @@ class Atoms:
             ax.set_ylim(*self.windows[1].view)
             area = _LARGEST_AREA / max(1.0, np.sqrt(n) / 8.0) * (0.3 if look.small else 1.0)
             artists["filled"] = ax.scatter(
-                *self.points.T,
+                self.points[:, 0],
+                self.points[:, 1],
                 s=area * self.masses / top,
                 c=self.masses,
                 vmin=0.0,
@@ -369,7 +381,8 @@ def _draw_data(ax: Axes, samples: np.ndarray, windows: tuple[Window, ...], look:
             shown[:, 0], 0.0, height, transform=across, color=_DATA, linewidth=0.7, **style
         )
     return ax.scatter(
-        *shown.T,
+        shown[:, 0],
+        shown[:, 1],
         s=np.clip(2000.0 / n, 2.0, 12.0) * (0.5 if look.small else 1.0),
         linewidths=0.3 if n <= 1000 else 0.0,
         c=_DATA,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["SolutionDisplay"]
 
 _OBJECTIVE, _BOUND, _GAP = "#234484", "#afd0e8", "#B5480A"
-_LOGARITHMIC = 5.0  # objectives that fall by more than this factor are drawn on a logarithmic scale
+# objectives that fall by more than this factor are drawn on a logarithmic scale
+_LOGARITHMIC = 5.0
 
 
 class SolutionDisplay(Display):
@@ -51,8 +52,9 @@ class SolutionDisplay(Display):
     --------
     >>> import ksos
     >>> est = ksos.KernelSoSDensity().fit([[0.0], [0.4], [1.0]])
-    >>> from matplotlib.figure import Figure  # or leave ax out: pyplot then makes a figure, and shows it
-    >>> display = ksos.SolutionDisplay.from_estimator(est, ax=Figure().add_subplot())
+    >>> from matplotlib.figure import Figure  # without ax, pyplot makes and shows a figure
+    >>> ax = Figure().add_subplot()
+    >>> display = ksos.SolutionDisplay.from_estimator(est, ax=ax)
     >>> [ax.get_ylabel() for ax in display.ax_]
     ['objective', 'gap']
     """
@@ -159,7 +161,7 @@ class SolutionDisplay(Display):
 
     def _draw_gap(self, ax: Axes, x: np.ndarray, gap: np.ndarray, marker: dict[str, Any]) -> None:
         """The gap on a logarithmic scale; a gap of 0 is a triangle at the foot, an unknown gap is
-        left out.
+        excluded.
         """
         positive, zero = (gap > 0.0) & np.isfinite(gap), gap == 0.0
         foot = float(gap[positive].min()) if positive.any() else 1e-16

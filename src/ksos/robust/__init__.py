@@ -4,9 +4,9 @@ and decisions made against it.
 
 from __future__ import annotations
 
-from ksos.robust.atoms import AtomicBall, WorstAtoms, worst_atoms
 from ksos.robust.ball import Ball, adversary_in
 from ksos.robust.barrier import JointBarrier
+from ksos.robust.bounds import AtomicBall, WorstAtoms, supremum_on, worst_atoms
 from ksos.robust.learning import RobustSolution, robust_minimize, robust_path
 from ksos.robust.losses import (
     AbsoluteLoss,
@@ -23,7 +23,6 @@ from ksos.robust.losses import (
 from ksos.robust.mode import ModePath, Player, RobustMode, robust_mode
 from ksos.robust.problem import Goal, Problem, Saddle, solve
 from ksos.robust.risk import FixedRisk, LeastRisk, SquareRisk, affine_moments, kernel_moments
-from ksos.robust.upper_bound import supremum_on
 from ksos.robust.worst_case import AGREEMENT, WorstCase, worst_case
 from ksos.space import LabelledDensity, LabelledEmbedding
 

@@ -297,11 +297,9 @@ def adversary_in(
     most = most if n_support is None else as_count(n_support, "n_support", minimum=2)
     box = region(measure, ball.points, metric.sigma_vector(d))
     if bandwidth is None:
-        sigma = finest_bandwidth(box, metric.sigma_vector(d), most)
-        sigma = float(sigma[0]) if np.all(sigma == sigma[0]) else sigma
-    else:
-        sigma = as_bandwidth(bandwidth, n_features=d)
-    model = metric.with_sigma(sigma)
+        bandwidth = finest_bandwidth(box, metric.sigma_vector(d), most)
+        bandwidth = float(bandwidth[0]) if np.all(bandwidth == bandwidth[0]) else bandwidth
+    model = metric.with_sigma(as_bandwidth(bandwidth, n_features=d))
     require_exact_mmd(model, metric, measure, d)
     support = support_cover(model, measure, box, ball.points, most)
     data = ball.points, ball.weights

@@ -22,13 +22,12 @@ from ksos.space import SoSSpace, blocks_of
 
 __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]
 
-# μ shrinks by this factor once the squared Newton decrement is below 0.5: a long-step method, whose
-# steps per μ grow with the factor ([Boyd2004], 11.3). The last μ is followed to rounding, where
-# primal and dual point agree.
-_SHRINK, _NEAR, _CENTERED = 0.2, 0.5, 1e-13
-# Far more than the few dozen steps that a path takes, and halvings down to rounding.
-_MOST_STEPS, _MOST_HALVINGS = 200, 40
-_ARMIJO = 0.01  # of the decrement, as in [Boyd2004], 9.2
+# μ shrinks by this factor: a long-step method ([Boyd2004], 11.3).
+_SHRINK = 0.2
+# The squared Newton decrement below which μ shrinks: full steps converge from there.
+_NEAR = 0.5
+# The same at the end: rounding, where primal and dual point agree.
+_CENTERED = 1e-13
 # A path for another radius starts from a point with about this μ: closer to the end, the point is
 # so near the boundary of the cone that the term εs carries it out.
 _MIDWAY = 3e-3
@@ -116,7 +115,7 @@ class JointBarrier:
     ) -> BarrierPoint | None:
         """The path from μ to ``last``."""
         longest, run = 1.0, Run.current()
-        for step in range(_MOST_STEPS):
+        for step in range(200):  # a few dozen are needed
             if x is None or run.over:
                 return None
             direction, decrement = self._newton(x, mu, radius)
@@ -208,11 +207,12 @@ class JointBarrier:
     ) -> Iterate | None:
         """The first of the steps ``length`` times 1, ½, ¼, … that stays inside and descends."""
         here, before = np.r_[x.theta, x.y, x.t, x.s], x.linear / mu + x.barrier
-        for _ in range(_MOST_HALVINGS):
+        for _ in range(40):  # down to rounding
             new = self._at(here + length * step, radius)
             if new is not None:
                 rise = (new.linear - x.linear) / mu + new.barrier - x.barrier
-                if rise <= -_ARMIJO * length * decrement + 1e-13 * abs(before):
+                # Armijo's rule, as in [Boyd2004], 9.2
+                if rise <= -0.01 * length * decrement + 1e-13 * abs(before):
                     return new
             length *= 0.5
         return None

@@ -39,11 +39,6 @@ _ROUGH = 1e-4
 # Of the room between the ball and the nearest density: an excess that a mixture with that one takes
 # away at the cost of few digits.
 _LITTLE = 1e-4
-# Four times the multiplier is about half the radius, and twelve such steps reach any ball that
-# rounding leaves.
-_DEEPER, _MOST_DEEPENINGS = 4.0, 12
-# The nearest density is known to 2%, which takes a few directions.
-_MOST_LOOKS, _CLOSE_ENOUGH = 8, 1.02
 
 
 @dataclass(frozen=True)
@@ -157,11 +152,11 @@ def nearest_exactly(problem: Problem) -> tuple[float, Problem]:
     """The exact distance to the data of about the nearest density, and the problem with the
     directions that it takes to see it.
     """
-    for _ in range(_MOST_LOOKS):
+    for _ in range(8):  # a few directions are enough for 2%
         near = problem.nearest()
         problem = replace(problem, near=near)
         exact = exactly(problem, problem.point(near.C))
-        seen = exact.mmd <= _CLOSE_ENOUGH * near.distance + problem.agreement
+        seen = exact.mmd <= 1.02 * near.distance + problem.agreement
         sharper = None if seen or Run.current().over else _sharper(problem, exact)
         if sharper is None:
             break
@@ -241,9 +236,9 @@ def _deeper(answer: Answer, radius: float) -> Iterator[Point]:
                 yield problem.point(inner.C, term)
         yield problem.point(near.C, term)
     u, solver = max(saddle.multiplier, 1e-6 if problem.fixed else 1e-3), saddle.solver
-    for _ in range(_MOST_DEEPENINGS):
+    for _ in range(12):
         if Run.current().over:
             break
-        u *= _DEEPER
+        u *= 4.0  # about half the distance
         yield problem.penalized(u, answer.exact.point.C, _ROUGH, term, solver)[0]
     yield problem.point(problem.nearest(saddle.nearest).C, term)

@@ -35,9 +35,8 @@ __all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path
 __all__ += ["solved_robustly"]
 
 _SETUP_SHARE = 0.25  # of a time limit, for choosing nodes: the solver needs most of the rest
-# Nodes agree to a tenth of the digits asked for, since their error counts twice. Risks below a
-# thousandth of the range of the loss count as that much, as in Problem.target.
-_NODES_AGREE, _SMALL_RISK = 0.1, 1e-3
+# Nodes agree to a tenth of the digits asked for, since their error counts twice.
+_NODES_AGREE = 0.1
 _FLAT = (
     "nothing bounds the risk from below in some direction of theta, so that nothing is certified;"
     " pass alpha > 0"
@@ -154,7 +153,7 @@ def robust_minimize(
         Largest gap, in the units of the loss. Default: none.
     rtol : float, default=1e-6
         Largest gap relative to the risk. The problem is solved at a gap of max(tol, rtol·risk). For
-        risks below a thousandth of the spread of the loss, that much of the spread replaces the
+        risks below a thousandth of the range of the loss, that much of the range replaces the
         risk.
     time_limit : float, optional
         Seconds for all of the call, which ends at most one solver step later.
@@ -306,17 +305,17 @@ class ParametricFamily(Family):
         M = finer.matrix(self._values(theta, finer.points))
         return float(np.linalg.norm(M - self.risk.true_matrix(theta), 2))
 
-    def nodes(self) -> Nodes:
-        """Nodes that are enough for the losses that suit the data."""
-        at, points = self.probable_thetas(), self.adversary.ball.points[:, : self.space.n_features]
-        least = _SMALL_RISK * float(np.ptp(self._values(at[0], points)))
+    def nodes(self, *others: np.ndarray) -> Nodes:
+        """Nodes that are enough for the losses that suit the data, and for those at ``others``."""
+        at, points = (
+            [self.typical_theta(), *others],
+            self.adversary.ball.points[:, : self.space.n_features],
+        )
+        # small risks count as much as in Problem.target
+        least = 1e-3 * float(np.ptp(self._values(at[0], points)))
         risk = max(abs(self.empirical_value(at[0]) or 0.0), least)
         tol = _NODES_AGREE * self.agreement * risk
         return nodes_of(self.space, [partial(self._values, theta) for theta in at], tol)
-
-    def probable_thetas(self) -> list[np.ndarray]:
-        """Parameters whose losses the nodes must integrate well."""
-        return [self.typical_theta()]
 
     def _values(self, theta: np.ndarray, points: np.ndarray) -> np.ndarray:
         return np.concatenate([loss(points) for loss in self.losses_at(theta)])
@@ -332,7 +331,7 @@ def solved_robustly(
     start: Saddle | None = None,
     problem: Problem | None = None,
 ) -> RobustSolution:
-    """The robust solution for one radius. ``problem`` is the family's, with directions added to it."""
+    """The robust solution for one radius. ``problem`` is the family's, with more directions."""
     if radius == 0.0:
         return _data_alone(family, goal)
     answer, worst = attack(family, radius, goal, start, problem=problem)
@@ -390,7 +389,7 @@ class _UserFamily(ParametricFamily):
         self.loss, self.theta, self.alpha, self.hessian = loss, theta, alpha, hessian
         self.masses = adversary.ball.weights
         self._loss_on(adversary.ball.points).values(theta)  # a plain mistake shows before any work
-        nodes = self.nodes()
+        nodes = self.nodes(theta)
         self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)
 
     def _loss_on(self, points: np.ndarray) -> UserLoss:
@@ -404,9 +403,6 @@ class _UserFamily(ParametricFamily):
 
     def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
         return [(self._loss_on(self.adversary.ball.points), 0.0)]
-
-    def probable_thetas(self) -> list[np.ndarray]:
-        return [self.typical_theta(), self.theta]
 
     def typical_theta(self) -> np.ndarray:
         """For data with signed weights, the parameter that the user starts from."""

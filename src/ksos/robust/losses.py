@@ -27,10 +27,10 @@ __all__ += ["Residuals", "SquareLoss", "UserLoss", "as_loss_object"]
 __all__ += ["least_expected", "proven_expected"]
 
 # What counts as a violation of convexity: half of the digits of a loss, since a user's formula may
-# lose the others, and beyond them the rounding of terms that cancel.
-_ROUNDING, _CANCELED = 1e-8, 1e-14
-# Step of a difference of gradients, relative to θ: about the cube root of the rounding of doubles.
-_STEP = 1e-5
+# lose the others.
+_ROUNDING = 1e-8
+# Beyond them, the rounding of terms that cancel.
+_CANCELED = 1e-14
 # Roundings of |r| for the data themselves, in units of that of the robust problem. Each is solved
 # from where the one before has ended, ten times as sharp.
 _SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
@@ -52,7 +52,8 @@ class ParametricLoss(ABC):
 
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
         """Σ_n m_n ∂²ℓ_n/∂θ², shape (p, p). Default: differences of gradients."""
-        step = _STEP * max(float(np.max(np.abs(theta), initial=0.0)), 1e-2)
+        # about the cube root of the rounding of doubles
+        step = 1e-5 * max(float(np.max(np.abs(theta), initial=0.0)), 1e-2)
         moves = step * np.eye(theta.shape[0])
         ends = [[masses @ self.values(theta + s * move)[1] for s in (1, -1)] for move in moves]
         H = np.array([up - down for up, down in ends]) / (2.0 * step)
@@ -252,11 +253,10 @@ class AbsoluteRisk(NodeRisk):
     itself.
 
     For any slopes s_n ∈ [−1, 1], Σ m_n|r_n(θ)| + Σ α_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ α_jθ_j², least at
-    θ̂ where Σ m_n s_n u_n = 2αθ̂. Such slopes are the signs of the residuals. Near a residual of 0 a
-    small linear program takes the best.
+    θ̂ where Σ m_n s_n u_n = 2αθ̂. Such slopes are the signs of the residuals. Near a residual of 0
+    a small linear program takes the best.
     """
 
-    differentiable = False
     loss: Residuals
 
     def true_matrix(self, theta: np.ndarray) -> np.ndarray:
@@ -358,13 +358,13 @@ class SquareLoss(RegressionLoss, ClassificationLoss):
 
 
 class ResidualLoss(RegressionLoss, ABC):
-    """φ(r) of a residual r, convex. Say what φ is, and the derivatives of φ or of a smooth function
-    a little above it.
+    """φ(r) of a residual r, convex. Give the derivatives of φ, or those of a smooth function a
+    little above it and φ itself.
     """
 
-    @abstractmethod
     def __call__(self, r: np.ndarray) -> np.ndarray:
         """φ at residuals (n,)."""
+        return self.derivatives(r)[0]
 
     @abstractmethod
     def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -385,9 +385,6 @@ class HuberLoss(ResidualLoss):
 
     def scaled(self, unit: float) -> ResidualLoss:
         return replace(self, delta=self.delta * unit)
-
-    def __call__(self, r: np.ndarray) -> np.ndarray:
-        return self.derivatives(r)[0]
 
     def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         clipped = np.clip(r, -self.delta, self.delta)

@@ -22,8 +22,8 @@ from ksos.ground.run import Run, TimeUp
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice, as_count
 from ksos.observables import KernelFunction
-from ksos.robust.atoms import AtomicBall, WorstAtoms
 from ksos.robust.ball import Adversary, Ball, adversary_in
+from ksos.robust.bounds import AtomicBall, WorstAtoms
 from ksos.robust.exact_ball import Answer, settled
 from ksos.robust.problem import Goal
 from ksos.robust.worst_case import ROBUST_STATUSES, FixedLoss, WorstCase, as_goal, attack
@@ -33,14 +33,15 @@ from ksos.space import MeanEmbedding, SoSSpace, evaluate, grid, region, scattere
 __all__ = ["ADVERSARIES", "ModePath", "Player", "RobustMode", "robust_mode"]
 
 ADVERSARIES = ("sos", "atoms")
-# θ per feature with which the search begins, and scattered ones in more features. The three best
-# that are not next to each other climb.
-_GRID, _SCATTERED, _CLIMBS = {1: 41, 2: 9}, 16, 3
+# θ per feature with which the search begins: about as many worst cases as fit in a few seconds.
+_GRID = {1: 41, 2: 9}
+_SCATTERED = 16  # in more features, and as many of the data
 _ATOMS = {1: 401, 2: 25}  # per feature: about 600 in all, a second for one projection
 _STEP = 1e-4  # of a bandwidth, for central differences of closed forms: errors of 1e-8
-# Gaps of the worst cases, relative to the range of the loss: the first one, and those of the search
-_FIRST, _SEARCHED = Goal(rtol=1e-5), Goal(rtol=1e-6)
-# L-BFGS-B: a longer line search, or more digits, are lost in those of the values
+# Gap of the worst cases of the search, relative to the range of the loss: L-BFGS-B loses its way in
+# fewer digits.
+_SEARCHED = Goal(rtol=1e-6)
+# L-BFGS-B: a longer line search, or more digits, are lost in those of the values.
 _CLIMB = {"maxiter": 20, "ftol": 1e-8, "maxls": 5}
 
 
@@ -119,7 +120,7 @@ def robust_mode(
     rtol: float = 1e-8,
     time_limit: float | None = None,
 ) -> RobustMode:
-    r"""The point θ with the largest worst-case return E_μ k(x, θ) over the distributions μ of a ball.
+    r"""The point θ with the largest worst-case return E_μ k(x, θ) over a ball of distributions μ.
 
     k is the kernel of the ball.
 
@@ -166,8 +167,7 @@ def robust_mode(
         if math.isinf(ball.radius):
             raise ValueError("an infinite radius is for the penalty of ksos.worst_case")
         search = _Search(ball, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2))
-        worst: WorstCase | WorstAtoms | MeanEmbedding | None = None
-        least: float | None = None
+        worst: WorstAtoms | MeanEmbedding | None = None
         if relaxation or ball.radius == 0.0:
             theta, value, status = search.run(_relaxed(ball))
             if ball.radius > 0.0:
@@ -181,16 +181,18 @@ def robust_mode(
         else:
             player = Player(densities)
             heaviest = ball.points[int(np.argmax(np.abs(ball.weights)))]
-            first = player.settle(heaviest, _FIRST).saddle
+            first = player.settle(heaviest).saddle
             if first.empty:
                 more = first.status, ball.radius, first.least_radius, run.elapsed
                 return RobustMode(None, None, None, search.path, *more)
             theta, _, status = search.run(player)
-            worst = attack(player.loss_at(theta), ball.radius, goal)[1]
-            value, least = None if worst.value is None else -worst.value, worst.least_radius
-            if status == "solved" or worst.status == "interrupted":
-                status = worst.status
-        return RobustMode(theta, value, worst, search.path, status, ball.radius, least, run.elapsed)
+            end = attack(player.loss_at(theta), ball.radius, goal)[1]
+            status = status if status != "solved" and end.status != "interrupted" else end.status
+            more = status, ball.radius, end.least_radius, run.elapsed
+            return RobustMode(
+                theta, None if end.value is None else -end.value, end, search.path, *more
+            )
+        return RobustMode(theta, value, worst, search.path, status, ball.radius, None, run.elapsed)
 
 
 class _Search:
@@ -246,7 +248,7 @@ class _Search:
         for i in np.argsort([-value for _, value in self.tried], kind="stable"):
             # starts next to each other climb the same hill
             away = [np.max(np.abs(starts[i] - other)) > 1.5 * self.spacing for other in chosen]
-            if all(away) and len(chosen) < _CLIMBS:
+            if all(away) and len(chosen) < 3:
                 chosen.append(starts[i])
         options: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "options": _CLIMB}
         for start in chosen:
@@ -310,7 +312,7 @@ class Player:
             KernelFunction(theta[None, :], [-1.0], kernel=self.adversary.ball.kernel),
         )
 
-    def settle(self, theta: np.ndarray, goal: Goal) -> Answer:
+    def settle(self, theta: np.ndarray) -> Answer:
         """Solve at θ, with the directions added in which exact and projected MMD of the answer
         differ.
         """
@@ -318,13 +320,13 @@ class Player:
             self.loss_at(theta).problem,
             None if self.last is None else self.last.saddle,
         )
-        self.last = settled(problem, self.adversary.ball.radius, goal, start)
+        self.last = settled(problem, self.adversary.ball.radius, _SEARCHED, start)
         if Run.current().interrupted:
             raise KeyboardInterrupt("robust_mode was interrupted")
         return self.last
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        answer = self.settle(theta, _SEARCHED)
+        answer = self.settle(theta)
         p, kernel = answer.exact.density, self.adversary.ball.kernel
         assert isinstance(p, SoSDensity)
         sigma = kernel.sigma_vector(theta.shape[0])

@@ -46,38 +46,21 @@ from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
 __all__ = ["Dual", "Goal", "Nearest", "Point", "Problem", "Saddle", "first_inside", "solve"]
 
 T = TypeVar("T")
-# Floating-point operations of one step of the interior point for a fixed loss, and of the barrier
-# method, which has θ besides. Cheap: some milliseconds, and then it comes before a low rank is
-# tried. Dear: more than a second, and then a search by low ranks is as fast
-# (benchmarks/worst_case.py with --m).
-_CHEAP_STEP, _DEAR_STEP, _DEAR_JOINT_STEP = 2e8, 1.2e10, 4e9
-# Newton's method takes a few dozen steps, an interior point about twenty: these end what rounding
-# has stopped.
-_MOST_STEPS, _MOST_PATH_STEPS = 300, 100
+# Floating-point operations of one step of the interior point for a fixed loss: some milliseconds,
+# so that it solves the penalized problems too, before a low rank is tried.
+_CHEAP_STEP = 2e8
+# Likewise, more than a second: then a search by low ranks is as fast (benchmarks/worst_case.py).
+_DEAR_STEP = 1.2e10
+# Of the barrier method, which has θ besides and takes twice as many steps.
+_DEAR_JOINT_STEP = 4e9
 _NEWTON = LowRank(extra_steps=0)  # on a factor, without polishing: the next multiplier comes
-# Of the squared least distance: 5% tells whether a ball is empty, the larger number the four digits
-# that messages show.
-_NEAR_DIGITS, _LEAST_DIGITS = 0.1, 1e-4
-
-# The search ends after about ten solves, or when rounding has the last word.
-_MOST_SOLVES, _LARGEST_MULTIPLIER, _NARROWEST = 60, 1e10, 1e-14
-# Factors between multipliers until both sides of the radius are known: at first, from a neighboring
-# problem, and the largest that a secant may take.
-_GROWTH, _WARM_GROWTH, _LEAP = 4.0, 1.5, 1e4
-# Relative width of a bracket in which few digits see nothing, and the first step out of it.
-_CLOSED, _REOPENED = 1e-4, 1.01
-# The next multiplier keeps at least this fraction of the bracket away from its ends.
-_SAFE = 1e-6
-# Aiming inside by 5% of the last point's distance to the ball brackets the multiplier from both
-# sides.
-_INWARD = 0.05
-# Gaps of the penalized problems, in units of the gap that is asked for: with a fixed loss digits
-# cost little. With θ they cost much, and few come first: a tenth of the gap so far, at most 1e-2.
-_DIGITS, _FEW_DIGITS, _ROUGH = 0.02, 0.1, 1e-2
-_MOST_STUCK = 5  # solves with ten times the digits each that have not halved the gap
-# Of the gap asked for: what the interior point, and the search with θ, leave open. The rest is for
-# the bound of the least risk, and for quadrature.
-_INTERIOR_GAP, _SEARCH_GAP, _PROOF_GAP = 0.5, 0.5, 0.2
+# Factor between multipliers until both sides of the radius are known: 1/d is nearly linear in u, so
+# that few steps reach any radius.
+_GROWTH = 4.0
+# Of the gap asked for, what the search with θ leaves open: the rest is for quadrature, and for the
+# bound of the least risk.
+_SEARCH_GAP = 0.5
+_PROOF_GAP = 0.2  # what the latter may take
 
 
 class Goal(NamedTuple):
@@ -274,16 +257,17 @@ class Problem:
             return near
         C = start if near is None else near.C
         C = centre(self.space.rank, self.z[:, None]) if C is None else C
-        return self._nearest(C, 1e-5, _NEAR_DIGITS)
+        # 10% of its square tell whether a ball is empty
+        return self._nearest(C, 1e-5, 0.1)
 
     def least_radius(self, found: Nearest) -> Nearest:
         """The nearest density and the certified least distance, to about four digits."""
-        again = self._nearest(found.C, 1e-14, _LEAST_DIGITS)
+        again = self._nearest(found.C, 1e-14, 1e-4)
         nearer = again if again.distance < found.distance else found
         return replace(nearer, least=max(again.least, found.least))
 
     def _nearest(self, C: Array, tol: float, rtol: float) -> Nearest:
-        options: dict[str, Any] = {"start": C, "tol": tol, "rtol": rtol, "max_iter": _MOST_STEPS}
+        options: dict[str, Any] = {"start": C, "tol": tol, "rtol": rtol, "max_iter": 300}
         found = minimize(Bound(_WholeDistance(self.z)), self.space, solver=_NEWTON, **options)
         a = self.space.compressed_map.apply(found.parameter)
         return Nearest(found.parameter, norm(a - self.z), self.distance_bound(a), self.space)
@@ -291,7 +275,7 @@ class Problem:
     def penalized(
         self, u: float, start: Array, tol: float, term: BoundTerm, solver: str | Solver
     ) -> tuple[Point, Solution, str | Solver]:
-        """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``, and the solver for the next multiplier."""
+        """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``, and the solver for the next u."""
         scale = 1.0 / (1.0 + u)
         functional = scale * Bound(term) + 0.5 * u * scale * Bound(_WholeDistance(self.z))
         found = minimize(
@@ -300,7 +284,9 @@ class Problem:
             solver=solver,
             start=start,
             tol=max(scale * tol, 1e-14),
-            max_iter=None if self.fixed else _MOST_STEPS,
+            max_iter=None
+            if self.fixed
+            else 300,  # far more than Newton needs, unless rounding wins
         )
         if found.solver == "interior_point" and self._conic_step <= _DEAR_STEP:
             # where a low rank has not come once, it will not come for the next multiplier either
@@ -323,16 +309,14 @@ class Problem:
 
     @cached_property
     def barrier(self) -> JointBarrier | None:
-        """The barrier method for (θ, y) at once, if its steps are cheap and the smooth loss is the
-        loss itself.
-        """
-        if not (isinstance(self.risk, ParametricRisk) and self.risk.differentiable):
+        """The barrier method for (θ, y) at once, if its steps are cheap."""
+        if not isinstance(self.risk, ParametricRisk):
             return None
         barrier = JointBarrier(self.space, self.risk, self.z, self.units[1])
         return barrier if barrier.cost() <= _DEAR_JOINT_STEP else None
 
     def has_interior(self, start: Saddle | None) -> bool:
-        """Whether :meth:`interior` is to be tried first. The path of a fixed loss takes no start."""
+        """Whether :meth:`interior` comes first. The path of a fixed loss takes no start."""
         if not self.fixed:
             return self.barrier is not None
         return start is None and self._conic_step <= _DEAR_STEP
@@ -348,7 +332,7 @@ class Problem:
         problem = ConstrainedProblem(objective, [within(MMD(self.data), radius)])
         if (program := ConicProgram.of(problem)) is None:
             return None
-        found = follow_central_path(problem, program, tol, _MOST_PATH_STEPS)
+        found = follow_central_path(problem, program, tol, 100)  # about twenty are needed
         if found is None or 0 not in found.multipliers.vectors:
             return None
         y, C = found.multipliers.vectors[0], found.G @ found.G.T
@@ -420,7 +404,7 @@ class _Search:
         self.n_iter = self.n_solves = 0
         self.nearest: Nearest | None = None
         self.midway: tuple[Iterate, float] | None = None
-        self.solver, self.growth = problem.first_solver, _GROWTH
+        self.solver = problem.first_solver
         self.recent: list[tuple[float, float]] = []  # (multiplier, distance) of the last points
         self.widths: list[float] = []
 
@@ -434,7 +418,8 @@ class _Search:
         # how many multipliers it takes is not known
         self.call.tell("first multiplier", 0.0, math.inf)
         convergence = Convergence(self._target)
-        for _ in range(_MOST_SOLVES):
+        # about ten solves are needed, unless rounding has the last word
+        for _ in range(60):
             solver, tol = self.solver, self._inner_tol(stuck)
             point, found, self.solver = problem.penalized(u, C, tol, self.term, solver)
             C, self.n_iter, self.n_solves = point.C, self.n_iter + found.n_iter, self.n_solves + 1
@@ -453,11 +438,10 @@ class _Search:
             # then the next solves take more digits
             stuck = stuck + 1 if settled and self._gap >= 0.5 * last_gap else 0
             last_gap = min(last_gap, self._gap)
-            unreachable = self.inside is None and u >= _LARGEST_MULTIPLIER
-            if self._width <= _NARROWEST or unreachable or (stuck > _MOST_STUCK and self.M is None):
+            unreachable = self.inside is None and u >= 1e10
+            # five times ten times the digits have not helped: there are no more
+            if self._width <= 1e-14 or unreachable or (stuck > 5 and not problem.fixed):
                 break
-            if self.M is None and stuck > 1:
-                self._reopen(point)
             u = self._next()
         return self._ended(status)
 
@@ -484,9 +468,8 @@ class _Search:
             # as multipliers of balls go
             C, u = start.point.C, start.multiplier * (start.radius / radius) ** 2
             self.dual, self.solver = replace(self.dual, theta=start.theta), start.solver
-            self.growth = _GROWTH if problem.fixed else _WARM_GROWTH
         if problem.has_interior(start):
-            gap = _INTERIOR_GAP * problem.target(self.goal, risk)
+            gap = _SEARCH_GAP * problem.target(self.goal, risk)
             if (end := problem.interior(radius, gap, start)) is not None:
                 self.n_iter, self.n_solves, self.midway = end.n_iter, 1, end.midway
                 C, u = end.C, norm(end.y) / radius
@@ -499,9 +482,8 @@ class _Search:
     def _inner_tol(self, stuck: int) -> float:
         """Few digits at first, where each one costs, and more when they do not close the gap."""
         if self.problem.fixed:
-            return _DIGITS * self._target
-        rough = min(max(self._target, _FEW_DIGITS * self._gap), _ROUGH)
-        return float(_FEW_DIGITS * 0.1**stuck * rough)
+            return 0.02 * self._target  # digits are cheap
+        return float(0.1 ** (stuck + 1) * min(max(self._target, 0.1 * self._gap), 1e-2))
 
     @property
     def _target(self) -> float:
@@ -544,7 +526,7 @@ class _Search:
             self.best = point
 
     def _offer(self, point: Point) -> None:
-        """Take the interior point's answer, pulled into the ball if rounding has left it outside."""
+        """Take the interior point's answer, pulled into the ball if rounding left it outside."""
         if point.distance > self.radius:
             self.nearest = self.nearest or self.problem.nearest(start=point.C)
             point = self._between(point, self.problem.point(self.nearest.C, self.term))
@@ -557,34 +539,20 @@ class _Search:
             return math.inf
         return (self.inside[0] - self.outside[0]) / self.inside[0]
 
-    def _reopen(self, latest: Point) -> None:
-        """Forget the end of a bracket that has closed without closing the gap: it was found with
-        few digits, on the wrong side.
-        """
-        if self._width > _CLOSED:
-            return
-        if latest.distance <= self.radius:
-            self.outside = None
-        else:
-            self.inside = None
-        self.widths.clear()
-        self.growth = _REOPENED
-
     def _next(self) -> float:
         """Where the secant of 1/distance through the last two points meets 1/radius, or that
         through the ends of the bracket, or the middle of the bracket if three steps have not halved
         it. Without a bracket the secant leads out of the last point, or else a factor.
         """
-        growth, self.growth = self.growth, max(2.0 * self.growth, _GROWTH)
         if self.inside is None:
             assert self.outside is not None
             u, known = max(self.outside[0], 1e-12), len(self.recent) > 1 and self.recent[0][0] > 0.0
             ahead = self._secant(self.recent) if known else math.nan
-            next_u = min(ahead, _LEAP * u) if ahead > _REOPENED * u else growth * u
-            return min(next_u, _LARGEST_MULTIPLIER)
+            # a secant through two close points may lead anywhere
+            return min(ahead, 1e4 * u) if ahead > 1.01 * u else _GROWTH * u
         if self.outside is None or self.inside[0] == 0.0:
             # at 0 the ball does not bind, and only digits are missing
-            return self.inside[0] / growth if self.inside[0] > 1e-3 else 0.0
+            return self.inside[0] / _GROWTH if self.inside[0] > 1e-3 else 0.0
         (low, low_point), (high, high_point) = self.outside, self.inside
         self.widths.append(high - low)
         if len(self.widths) > 3 and self.widths[-1] > 0.5 * self.widths[-4]:
@@ -592,14 +560,16 @@ class _Search:
         else:
             for points in (self.recent, [(low, low_point.distance), (high, high_point.distance)]):
                 new = self._secant(points)
-                if low + _SAFE * (high - low) <= new <= high - _SAFE * (high - low):
+                if abs(new - 0.5 * (low + high)) <= (0.5 - 1e-6) * (high - low):
                     return new
         return math.sqrt(low * high) if low > 0.0 and high > _GROWTH * low else 0.5 * (low + high)
 
     def _secant(self, points: list[tuple[float, float]]) -> float:
         (u, distance), (v, other) = points
         left, right = 1.0 / max(distance, 1e-300), 1.0 / max(other, 1e-300)
-        goal = 1.0 / (self.radius - min(_INWARD * max(other - self.radius, 0.0), 0.5 * self.radius))
+        # aiming a little inside brackets the multiplier from both sides
+        inward = min(0.05 * max(other - self.radius, 0.0), 0.5 * self.radius)
+        goal = 1.0 / (self.radius - inward)
         return u + (goal - left) * (v - u) / (right - left) if left != right else math.nan
 
     def _infeasible(self, point: Point) -> Saddle:

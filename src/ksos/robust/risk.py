@@ -40,7 +40,6 @@ class Risk(ABC):
 
     n_parameters: int
     alpha: np.ndarray  # the ridge, shape (p,)
-    differentiable = True  # whether ``matrix`` is that of the loss itself, not of a smoother one
 
     def penalty(self, theta: np.ndarray) -> float:
         """Σ_j α_j θ_j²."""
@@ -232,11 +231,9 @@ def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray
     H = 2.0 * np.einsum("cai,caj->ij", E, QE) + 2.0 * np.diag(alpha)
     H = 0.5 * (H + H.T)
     b = 2.0 * np.einsum("caj,lab,lcb->j", E, Q, s, optimize=True)
-    values, V = np.linalg.eigh(H)
-    kept = values > 0.1 * _NO_CURVATURE * max(float(values[-1]), 1e-300)
-    theta = np.zeros(H.shape[0])
-    for _ in range(2):  # the second pass corrects the rounding of the first
-        theta = theta - V[:, kept] @ ((V[:, kept].T @ (H @ theta + b)) / values[kept])
+    inverse = np.linalg.pinv(H, rcond=0.1 * _NO_CURVATURE, hermitian=True)
+    theta = -inverse @ b
+    theta = theta - inverse @ (H @ theta + b)  # corrects the rounding of the first step
     t = E @ theta + s
     value = float(np.einsum("lca,lab,lcb->", t, Q, t, optimize=True) + alpha @ theta**2)
     return Minimum(theta, value, H @ theta + b, lambda: H)

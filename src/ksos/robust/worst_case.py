@@ -23,10 +23,10 @@ from ksos.ground.validation import as_nonnegative, as_positive
 from ksos.kernels import Kernel
 from ksos.observables import KernelFunction, Observable, as_observable
 from ksos.robust.ball import Adversary, Ball, adversary_in
+from ksos.robust.bounds import upper_bound
 from ksos.robust.exact_ball import Answer, in_the_exact_ball
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.robust.risk import FixedRisk, Risk
-from ksos.robust.upper_bound import upper_bound
 from ksos.solvers import STATUSES, known_to
 from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
 
@@ -59,7 +59,7 @@ ROBUST_STATUSES = {
 
 
 class Certified:
-    """A result with a status, a gap where one is proven, and a note on what else there is to say."""
+    """A result with a status, a gap where one is proven, and a note on the status."""
 
     value: float | None
     status: str
@@ -220,8 +220,8 @@ def worst_case(
     tol : float, optional
         Largest gap, in the units of the loss. Default: none.
     rtol : float, default=1e-8
-        Largest gap in units of the spread of the loss over the densities of the space. The problem
-        is solved at a gap of max(tol, rtol·spread).
+        Largest gap in units of the range of the loss over the densities of the space. The problem
+        is solved at a gap of max(tol, rtol·range).
     time_limit : float, optional
         Seconds for all of the call, which ends at most one solver step later.
 
@@ -252,7 +252,10 @@ def worst_case(
     >>> bool(worst.empirical_value < worst.value <= worst.upper_bound)
     True
     """
-    loss, goal = as_loss(loss), as_goal(tol, rtol)
+    goal = as_goal(tol, rtol)
+    if isinstance(loss, MeanEmbedding):
+        loss = KernelFunction(to_numpy(loss.points), to_numpy(loss.weights), kernel=loss.kernel)
+    loss = as_observable(loss, "loss")
     lipschitz = None if lipschitz is None else as_nonnegative(lipschitz, "lipschitz")
     penalty = None if penalty is None else as_positive(penalty, "penalty")
     with Run(time_limit, "worst case", "setting up"):
@@ -279,13 +282,6 @@ def worst_case(
 def as_goal(tol: Any, rtol: Any) -> Goal:
     """The gap that is asked for, checked."""
     return Goal(0.0 if tol is None else as_positive(tol, "tol"), as_positive(rtol, "rtol"))
-
-
-def as_loss(loss: Any) -> Observable:
-    """A loss as an observable."""
-    if isinstance(loss, MeanEmbedding):
-        return KernelFunction(to_numpy(loss.points), to_numpy(loss.weights), kernel=loss.kernel)
-    return as_observable(loss, "loss")
 
 
 class Family(ABC):
@@ -380,7 +376,7 @@ def attack(
         raise KeyboardInterrupt("interrupted before a density in the ball was found")
     if exact.doubt:
         fix = "a larger bandwidth of the densities, or fewer support points, keep the digits"
-        warnings.warn(f"{exact.doubt}; {fix}", RuntimeWarning, stacklevel=6)
+        warnings.warn(f"{exact.doubt}; {fix}", RuntimeWarning, stacklevel=5)
     status, note, kind, error = saddle.status, answer.note, "none", family.integration_error(theta)
     value = dual = bound = gap = constant = g = place = None
     if answer.feasible:

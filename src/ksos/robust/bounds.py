@@ -1,9 +1,25 @@
-"""What no distribution at all can exceed: sup_x(ℓ − g) + ⟨g, w_μ̂⟩ + ε‖g‖ for a function g of the
-RKHS, whatever g is.
+"""What distributions in an MMD ball can do at all, bounded from both sides.
 
-For μ with MMD(μ, μ̂) ≤ ε: E_μ ℓ = E_μ(ℓ − g) + ⟨g, w_μ − w_μ̂⟩ + ⟨g, w_μ̂⟩ ≤ sup(ℓ − g) + ε‖g‖ +
-⟨g, w_μ̂⟩. The dual function of the worst case over a space of densities is a good g. With labels
-there is one g for each, and the supremum is over the labels too.
+**Atoms.** The worst distribution, exactly, if its atoms may lie on a fixed set of points.
+Atoms x_1 … x_N with features Φ = (φ(x_1), …), a point z of the RKHS, a radius ε and a loss ℓ ∈ R^N.
+Over weights μ ∈ R^N,
+
+    max  ℓᵀμ   such that   μ ≥ 0,  1ᵀμ = 1,  ‖Φμ − z‖ ≤ ε.
+
+With a multiplier u ≥ 0 for the ball, ℓᵀμ − (u/2)‖Φμ − z‖² is to be maximized over the simplex. That
+is a projection with one coordinate more: the minimizer of ‖Φμ − z‖² + δ²(ℓᵀμ − c)², with c above
+every ℓ_i, is such a maximizer for 1/u = δ²(c − ℓᵀμ). ‖Φμ − z‖ grows with δ, so that one scalar
+function has the root that is wanted. If maximizers of ℓᵀμ alone reach into the ball, u = 0.
+
+The robust mode is the case ℓ = −k_θ = −(k(x_i, θ))_i, z = Φν of a reference ν on the atoms. For any
+weights μ, with τ = u/2 and L(μ, τ) = k_θᵀμ + τ(‖Φμ − Φν‖² − ε²), the bound L(μ, τ) + min_i g_i −
+gᵀμ with g = ∇_μ L(μ, τ) is below the optimal value: L is convex in μ, and a linear function on the
+simplex is least at a corner.
+
+**Suprema.** What no distribution at all can exceed: sup_x(ℓ − g) + ⟨g, w_μ̂⟩ + ε‖g‖ for a function
+g of the RKHS, whatever g is. For μ with MMD(μ, μ̂) ≤ ε, E_μ ℓ = E_μ(ℓ − g) + ⟨g, w_μ − w_μ̂⟩ +
+⟨g, w_μ̂⟩ ≤ sup(ℓ − g) + ε‖g‖ + ⟨g, w_μ̂⟩. The dual function of the worst case over a space of
+densities is a good g. With labels there is one g for each, and the supremum is over the labels too.
 """
 
 from __future__ import annotations
@@ -14,9 +30,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq, nnls
 
 from ksos.ground.arrays import to_numpy
 from ksos.ground.run import Run
+from ksos.ground.validation import as_points
 from ksos.measures import Box, Measure
 from ksos.observables import (
     BoxIndicator,
@@ -28,24 +46,174 @@ from ksos.observables import (
     proven_supremum,
     searched_supremum,
 )
-from ksos.robust.atoms import worst_atoms
-from ksos.robust.ball import Adversary
+from ksos.robust.ball import Adversary, Ball
 from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace, scattered
 
-__all__ = ["UpperBound", "supremum_on", "upper_bound"]
+__all__ = ["AtomicBall", "AtomicDual", "UpperBound", "WorstAtoms", "supremum_on", "upper_bound"]
+__all__ += ["worst_atoms"]
 
+_TIE = 1e-12  # kernel values this close are the same number up to rounding
+_ABOVE = 1.5  # c, for a loss that lies between −½ and ½: any number above ½
+# log δ where the root is looked for: beyond, one of the two terms is rounding beside the other.
+_LOG_DELTAS = (-11.5, 7.0)
 _DIGITS = 1e-5  # of the range of the loss, to which the supremum is enclosed
 _TAIL = -30.0  # log of what a kernel's tail may add beyond the box that is searched: e^−30 = 1e-13
-# Other functions g are tried while the bound is farther than a thousandth of the range of the loss
-# from what a density attains, a few times: each costs a supremum.
-_CLOSE, _ROUNDS, _MOST_ATOMS = 1e-3, 4, 600
-# A supremum that is not enclosed better than to a tenth of the range is not worth a better g.
-_LOOSE = 0.1
-# Cells times centers of g: about a second. Beyond three features, cutting cells hardly helps.
-_MOST_ENTRIES, _MOST_CELLS, _FEW_CELLS, _CUT_FEATURES = 6e7, 600_000, 30_000, 3
+# Of the range of the loss: other functions g are tried while the bound is farther than this from
+# what a density attains.
+_CLOSE = 1e-3
+_MOST_ATOMS = 600  # about a second for one projection
+_MOST_ENTRIES = 6e7  # cells times centers of g: about a second
 _SEARCHED = 8192  # starting points of a search, a power of two as Sobol' points need
 # A loss that grows from each of these multiples of the box to the next counts as unbounded.
 _FARTHER = (1.0, 3.0, 9.0, 27.0)
+
+
+@dataclass(frozen=True)
+class WorstAtoms:
+    """The minimizer of k_θᵀμ over an MMD ball, with the proof that it is one.
+
+    Attributes
+    ----------
+    weights : ndarray
+        μ, one entry per atom.
+    value : float
+        k_θᵀμ = (K ∗ μ)(θ).
+    lower_bound : float
+        A dual bound: no distribution on these atoms in the ball has a smaller value.
+    mmd : float
+        MMD(μ, μ̂), at most the radius up to rounding.
+    multiplier : float
+        τ.
+    """
+
+    weights: np.ndarray
+    value: float
+    lower_bound: float
+    mmd: float
+    multiplier: float
+
+
+class AtomicBall:
+    """The distributions of a ball on some atoms, those of the data among them.
+
+    >>> from ksos.kernels import Gaussian
+    >>> near_zero = Ball([[0.0]], 1.2, kernel=Gaussian(1.0))
+    >>> ball = AtomicBall(near_zero, np.linspace(-2.0, 2.0, 41)[:, None])
+    >>> worst = ball.worst(20)  # against θ = 0
+    >>> round(worst.value, 4), bool(worst.value - worst.lower_bound < 1e-10)
+    (0.0236, True)
+    """
+
+    def __init__(self, ball: Ball, atoms: np.ndarray) -> None:
+        if not ball.is_distribution:
+            raise ValueError("atoms need data whose weights are those of a distribution")
+        self.kernel, self.radius = ball.kernel, ball.radius
+        both = np.concatenate([as_points(atoms, "atoms"), ball.points])
+        self.atoms, places = np.unique(both + 0.0, axis=0, return_inverse=True)
+        own = places.ravel()[-ball.points.shape[0] :]
+        self.reference = np.bincount(own, weights=ball.weights, minlength=self.atoms.shape[0])
+        self.K = self.kernel(self.atoms)
+        values, Q = np.linalg.eigh(self.K)
+        keep = values > np.finfo(float).eps * values[-1]
+        self._Phi = (Q[:, keep] * np.sqrt(values[keep])).T
+        self._center = self._Phi @ self.reference
+
+    def worst(self, theta: int) -> WorstAtoms:
+        """The distribution with the least (K ∗ μ)(θ), where θ is the atom number ``theta``."""
+        return self.worst_at(self.atoms[theta])
+
+    def worst_at(self, theta: np.ndarray) -> WorstAtoms:
+        """The same for any point θ (d,)."""
+        k, tau = self.kernel(self.atoms, as_points(theta[None, :], "theta"))[:, 0], 0.0
+        lowest = np.flatnonzero(k <= k.min() + _TIE)
+        weights = np.zeros(k.shape[0])
+        weights[lowest] = _project(self._Phi[:, lowest], self._center)
+        if self.mmd(weights) > self.radius:
+            found = worst_atoms(self._Phi, self._center, -k, self.radius, digits=1e-14)
+            weights, tau = found.weights, 0.5 * found.multiplier
+        value, mmd = float(k @ weights), self.mmd(weights)
+        g = k + 2.0 * tau * (self.K @ (weights - self.reference))
+        bound = value + tau * (mmd**2 - self.radius**2) + float(g.min() - g @ weights)
+        return WorstAtoms(weights, value, bound, mmd, tau)
+
+    def mmd(self, weights: np.ndarray) -> float:
+        """MMD between weights of the atoms and the reference."""
+        return float(np.linalg.norm(self._Phi @ weights - self._center))
+
+
+@dataclass(frozen=True)
+class AtomicDual:
+    """The worst weights for a loss in a ball, with ℓᵀμ and ‖Φμ − z‖, and the dual point that goes
+    with them: u(Φμ − z), and u.
+    """
+
+    weights: np.ndarray
+    value: float
+    y: np.ndarray
+    distance: float
+    multiplier: float
+
+
+def worst_atoms(
+    Phi: np.ndarray,
+    z: np.ndarray,
+    loss: np.ndarray,
+    radius: float | None,
+    penalty: float | None = None,
+    digits: float = 1e-6,
+) -> AtomicDual:
+    """max ℓᵀμ over the simplex such that ‖Φμ − z‖ ≤ ε, or max ℓᵀμ − γ‖Φμ − z‖², the multiplier to a
+    relative error of ``digits``.
+
+    Φ (q, N) holds the coordinates of the atoms' features. If no weights are in the ball, those that
+    are nearest to z come back. Raises RuntimeError where a projection does not converge.
+
+    >>> Phi, z = np.eye(2), np.array([1.0, 0.0])
+    >>> found = worst_atoms(Phi, z, np.array([0.0, 1.0]), 0.5 * np.sqrt(2.0))
+    >>> found.weights.round(4).tolist(), round(float(np.linalg.norm(found.y)), 4)  # ∂value/∂ε
+    ([0.5, 0.5], 0.7071)
+    """
+    least, most = float(loss.min()), float(loss.max())
+    unit = most - least if most > least else 1.0
+    scaled = (loss - 0.5 * (least + most)) / unit
+
+    def at(log_delta: float) -> AtomicDual:
+        delta = np.exp(log_delta)
+        mu = _project(np.vstack([Phi, delta * scaled]), np.append(z, delta * _ABOVE))
+        residual = Phi @ mu - z
+        u = unit / (delta**2 * (_ABOVE - float(scaled @ mu)))
+        return AtomicDual(mu, float(loss @ mu), u * residual, float(np.linalg.norm(residual)), u)
+
+    def excess(log_delta: float) -> float:
+        found = at(log_delta)
+        if radius is None:
+            return float(np.log(2.0 * float(penalty or 1.0)) - np.log(found.multiplier))
+        return float(np.log(max(found.distance, 1e-300)) - np.log(radius))
+
+    # walk to the root from the middle: the ends are the hardest projections
+    here = -1.2
+    stride = -1.5 if excess(here) >= 0.0 else 1.5
+    while True:
+        there = float(np.clip(here + stride, *_LOG_DELTAS))
+        if there == here:
+            return at(here)
+        if excess(there) * stride >= 0.0:
+            return at(brentq(excess, *sorted((here, there)), xtol=digits, rtol=1e-12))
+        here = there
+
+
+def _project(points: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Weights μ of the simplex that minimize ‖points·μ − target‖, exactly, by one non-negative
+    least-squares problem.
+
+    With a_i = point_i − target, minimize ‖Au‖² + s²(1ᵀu − 1)² over u ≥ 0. Writing u = cμ with μ in
+    the simplex, the minimization over μ does not depend on c: normalizing u solves the constrained
+    problem, and s may be any size that suits the floats.
+    """
+    s = 1.0 + float(np.linalg.norm(target))
+    A = np.vstack([points - target[:, None], np.full(points.shape[1], s)])
+    u, _ = nnls(A, np.append(np.zeros(points.shape[0]), s))
+    return np.asarray(u / u.sum())
 
 
 @dataclass(frozen=True)
@@ -112,11 +280,12 @@ def upper_bound(
     # g = 0: the supremum of the loss itself
     nothing = bound([KernelFunction(g.points[:1], [0.0], kernel=g.kernel) for g in gs], 0.0)
     best = latest = min(best, nothing, key=lambda found: found.value)
-    if space is None or best.slack > _LOOSE * unit:
+    # a supremum that is not enclosed better is not worth a better g
+    if space is None or best.slack > 0.1 * unit:
         return best
     assert isinstance(data, MeanEmbedding)
     game = _Game(losses[0], space, data, box)
-    for _ in range(_ROUNDS):
+    for _ in range(4):  # each costs a supremum
         if Run.current().over:
             break
         game.add(latest.at)
@@ -199,7 +368,8 @@ def supremum_on(
             return None
         where = measure.region or box
         return searched_supremum(difference, where, scattered(where, _SEARCHED, candidates))
-    most = _MOST_CELLS if g.points.shape[1] <= _CUT_FEATURES else _FEW_CELLS
+    # beyond three features, cutting cells hardly helps
+    most = 600_000 if g.points.shape[1] <= 3 else 30_000
     cells = int(min(most, _MOST_ENTRIES / max(g.points.shape[0], 1)))
     found = proven_supremum(bounds, where, tol, cells)
     return Supremum(max(found.bound, outside), found.attained, found.at, True)

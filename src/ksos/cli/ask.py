@@ -1,0 +1,328 @@
+"""What a saved density is asked: what is in it, scores of rows, samples, probabilities."""
+
+import argparse
+import csv
+import io
+import math
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ksos.cli import values
+from ksos.cli.console import DONE, Console, aligned, require_writable
+from ksos.cli.options import (
+    MODEL,
+    READING,
+    VIEW,
+    WEIGHTS,
+    View,
+    box_arguments,
+    box_sides,
+    data_argument,
+    open_samples,
+    take_view,
+)
+from ksos.cli.report import composition
+from ksos.data import Stream
+from ksos.density import io as model_io
+from ksos.ground.files import replace_whole
+from ksos.ground.validation import as_count
+
+INSPECT = [MODEL]
+
+
+def inspect(arguments: argparse.Namespace, console: Console) -> int:
+    """Show what is in a saved density: its size, its kernel and measure, its mass
+    recomputed, and the file that holds it.
+
+    examples:
+      ksos inspect cars.ksos
+      ksos inspect cars.ksos --json
+      ksos inspect mpg.ksos --json > mpg.json
+    """
+    density, header = model_io.load(arguments.model), model_io.read_header(arguments.model)
+    made, mass, names = composition(density), float(density.probability()), density.feature_names
+    value = {
+        "n_features": density.n_features,
+        "feature_names": names and list(names),
+        **made,
+        "mass": mass,
+        "format_version": header["format_version"],
+        "library_version": header["library_version"],
+        "file_size": os.path.getsize(arguments.model),
+    }
+    rows: dict[str, Any] = {"features d": density.n_features, "support points m": made["n_support"]}
+    rows["rank"] = made["rank"]
+    itself = bool(made["n_components"]) and not made["n_support"]
+    if not itself:
+        rows["kernel"] = density.kernel
+    rows["measure"] = density.measure
+    if made["n_components"]:
+        why = " (the density is the reference itself)" if itself else ""
+        rows["components"] = f"{made['n_components']}{why}"
+    if names:
+        rows["names"] = ", ".join(names)
+    rows["mass"] = f"{mass:.12g} (1 {mass - 1.0:+.1e})"
+    rows["format version"] = "{format_version} (written by ksos {library_version})".format(**value)
+    rows["file size"] = f"{value['file_size']} bytes"
+    return console.answer(
+        arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items())
+    )
+
+
+SCORE = [
+    MODEL,
+    data_argument(several=True),
+    values.argument(
+        "--per-row",
+        action="store_true",
+        help="one log-density per row instead of their mean; with --clean or --drop-missing as CSV,"
+        " beside the number of its row in the file",
+    ),
+    *READING,
+    WEIGHTS,
+]
+
+
+def score(arguments: argparse.Namespace, console: Console) -> int:
+    """Print the mean log-density of the rows of a table under a saved density, or the
+    log-density of each row.
+
+    Scores of rows are written as they are computed, so that memory holds one chunk
+    of rows.
+
+    examples:
+      ksos score cars.ksos new.csv
+      ksos score cars.ksos new.csv --drop-missing --per-row > scores.csv
+      ksos score cars.ksos 'data/*.parquet' --json
+    """
+    density = model_io.load(arguments.model)
+    table = open_samples(arguments, console, density)
+    # the columns are in order
+    density = density.with_feature_names(None)
+    # rows may be dropped
+    numbered = arguments.clean or arguments.drop_missing
+    as_lines = arguments.per_row and not arguments.json
+    n = n_zero = 0
+    sums: list[float] = []
+    masses: list[float] = []
+    kept: dict[str, list[float]] = {"log_density": [], "row": []}
+
+    def lines() -> Iterator[str]:
+        nonlocal n, n_zero
+        if numbered and as_lines:
+            yield "row,log_density"
+        for points, weights, rows in table.parts():
+            scores = density.logpdf(points)
+            weights = np.ones(scores.shape[0]) if weights is None else weights
+            if np.any(weights < 0.0):
+                raise ValueError(
+                    f"{table.source}: weights must not be negative; one of them is"
+                    f" {weights.min():g}"
+                )
+            # 0 times −inf is no number
+            counted = weights > 0.0
+            sums.append(float(weights[counted] @ scores[counted]))
+            masses.append(float(weights.sum()))
+            n, n_zero = n + scores.shape[0], n_zero + int(np.isneginf(scores).sum())
+            if as_lines:
+                each = map(repr, scores.tolist())
+                if numbered:
+                    each = (f"{row},{x}" for row, x in zip(rows.tolist(), each, strict=True))
+                yield "\n".join(each)
+            elif arguments.per_row:
+                kept["log_density"] += scores.tolist()
+                kept["row"] += rows.tolist()
+
+    if as_lines:
+        console.result(lines())
+    else:
+        list(lines())
+        if not (total := math.fsum(masses)) > 0.0:
+            raise ValueError(f"{table.source}: weights must not be zero everywhere")
+        mean = math.fsum(sums) / total
+        value = {"mean_log_density": mean, "n_samples": n, "n_zero_density": n_zero}
+        shown = {name: kept[name] for name in kept if name != "row" or numbered}
+        value |= shown if arguments.per_row else {}
+        line = f"mean log-density: {mean:.6g} nats per row ({n:,} rows)"
+        console.answer(arguments.json, value, [line])
+    if isinstance(table, Stream):
+        console.note(table.report() or "")
+    if n_zero and not arguments.json:
+        console.warning(f"{n_zero} of {n} rows have density 0 (logarithm -inf)")
+    return DONE
+
+
+SAMPLE = [
+    MODEL,
+    values.argument(
+        "-n",
+        "--n-samples",
+        type=values.count,
+        # for a histogram and means, and still a moment
+        default=1000,
+        metavar="N",
+        help="how many (default: %(default)s)",
+    ),
+    values.argument(
+        "--seed",
+        type=values.seed,
+        metavar="SEED",
+        help="of the samples (default: a new one each time)",
+    ),
+    values.argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="a file ending in .npy gets NPY, any other CSV (default: CSV on the standard output)",
+    ),
+    *VIEW,
+]
+
+
+def sample(arguments: argparse.Namespace, console: Console) -> int:
+    """Draw independent samples from a saved density, or from a marginal or conditional
+    of it, as CSV or NPY.
+
+    examples:
+      ksos sample cars.ksos -n 1000 --seed 0 -o samples.csv
+      ksos sample cars.ksos -n 5 --given hp=100
+      ksos sample cars.ksos -n 100000 --features mpg -o mpg.npy
+    """
+    n, output = as_count(arguments.n_samples, "--n-samples"), arguments.output
+    require_writable(output)
+    view = take_view(model_io.load(arguments.model), arguments)
+    console.status(f"drawing {n} samples ...")
+    samples = view.density.rvs(n, rng=arguments.seed)
+    value = {
+        "n_samples": n,
+        "n_features": len(view.features),
+        **view.described(),
+        "seed": arguments.seed,
+        "output": output,
+    }
+    if output is None:
+        more = {"samples": samples.tolist()} if arguments.json else {}
+        return console.answer(arguments.json, value | more, csv_lines(samples, view.names))
+    if output.lower().endswith(".npy"):
+        header, samples = io.BytesIO(), np.ascontiguousarray(samples)
+        layout = np.lib.format.header_data_from_array_1_0(samples)
+        np.lib.format.write_array_header_1_0(header, layout)
+        replace_whole(output, (header.getvalue(), samples.data))
+    else:
+        replace_whole(output, (f"{line}\n".encode() for line in csv_lines(samples, view.names)))
+    return console.answer(arguments.json, value, [f"written: {output} ({n:,} samples)"])
+
+
+def csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:
+    """A header with the names, and the rows with the digits that give each number back exactly."""
+    header = io.StringIO()
+    # a name may contain a comma
+    csv.writer(header, lineterminator="").writerow(names)
+    yield header.getvalue()
+    for row in samples:
+        yield ",".join(map(repr, row.tolist()))
+
+
+_question = partial(values.argument, group="what to ask of it")
+QUERY = [
+    MODEL,
+    *VIEW,
+    *box_arguments("a box whose probability is wanted", "what to ask of it"),
+    _question("--mean", action="store_true", help="the mean of every feature"),
+    _question("--cov", action="store_true", help="the covariance matrix"),
+    _question(
+        "--quantile",
+        type=values.probabilities,
+        metavar="LIST",
+        help="quantiles of every feature: numbers from 0 to 1 separated by commas",
+    ),
+    _question("--mode", action="store_true", help="the point where the density is highest"),
+    _question(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="save the marginal or conditional density as a model of its own",
+    ),
+]
+# the median and an interval that holds nine of ten
+_SUMMARY = [0.05, 0.5, 0.95]
+
+
+def query(arguments: argparse.Namespace, console: Console) -> int:
+    """Probabilities, means, covariances, quantiles and the mode of a saved density, or of
+    a marginal or conditional of it, which can be saved.
+
+    Without a question: mean, standard deviation and quantiles of every feature.
+
+    examples:
+      ksos query cars.ksos --low mpg=20 --given hp=100
+      ksos query cars.ksos --given hp=95:105 --features mpg --quantile 0.1,0.5,0.9
+      ksos query cars.ksos --features mpg -o mpg.ksos
+    """
+    output = arguments.output
+    require_writable(output)
+    view = take_view(model_io.load(arguments.model), arguments)
+    density, sides = view.density, box_sides(arguments, view.names)
+    asked = [sides, output, *(vars(arguments)[name] or None for name in ("mean", "cov", "mode"))]
+    is_summary = all(one is None for one in asked) and arguments.quantile is None
+    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
+    lines = []
+    if sides is not None:
+        label = _event(view, *sides)
+        found |= {"low": sides[0].tolist(), "high": sides[1].tolist()}
+        found["probability"] = float(density.probability(*sides))
+        lines.append(f"{label} = {found['probability']:.6g}")
+    if arguments.mean or is_summary:
+        found["mean"] = columns["mean"] = density.mean().tolist()
+    if is_summary:
+        found["standard_deviation"] = (density.cov().diagonal().clip(min=0.0) ** 0.5).tolist()
+        columns["standard deviation"] = found["standard_deviation"]
+    if arguments.mode:
+        found["mode"] = columns["mode"] = density.mode().tolist()
+    if levels := _SUMMARY if is_summary else arguments.quantile:
+        d = len(view.features)
+        marginals = [density] if d == 1 else [density.marginal([j]) for j in range(d)]
+        rows = np.transpose([marginal.ppf(np.array(levels)) for marginal in marginals]).tolist()
+        found["quantiles"] = [
+            {"level": level, "values": row} for level, row in zip(levels, rows, strict=True)
+        ]
+        columns |= {f"quantile {level:g}": row for level, row in zip(levels, rows, strict=True)}
+    if arguments.cov:
+        found["covariance"] = density.cov().tolist()
+        named = zip(view.names, found["covariance"], strict=True)
+        columns |= {f"cov with {name}": row for name, row in named}
+    if columns:
+        lines += [f"given {view.condition()}"] if view.given else []
+        cells = [
+            [f"{column[i]:.6g}" for column in columns.values()] for i in range(len(view.names))
+        ]
+        table = [[name, *row] for name, row in zip(view.names, cells, strict=True)]
+        lines += aligned([["feature", *columns], *table])
+    if output is not None:
+        density.save(output)
+        lines.append(f"written: {output}")
+    return console.answer(arguments.json, {**view.described(), **found, "output": output}, lines)
+
+
+def _event(view: View, low: np.ndarray, high: np.ndarray) -> str:
+    """What the box says, such as P(mpg ≥ 20 | hp = 100)."""
+    parts = []
+    for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
+        # elsewhere a point has no mass
+        if a == b and view.density.measure.atoms is None:
+            raise ValueError(
+                f"the box is empty: --low must be less than --high, but of {name} they are {a!r}"
+                f" and {b!r}"
+            )
+        below, above = np.isfinite(a), np.isfinite(b)
+        if below and above:
+            parts.append(f"{a:g} ≤ {name} ≤ {b:g}")
+        elif below or above:
+            parts.append(f"{name} ≥ {a:g}" if below else f"{name} ≤ {b:g}")
+    given = f" | {view.condition()}" if view.given else ""
+    return f"P({', '.join(parts) or 'all'}{given})"
