@@ -5,7 +5,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -129,7 +129,7 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
             masses.append(float(weights.sum()))
             n, n_zero = n + scores.shape[0], n_zero + int(np.isneginf(scores).sum())
             if as_lines:
-                each = map(repr, scores.tolist())
+                each: Iterable[str] = map(repr, scores.tolist())
                 if numbered:
                     each = (f"{row},{x}" for row, x in zip(rows.tolist(), each, strict=True))
                 yield "\n".join(each)
@@ -144,7 +144,7 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
         if not (total := math.fsum(masses)) > 0.0:
             raise ValueError(f"{table.source}: weights must not be zero everywhere")
         mean = math.fsum(sums) / total
-        value = {"mean_log_density": mean, "n_samples": n, "n_zero_density": n_zero}
+        value: dict[str, Any] = {"mean_log_density": mean, "n_samples": n, "n_zero_density": n_zero}
         shown = {name: kept[name] for name in kept if name != "row" or numbered}
         value |= shown if arguments.per_row else {}
         line = f"mean log-density: {mean:.6g} nats per row ({n:,} rows)"

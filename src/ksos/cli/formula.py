@@ -22,7 +22,9 @@ from ksos.data import excerpt
 from ksos.observables import BoxIndicator, NumericFunction, Observable, Polynomial, coordinate
 
 CONSTANTS = {"pi": math.pi, "e": math.e}
-_INCREASING = {f.__name__: f for f in (np.sqrt, np.exp, np.log, np.log1p, np.tanh)}
+_INCREASING: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (np.sqrt, np.exp, np.log, np.log1p, np.tanh)
+}
 _OF_SEVERAL = {
     "min": lambda *parts: reduce(np.minimum, parts),
     "max": lambda *parts: reduce(np.maximum, parts),
@@ -155,7 +157,8 @@ class _Reader:
             )
         children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
         match node:
-            case ast.Constant(value=value):
+            case ast.Constant():
+                value: Any = node.value
                 if type(value) not in (int, float) or not abs(value) <= _LARGEST_NUMBER:
                     raise self.error(
                         node, f"{excerpt(repr(value))} is not a number that can be used,"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos import KernelSoSDensityCV, Solution, SoSDensity
+from ksos import KernelSoSDensityCV, Solution
 from ksos.cli.console import described
 from ksos.data import Stream, Table, find_columns
 from ksos.density import joint_of
@@ -22,7 +22,7 @@ _UNITS = {
 _DISTANCES = {"squared_mmd": " (squared MMD)", "mmd": " (MMD)"}
 
 
-def composition(density: SoSDensity) -> dict[str, Any]:
+def composition(density: Any) -> dict[str, Any]:
     """The sizes, the kernel and the measure of a density.
 
     ``n_components`` counts the Gaussians of the reference, and is 0 if there is none; ``n_support``

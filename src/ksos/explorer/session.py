@@ -94,7 +94,8 @@ class Settings:
                 f"a fit is asked for with {', '.join(sorted(known))}; got"
                 f" {sorted(asked) if isinstance(asked, dict) else asked!r}"
             )
-        self = cls(**{"features": (0,)} | asked)
+        fields: dict[str, Any] = {"features": (0,), **asked}
+        self = cls(**fields)
         features = tuple(as_features(self.features, d))
         if len(features) > MOST_FEATURES:
             raise ValueError(
@@ -321,7 +322,7 @@ class Session:
             if stop.is_set():
                 raise Cancelled
             Z, held_weights = self.samples.part(held_out, settings.features)
-            p = solution.distribution
+            p: Any = solution.distribution
             p = p.by_volume() if solution.space.constant else p
             score = (
                 float(np.average(to_numpy(p.logpdf(Z)), weights=held_weights)) if len(Z) else None

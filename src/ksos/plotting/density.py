@@ -33,6 +33,7 @@ _MOST_SUPPORT = 100
 # values of x in a label, which must stay one line
 _MOST_GIVEN = 3
 _Panels = dict[tuple[int, ...], OnGrid | Atoms]
+_Density = SoSDensity
 
 
 def figure_size(k: int) -> tuple[float, float]:
@@ -96,7 +97,7 @@ class DensityDisplay(Display):
     @classmethod
     def from_density(
         cls,
-        density: SoSDensity,
+        density: _Density,
         X: Any = None,
         *,
         features: Sequence[int | str] | None = None,
@@ -127,7 +128,7 @@ class DensityDisplay(Display):
         ax, **options
             See :meth:`plot`.
         """
-        if not isinstance(density, SoSDensity):
+        if not isinstance(density, _Density):
             raise TypeError(
                 f"a ksos.SoSDensity is needed; got {density!r}; a fitted estimator"
                 " goes to from_estimator"
@@ -170,30 +171,16 @@ class DensityDisplay(Display):
 
         Of a :class:`~ksos.KernelSoSConditional` it is the density of y given one row ``X``.
         """
-<<<<<<< HEAD
-        if isinstance(estimator, SoSDensity):
-            raise TypeError(
-                "from_estimator takes a fitted estimator; use DensityDisplay.from_density(p) for a"
-                " density"
-            )
-        check_is_fitted(estimator)
-=======
         if hasattr(estimator, "fit"):
             check_is_fitted(estimator)
->>>>>>> main
         if isinstance(estimator, KernelSoSConditional):
             if X is None:
                 raise ValueError(
                     "the distribution of y depends on x: give one row as X;"
                     " ksos.ConditionalDisplay shows many"
                 )
-<<<<<<< HEAD
-            law = estimator.at(X)
-            if not isinstance(law, SoSDensity):
-=======
             density = estimator.at(X)
             if not isinstance(density, _Density):
->>>>>>> main
                 raise ValueError(
                     f"the estimator has transform_={estimator.transform_!r}, and only densities"
                     " without a transform are drawn; use ksos.ConditionalDisplay, or fit with"
@@ -205,28 +192,6 @@ class DensityDisplay(Display):
             )
             names = vars(estimator).get("feature_names_in_")
             given = _listed(np.ravel(np.asarray(as_row(X, names))), names)
-<<<<<<< HEAD
-            return cls.from_density(
-                law.with_feature_names(None),
-                feature_names=feature_names or [f"{name} given {given}" for name in outputs],
-                **options,
-            )
-        if not isinstance(getattr(estimator, "distribution_", None), SoSDensity):
-            raise TypeError(
-                f"{type(estimator).__name__} has no density of its own (distribution_); pass a"
-                " fitted KernelSoSDensity or KernelSoSDensityCV, of a pipeline its last step with"
-                " the data as they reach it"
-            )
-        density = estimator.distribution_
-        if X is not None:
-            X = validate_data(
-                estimator, require_numbers(X), dtype=np.float64, order="C", reset=False
-            )
-        feature_names = density.feature_names if feature_names is None else feature_names
-        return cls.from_density(
-            density.with_feature_names(None), X, feature_names=feature_names, **options
-        )
-=======
             feature_names, X = feature_names or [f"{name} given {given}" for name in outputs], None
         else:
             density = vars(estimator).get("distribution_")
@@ -242,7 +207,6 @@ class DensityDisplay(Display):
             feature_names = density.feature_names if feature_names is None else feature_names
         density = density.with_feature_names(None)
         return cls.from_density(density, X, feature_names=feature_names, **options)
->>>>>>> main
 
     def plot(
         self,
@@ -362,7 +326,7 @@ def _legend(ax: Axes, handles: Any, labels: Any, **place: Any) -> None:
             handle.set_alpha(1.0)
 
 
-def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
+def _as_regions(regions: Sequence[float] | None, density: _Density) -> tuple[float, ...]:
     """The probabilities of the highest-density regions to draw."""
     discrete = density.measure.atoms is not None
     if regions is None:
@@ -382,7 +346,7 @@ def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[f
 
 
 def _make_panels(
-    density: SoSDensity,
+    density: _Density,
     features: tuple[int, ...],
     X: np.ndarray | None,
     regions: tuple[float, ...],
