@@ -73,6 +73,9 @@ SETTLED: list[str | tuple[str, ...]] = [
     "patches of private names in the tests",
     "places that share 12 lines or more",
     ("kernels", "measures", "integrals", "quadrature", "observables"),
+    ("choose",),
+    ("estimators",),
+    ("functionals",),
 ]
 
 

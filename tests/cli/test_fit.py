@@ -1,4 +1,4 @@
-"""``ksos fit``: every option reaches the estimator, and every ending has its code and one line."""
+"""``ksos fit``: every option reaches the estimator; every ending has its code and its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command lines of the README and the pages are run, in one folder, one after the other."""
+"""The command lines of README and pages are run, in one folder, one after the other."""
 
 from __future__ import annotations
 

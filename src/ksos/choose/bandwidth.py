@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ksos.choose.mixtures import MOST_FULL
-from ksos.ground.names import said, warn_caller
+from ksos.ground import said, warn_caller
 from ksos.kernels import Kernel
 from ksos.measures import GaussianMixture, Measure
 from ksos.space import (

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ksos.data.samples import Fold
+from ksos.data import Fold
 from ksos.density import Square, from_terms
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import Bound, SquaredL2, SquaredMMD, Trace
@@ -295,12 +295,12 @@ def _fit(psi: np.ndarray, a: np.ndarray, penalty: np.ndarray, F: np.ndarray) -> 
         V = A @ Y.astype(precision)
         p = np.maximum(np.einsum("ij,ij->i", V, V), tiny).astype(np.float64)
         MY, PY = mass * Y, cost * Y
-        total, penalised = float(np.vdot(Y, MY)), float(np.vdot(Y, PY))
+        total, price = float(np.vdot(Y, MY)), float(np.vdot(Y, PY))
         V *= (a / p)[:, None].astype(precision)
         gradient = -2.0 * (A.T @ V).astype(np.float64)
-        gradient += (2.0 / total - 2.0 * penalised / total**2) * MY
+        gradient += (2.0 / total - 2.0 * price / total**2) * MY
         gradient += (2.0 / total) * PY
-        return float(-(a @ np.log(p))) + math.log(total) + penalised / total, gradient
+        return float(-(a @ np.log(p))) + math.log(total) + price / total, gradient
 
     F = descend_until(function, F / s[:, None], _STEPS, _TOLERANCE) * s[:, None]
     return np.asarray(F / np.linalg.norm(F))

@@ -18,9 +18,8 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from ksos.choose.held_out import simplest_good
-from ksos.data.samples import Split
-from ksos.ground import Run, few_threads
-from ksos.ground.names import warn_caller
+from ksos.data import Split
+from ksos.ground import Run, few_threads, warn_caller
 
 __all__ = ["FEW_ROWS", "Location", "LocationScale", "Scale", "SplitConformal", "cross_fit"]
 __all__ += ["evaluate", "fit_conformal", "fit_scales", "warn_of_weights"]

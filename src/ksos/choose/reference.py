@@ -5,9 +5,9 @@ A density that corrects a parametric start keeps what the start knows, and needs
 what it does not [Hjort1995].
 
 The stack has many candidates, weighted by how well they predict held-out samples: mixtures of
-several sizes and covariance floors, Student distributions, and a very wide distribution that no sample is
-far from. Their weights maximize the held-out likelihood with a Dirichlet prior: a concave problem,
-solved to a certified gap.
+several sizes and covariance floors, Student distributions, and a very wide distribution that no
+sample is far from. Their weights maximize the held-out likelihood with a Dirichlet prior: a concave
+problem, solved to a certified gap.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ from ksos.choose.mixtures import (
     student,
     student_scales,
 )
-from ksos.data import Moments, random_folds
-from ksos.data.samples import Fold, held_out_rows, held_out_weights
-from ksos.ground import Run
-from ksos.ground.names import warn_caller
+from ksos.data import Fold, Moments, held_out_rows, held_out_weights, random_folds
+from ksos.ground import Run, warn_caller
 from ksos.measures import GaussianMixture, Measure, Normal, merged
 
 __all__ = ["FLOORS", "SIZES", "Stack", "as_reference", "certified_weights"]

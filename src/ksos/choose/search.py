@@ -22,7 +22,7 @@ from ksos.choose.held_out import (
 )
 from ksos.choose.mixtures import seeds
 from ksos.choose.reference import Stack, as_reference, training_masses
-from ksos.data.samples import Fold, held_out_rows, held_out_weights
+from ksos.data import Fold, held_out_rows, held_out_weights
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.ground import Run, Steps, one_blas_thread
 from ksos.integrals import closed_form
@@ -75,6 +75,7 @@ class Search:
     stack: Stack | None = None
     problem: Problem | None = None
     scores: dict[int, np.ndarray] = field(default_factory=dict)
+    interrupted: bool = False
 
     def __post_init__(self) -> None:
         self.units = Units.of(self.points, self.weights, self.rng, self.names)
@@ -86,7 +87,7 @@ class Search:
     def run(self) -> bool:
         """Compare all pairs in most of the time that is left. Whether that was enough.
 
-        After Ctrl-C the run of the caller is interrupted, and what has been compared decides.
+        After Ctrl-C the search is ``interrupted``, and what has been compared decides.
         """
         run, complete = Run.current(), False
         try:
@@ -98,7 +99,8 @@ class Search:
         except KeyboardInterrupt:
             if self.stack is not None and not self.stack.fits:
                 raise
-            run.interrupt(_AFTER_CTRL_C)
+            self.interrupted = True
+            run.tell("stopping, to keep the best so far")
         if self.problem is None:
             self._settle()
         return complete
@@ -177,8 +179,16 @@ class Search:
         chosen = [*seeds(at, training_masses(self.folds, n), fewest)] if self.folds else []
         chosen += [*seeds(at, self.weights[None], min(most, n))]
         self.support = [self.points[np.unique(rows)] for rows in chosen]
-        criteria = corrects, self.objective, self.criterion, projection, log_unit
-        self.problem = Problem(*samples, self.folds, measures, *criteria)
+        self.problem = Problem(
+            *samples,
+            self.folds,
+            measures,
+            corrects,
+            self.objective,
+            self.criterion,
+            projection,
+            log_unit,
+        )
         return self.problem
 
     def _reference(self, points: np.ndarray, weights: np.ndarray) -> Measure:
@@ -238,7 +248,8 @@ class Search:
             functional = SquaredMMD(data)
         if 0.0 < strength < np.inf:
             functional = functional + relative * Trace(relative=True)
-        return minimize(functional, space, tol=tol), relative
+        limit = _AFTER_CTRL_C if self.interrupted else None
+        return minimize(functional, space, tol=tol, time_limit=limit), relative
 
     def results(self) -> dict[str, np.ndarray]:
         """One row per pair, in the order of the grids."""

@@ -18,7 +18,7 @@ from sklearn.utils import _safe_indexing
 
 from ksos.choose.held_out import simplest_good
 from ksos.choose.location import fit_scales
-from ksos.data.samples import Split
+from ksos.data import Split
 from ksos.ground import Run
 from ksos.quadrature import PanelDistribution, Panels
 
@@ -117,9 +117,9 @@ def _leave_one_out(u: np.ndarray) -> np.ndarray:
 
     The kernel is Student's with three degrees of freedom, so that no residual is impossible.
     """
-    rows, spread = np.arange(min(u.size, _MOST_TRIED)), max(float(np.std(u)), 1e-300)
+    rows, scale = np.arange(min(u.size, _MOST_TRIED)), max(float(np.std(u)), 1e-300)
     found = []
-    for width in spread * rows.size**-0.2 * np.array([1.0, 0.5, 0.25]):  # Scott's, and narrower
+    for width in scale * rows.size**-0.2 * np.array([1.0, 0.5, 0.25]):  # Scott's, and narrower
         kernel = student.pdf((u[:, None] - u[rows]) / width, 3.0) / width
         kernel[rows, rows] = 0.0
         found.append(np.log(kernel.sum(axis=1) / (rows.size - 1.0)))

@@ -1,10 +1,36 @@
 """Samples on their way into a fit: tables, chunks and passes over them, folds, distinct samples."""
 
+from __future__ import annotations
+
+from ksos.data.chunk_scores import LogDensity, MeanScore, written
 from ksos.data.csv_files import LONGEST_LINE, cell_error, excerpt
 from ksos.data.kernel_sums import KernelSums
-from ksos.data.passes import Passes
-from ksos.data.samples import random_folds
-from ksos.data.sources import Chunk, Chunks, chunks
+from ksos.data.passes import (
+    Checks,
+    Gathered,
+    Passes,
+    fit_few,
+    forget,
+    remember,
+    require_own_weights,
+)
+from ksos.data.samples import (
+    FEW_SAMPLES,
+    Fold,
+    Split,
+    as_folds,
+    as_generator,
+    check_folds,
+    distinct_samples,
+    held_out_rows,
+    held_out_weights,
+    mean_score,
+    random_folds,
+    require_inside,
+    row_splits,
+    some_of,
+)
+from ksos.data.sources import Chunk, Chunks, as_source, chunks, is_dask, is_source
 from ksos.data.survey import Moments, Part, Survey, row_hashes
 from ksos.data.tables import (
     Stream,
@@ -16,6 +42,50 @@ from ksos.data.tables import (
     read_table,
 )
 
-__all__ = ["LONGEST_LINE", "Chunk", "Chunks", "KernelSums", "Moments", "Part", "Passes", "Stream"]
-__all__ += ["Survey", "Table", "TableOptions", "cell_error", "chunks", "excerpt", "find_columns"]
-__all__ += ["open_table", "option", "random_folds", "read_table", "row_hashes"]
+__all__ = [
+    "FEW_SAMPLES",
+    "LONGEST_LINE",
+    "Checks",
+    "Chunk",
+    "Chunks",
+    "Fold",
+    "Gathered",
+    "KernelSums",
+    "LogDensity",
+    "MeanScore",
+    "Moments",
+    "Part",
+    "Passes",
+    "Split",
+    "Stream",
+    "Survey",
+    "Table",
+    "TableOptions",
+    "as_folds",
+    "as_generator",
+    "as_source",
+    "cell_error",
+    "check_folds",
+    "chunks",
+    "distinct_samples",
+    "excerpt",
+    "find_columns",
+    "fit_few",
+    "forget",
+    "held_out_rows",
+    "held_out_weights",
+    "is_dask",
+    "is_source",
+    "mean_score",
+    "open_table",
+    "option",
+    "random_folds",
+    "read_table",
+    "remember",
+    "require_inside",
+    "require_own_weights",
+    "row_hashes",
+    "row_splits",
+    "some_of",
+    "written",
+]

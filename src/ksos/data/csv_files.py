@@ -365,6 +365,7 @@ class CsvFile:
             )
         self.bytes_per_row = sum(map(len, lines)) / len(lines) + 1.0
         self.first_row = n_comments + 1
+        # rows keep the numbers that an editor shows
         begin = begin.split("\n", n_comments)[n_comments]
         self._blocks = chain([begin], blocks)
         self.first = next(self._records(begin, self.first_row))

@@ -31,8 +31,8 @@ class DaskChunks(Chunks):
     are, and merged up a tree.
 
     Only the columns of ``choice`` are computed of a data frame. ``weights`` are an array of Dask,
-    or a series with the same chunks. Every pass computes the chunks anew, unless ``persist()`` holds
-    them in the memory of the workers.
+    or a series with the same chunks. Every pass computes the chunks anew, unless ``persist()``
+    holds them in the memory of the workers.
     """
 
     def __init__(self, X: Any, weights: Any, choice: Choice) -> None:

@@ -125,6 +125,7 @@ def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> l
     if n < k:
         fix = "pass a smaller cv, or use KernelSoSDensity, which needs no folds"
         raise ValueError(f"{_too_few(k, n, 'distinct samples')}; {fix}")
+    # sorted, so that sums over a fold do not depend on the draw
     parts = [np.sort(part) for part in np.array_split(rng.permutation(n), k)]
     rests = [np.sort(np.concatenate(parts[:i] + parts[i + 1 :])) for i in range(k)]
     return [
@@ -250,6 +251,7 @@ def some_of(
     n = points.shape[0]
     if n <= most:
         return points, weights, folds
+    # folds name samples by their position, which is a new one among those that are kept
     chosen, position = np.sort(rng.choice(n, most, replace=False)), np.full(n, -1)
     position[chosen] = np.arange(most)
     left = []

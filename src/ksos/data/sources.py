@@ -198,6 +198,7 @@ def chunks(
     files: list[str] = []
     name = type(source).__name__
     begin: Callable[[], Iterable[Chunk]]
+    # an empty list is one of arrays, and an empty source
     listed = source if isinstance(source, (list, tuple)) and source else [source]
     if all(isinstance(path, (str, os.PathLike)) for path in listed):
         files = files_of(source)
@@ -215,6 +216,7 @@ def chunks(
             "a source of samples is a path, an array, a table, an iterable of arrays or a function"
             f" that returns one; got {source!r}"
         )
+    # an iterator gives its chunks once, anything else begins anew
     again = not isinstance(source, Iterator)
     return Chunks(lambda: map(choose, begin()), name, files, again=again)
 

@@ -189,6 +189,7 @@ class Survey:
                 f" {self.most} of {self.points.shape[1]} features and {other.most} of"
                 f" {other.points.shape[1]}"
             )
+        # both are in order, but sorting them once more costs less than merging in Python
         both = np.concatenate([self.hashes, other.hashes])
         hashes, first, which = np.unique(both, return_index=True, return_inverse=True)
         room, n = self.room, hashes.shape[0]

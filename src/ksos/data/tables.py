@@ -185,6 +185,7 @@ class Stream:
         first = layouts[0]
         features, weights = _Columns(files[0], first.width, first.names).select(options)
         labels = range(first.width) if first.names is None else first.names
+        # by name, where there are names: other files may have their columns in another order
         chosen = [labels[k] for k in [*features, *weights]]
         if first.names is not None:
             _require_different(files[0], [name for name in first.names if name in chosen])
@@ -513,6 +514,7 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
         keep = f", or keep text as categories with {keep}" if options.categories is not None else ""
         return f"drop {what} with {columns.option('--exclude', out)}, or with --clean{keep}"
 
+    # all blocks: an index, a mark or a gap shows only in a whole column
     blocks = list(file.numbers(chosen, fix, words))
     if not blocks:
         what = "only a header, no row of numbers follows it; pass --no-header if row 1 is data"

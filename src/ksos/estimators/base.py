@@ -20,22 +20,35 @@ from sklearn.base import BaseEstimator, DensityMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos.data.chunk_scores import LogDensity, MeanScore, written
-from ksos.data.passes import Checks, require_own_weights
-from ksos.data.samples import as_generator, distinct_samples, mean_score, random_folds
-from ksos.data.sources import Chunks, as_source, is_dask
+from ksos.data import (
+    Checks,
+    Chunks,
+    LogDensity,
+    MeanScore,
+    as_generator,
+    as_source,
+    distinct_samples,
+    is_dask,
+    mean_score,
+    random_folds,
+    require_own_weights,
+    written,
+)
 from ksos.density import SoSDensity
-from ksos.ground import Run, frame, require_numbers, to_numpy
-from ksos.ground.arrays import is_other_array
-from ksos.ground.names import warn_caller
-from ksos.ground.validation import (
+from ksos.ground import (
+    Run,
     as_choice,
     as_count,
     as_masses,
     as_positive,
     available_if,
+    frame,
     instead,
+    is_other_array,
+    require_numbers,
     require_order,
+    to_numpy,
+    warn_caller,
 )
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Measure
@@ -178,7 +191,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         finds the outliers among them likely.
         """
         _require_rows(X)
-        self.fit(X, sample_weight=sample_weight)  # type: ignore[attr-defined]
+        self.fit(X, sample_weight=sample_weight)
         return np.where(self.held_out_scores_ < self.threshold_, -1, 1)
 
     def p_value(

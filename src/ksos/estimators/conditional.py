@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -25,14 +25,7 @@ from ksos.choose.location import (
     warn_of_weights,
 )
 from ksos.choose.shape import Transform, fit_shape, log_is_better
-from ksos.data.samples import (
-    Split,
-    as_generator,
-    check_folds,
-    mean_score,
-    require_inside,
-    row_splits,
-)
+from ksos.data import Split, as_generator, check_folds, mean_score, require_inside, row_splits
 from ksos.density import FeatureRange, SoSDensity
 from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
 from ksos.estimators.regressors import location_regressors, scale_regressors, scale_trees
@@ -41,23 +34,24 @@ from ksos.ground import (
     MANY_ROWS,
     Run,
     Steps,
-    as_points,
-    as_vector,
-    few_threads,
-    matrix_of,
-    require_numbers,
-)
-from ksos.ground.names import as_row, is_table, target_names, warn_caller
-from ksos.ground.validation import (
     as_choice,
     as_count,
     as_features,
     as_levels,
     as_masses,
+    as_points,
     as_positive,
+    as_row,
+    as_vector,
+    few_threads,
+    is_table,
+    matrix_of,
+    require_numbers,
     require_order,
     require_pairs,
     require_varying,
+    target_names,
+    warn_caller,
 )
 from ksos.measures import Measure
 
@@ -424,18 +418,21 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             masses = as_masses(sample_weight, targets.shape[0])
             require_varying(targets[masses > 0.0])
             splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS)
-            models = self._models(X, targets.shape[0], int(rng.integers(2**31)))
+            seed = int(rng.integers(2**31))
+            found = self._regressors(X, targets.shape[0], seed)
+            prefit, locations, of_x, of_prediction = found
+            given = self.given
+            if given is not None and not isinstance(given, str):
+                given = tuple(as_features(given, X.shape[1], "given"))
             steps = Steps(_COSTS)
             steps.begin("location by cross-fitting")
-            warn_of_weights([*models.locations, *models.scales], masses)
-            transform, location = self._locate(models, X, targets, masses, splits)
+            warn_of_weights([*locations, *of_x], masses)
+            transform, location = self._locate(prefit, locations, X, targets, masses, splits)
             targets = transform.forward(targets)
             held = (masses > 0.0) & ~np.isnan(location.held_out[:, 0])
             # rows that were never held out have no residual, and count for nothing from here on
-            masses, mu = (
-                np.where(held, masses, 0.0),
-                np.where(held[:, None], location.held_out, 0.0),
-            )
+            masses = np.where(held, masses, 0.0)
+            mu = np.where(held[:, None], location.held_out, 0.0)
             residuals = targets - mu
             floor = _PERFECT * np.maximum(targets[held].std(axis=0), 1e-300)
             perfect = np.flatnonzero(np.sqrt(np.mean(residuals[held] ** 2, axis=0)) <= floor)
@@ -446,17 +443,27 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
                     "deviation of y"
                 )
             steps.begin("scale of the residuals")
-            parts = models.scales, models.of_prediction
-            scales, s = fit_scales(*parts, X, mu, residuals, masses, splits, floor)
+            scales, s = fit_scales(of_x, of_prediction, X, mu, residuals, masses, splits, floor)
             U = residuals / s
             steps.begin("conformal intervals")
             self._conformal = None
             if not run.over:
-                known = models.locations, *parts, location, X, targets, masses, splits, floor
-                self._conformal, gain = fit_conformal(*known, rng)
+                self._conformal, gain = fit_conformal(
+                    locations,
+                    of_x,
+                    of_prediction,
+                    location,
+                    X,
+                    targets,
+                    masses,
+                    splits,
+                    floor,
+                    rng,
+                )
                 scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
             steps.begin("density of the scaled residuals")
-            shape, estimator = fit_shape(models.estimator, U, masses, X, mu, models.given, rng)
+            estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
+            shape, estimator = fit_shape(estimator, U, masses, X, mu, given, rng)
             late = run.over and not run.interrupted
         place = LocationScale(location, scales)
         self._distributions = ResidualDistributions(place, shape, transform)
@@ -478,31 +485,32 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
 
     def _locate(
         self,
-        models: _Models,
+        prefit: Any,
+        regressors: list[Any],
         X: Any,
         targets: np.ndarray,
         masses: np.ndarray,
         splits: list[Split],
     ) -> tuple[Transform, Location]:
         """The transform of the targets, and the location in its units."""
-        if models.prefit is not None:
-            mu = evaluate([models.prefit], X, targets.shape[1])
-            return Transform(), Location(mu, np.ones((1, mu.shape[1])), [[[models.prefit]]], None)
+        if prefit is not None:
+            mu = evaluate([prefit], X, targets.shape[1])
+            return Transform(), Location(mu, np.ones((1, mu.shape[1])), [[[prefit]]], None)
         name, used = vars(self)["transform"], masses > 0.0
         transform = Transform.of(None if name == "auto" else name, targets[used])
         fit = X, transform.forward(targets), masses
-        location = cross_fit(models.locations, *fit, splits)
+        location = cross_fit(regressors, *fit, splits)
         if name == "auto" and np.all(targets[used] > 0.0) and np.count_nonzero(used) >= FEW_ROWS:
             # two folds of five decide, for less than half of the time of the location
             part = splits[:2] if targets.shape[0] > 100 else splits
             log = Transform("log")
             own = X, log.forward(targets), masses
-            other = cross_fit(models.locations, *own, part)
+            other = cross_fit(regressors, *own, part)
             both = location.held_out, log.inverse(other.held_out)
             if log_is_better(targets, *both, masses, part):
                 transform, fit = log, own
-                location = cross_fit(models.locations, *fit, splits)
-        return transform, location.refitted(models.locations, *fit)
+                location = cross_fit(regressors, *fit, splits)
+        return transform, location.refitted(regressors, *fit)
 
     def _check_parameters(self) -> None:
         check_folds(self.cv)
@@ -518,31 +526,29 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             wanted = "a density estimator such as ksos.KernelSoSDensityCV()"
             _require_fit(self.estimator, "estimator", wanted)
 
-    def _models(self, X: Any, n: int, seed: int) -> _Models:
-        """The regressors and the estimator that were given, or the default ones."""
+    def _regressors(self, X: Any, n: int, seed: int) -> tuple[Any, list[Any], list[Any], list[Any]]:
+        """As given, or the default ones: one that is fitted already, or None, those of the
+        location, and those of the scale over x and over the prediction.
+        """
         prefit, locations = None, []
+        if (self.regressor is None or self.scale is None) and not isinstance(X, np.ndarray):
+            dates = ["datetime", "datetimetz", "timedelta"]  # no default regressor takes them
+            matrix_of(X, "X", make_column_selector(dtype_include=dates)(X))
         if self._prefit:
             _require_fit(self.regressor, "regressor", "a fitted regressor, with prefit=True")
             check_is_fitted(self.regressor)
             prefit = self.regressor
-        if (self.regressor is None or self.scale is None) and not isinstance(X, np.ndarray):
-            dates = ["datetime", "datetimetz", "timedelta"]  # no default regressor takes them
-            matrix_of(X, "X", make_column_selector(dtype_include=dates)(X))
-        if prefit is None:
+        else:
             defaults = location_regressors(X, n, seed)
             wanted = "a regressor, 'joint' or None"
             locations = _as_list(self.regressor, "regressor", wanted, defaults)
-        scales, of_prediction = scale_regressors(X, n, seed), [scale_trees(None, n, seed)]
-        if self.scale is not None:
-            constant = isinstance(self.scale, str) and self.scale == "constant"
-            wanted = "a regressor, 'constant' or None"
-            scales = [] if constant else _as_list(self.scale, "scale", wanted, [])
-            of_prediction = []
-        given = self.given
-        if given is not None and not isinstance(given, str):
-            given = tuple(as_features(given, X.shape[1], "given"))
-        estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
-        return _Models(locations, prefit, scales, of_prediction, estimator, given)
+        if self.scale is None:
+            scales = scale_regressors(X, n, seed), [scale_trees(None, n, seed)]
+            return prefit, locations, *scales
+        if isinstance(self.scale, str) and self.scale == "constant":
+            return prefit, locations, [], []
+        wanted = "a regressor, 'constant' or None"
+        return prefit, locations, _as_list(self.scale, "scale", wanted, []), []
 
     def _set_targets(self, y: np.ndarray) -> np.ndarray:
         self._flat = y.ndim == 1
@@ -615,18 +621,6 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         n, m = rows[0].shape[0], values.shape[0]
         found = ask(tuple(np.repeat(one, m, axis=0) for one in rows), np.tile(values, (n, 1)))
         return found.reshape(n, m, *found.shape[1:])
-
-
-class _Models(NamedTuple):
-    """What is fitted: regressors for the location, or one that is fitted already, regressors for
-    the scale over x and over the prediction, the density estimator, and what the shape is given."""
-
-    locations: list[Any]
-    prefit: Any
-    scales: list[Any]
-    of_prediction: list[Any]
-    estimator: Any
-    given: Any
 
 
 def _as_list(given: Any, name: str, wanted: str, default: list[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from scipy.special import expit
 from ksos.choose.location import LocationScale
 from ksos.choose.shape import Shape, Transform
 from ksos.density import ConditionalLine, SoSDensity, square_of
-from ksos.ground.validation import as_levels
+from ksos.ground import as_levels
 from ksos.quadrature import legendre
 
 __all__ = ["JointDistributions", "ResidualDistributions", "TransformedDistribution"]

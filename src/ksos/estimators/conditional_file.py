@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ksos.density import load as load_density
 from ksos.exceptions import ModelFormatError
-from ksos.ground.files import replace_whole
+from ksos.ground import replace_whole
 
 __all__ = [
     "StoredConditional",

@@ -13,22 +13,38 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ksos.choose import as_reference, correction_bandwidth, require_reference
-from ksos.data import Chunk, Chunks, KernelSums, Part, Passes, row_hashes
-from ksos.data.passes import Checks, Gathered, forget, remember, require_own_weights
-from ksos.data.samples import as_generator
-from ksos.data.sources import as_source
+from ksos.data import (
+    Checks,
+    Chunk,
+    Chunks,
+    Gathered,
+    KernelSums,
+    Part,
+    Passes,
+    as_generator,
+    as_source,
+    forget,
+    remember,
+    require_own_weights,
+    row_hashes,
+)
 from ksos.estimators.base import DensityEstimator, holds_no_rows_out, warn_if_memorized
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
-from ksos.ground import Run, as_points, column_names, to_numpy
-from ksos.ground.arrays import Array, inner, like
-from ksos.ground.names import warn_caller
-from ksos.ground.validation import (
+from ksos.ground import (
+    Array,
+    Run,
     as_bandwidth_or_metric,
     as_choice,
     as_count,
     as_nonnegative,
+    as_points,
     available_if,
+    column_names,
+    inner,
+    like,
+    to_numpy,
+    warn_caller,
 )
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel, kernel_form
@@ -287,10 +303,11 @@ class KernelSoSDensity(DensityEstimator):
                 return self._calibrate(X, sample_weight)
             if self.contamination is not None:
                 # of many samples, a fifth of those that decide on the setting is held out
+                def refit(other: Self, held_out: np.ndarray) -> None:
+                    other._fit_to(X, None, without=row_hashes(held_out))
+
                 part, complete = passes.part, passes.survey.complete
-                self._calibrate_on(
-                    part.points, part.weights, None if complete else partial(_fit_without, X)
-                )
+                self._calibrate_on(part.points, part.weights, None if complete else refit)
             return self
 
     @available_if(holds_no_rows_out)
@@ -394,7 +411,10 @@ class KernelSoSDensity(DensityEstimator):
             Run.current(),
             self.reference is not None,
         )
-        measure = self._measure(part)
+        measure, names = self._domain, vars(self).get("feature_names_in_")
+        if constant:
+            known = part.points, part.weights, names, part.moments
+            measure = as_reference(self.reference, *known)
         # kernels and points follow the data, not what is known of them
         volume = Lebesgue() if constant else measure
         with run.setup(_SETUP_SHARE):
@@ -483,12 +503,6 @@ class KernelSoSDensity(DensityEstimator):
         over them.
         """
         return not isinstance(self.objective, Functional) and not self._by_likelihood
-
-    def _measure(self, part: Part) -> Measure:
-        if self.reference is None:
-            return self._domain
-        names = vars(self).get("feature_names_in_")
-        return as_reference(self.reference, part.points, part.weights, names, part.moments)
 
     def _check_parameters(self) -> None:
         self._check_common()
@@ -641,11 +655,6 @@ class KernelSoSDensity(DensityEstimator):
         return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if self._is_automatic else 1e-3, True
 
 
-def _fit_without(source: Chunks, other: KernelSoSDensity, held_out: np.ndarray) -> None:
-    """Fit to all rows of a source but those given."""
-    other._fit_to(source, None, without=row_hashes(held_out))
-
-
 def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
     """Warn if the landmarks are so far from the samples that the fit cannot depend on them."""
     points = like(part.points, space.landmarks)
@@ -670,7 +679,9 @@ def _warn_if_degenerate(space: SoSSpace, points: np.ndarray) -> None:
         )
         fix = "a larger bandwidth, or more support points"
     elif points.shape[0] > 1 and float(kernel(points, support[:1]).min()) >= _NEARLY_ONE:
-        problem = "far larger than the spread of the data: all kernel values are close to 1"
+        problem = (
+            "far larger than the standard deviations of the data: all kernel values are close to 1"
+        )
         fix = "a smaller bandwidth"
     else:
         return

@@ -16,7 +16,7 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from ksos.ground.memory import row_blocks
+from ksos.ground import row_blocks
 
 __all__ = ["SmoothRegressor", "location_regressors", "scale_regressors", "scale_trees"]
 

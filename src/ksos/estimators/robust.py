@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos.data.samples import distinct_samples
-from ksos.estimators._robust_family import Densities, Moments, Reweighted
-from ksos.estimators._robust_radius import radius_of
-from ksos.ground.run import Run
-from ksos.ground.validation import (
+from ksos.data import distinct_samples
+from ksos.estimators.robust_family import Densities, Moments, Reweighted, radius_of
+from ksos.ground import (
+    Run,
     as_choice,
     as_nonnegative,
     as_vector,
@@ -29,6 +27,7 @@ from ksos.ground.validation import (
     require_numbers,
     require_order,
     require_unmasked,
+    warn_caller,
 )
 from ksos.robust.ball import check_radius
 from ksos.robust.exact_ball import nearest_exactly
@@ -79,8 +78,8 @@ class PreparedFor:
         ]
         columns = (self.columns, self.data.mean, self.worst.mean, self.data.std, self.worst.std)
         lines += [
-            f"  {name}: mean {mean:.4g} → {moved:.4g}, standard deviation {std:.4g} → {spread:.4g}"
-            for name, mean, moved, std, spread in zip(*columns, strict=True)
+            f"  {name}: mean {mean:.4g} → {moved:.4g}, standard deviation {std:.4g} → {now:.4g}"
+            for name, mean, moved, std, now in zip(*columns, strict=True)
         ]
         if self.data.shares is not None and self.worst.shares is not None:
             shares = zip(self.labels, self.data.shares, self.worst.shares, strict=True)
@@ -210,22 +209,19 @@ class RobustEstimator(BaseEstimator):
         else:
             coef = self._rows[:, 1:] / model.scale
             at_zero = self._rows[:, 0] - coef @ model.center
-            number = coef[0], float(at_zero[0] + model.offset)
-            self.coef_, self.intercept_ = (coef, at_zero) if labelled else number  # type: ignore[var-annotated]
+            self.coef_ = coef if labelled else coef[0]
+            self.intercept_: Any = at_zero if labelled else float(at_zero[0] + model.offset)
         names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(model.scale.size)])
         columns = *map(str, names), *([] if labelled else ["y"])
         labels, data = model.labels.tolist() if labelled else (), family.moments(family.masses)
-        self.prepared_for_ = PreparedFor(
-            family.shift, 0.0, columns, tuple(labels), data, data, None, None
-        )
+        known = columns, tuple(labels), data
+        self.prepared_for_ = PreparedFor(family.shift, 0.0, *known, data, None, None)
         if worst is not None and worst.value is not None:
-            self.prepared_for_ = replace(
-                self.prepared_for_,
-                radius=solution.radius,
-                worst=family.law_of(worst.distribution),
-                loss=worst.empirical_value,
-                worst_loss=worst.value,
+            moved, losses = (
+                family.moments_of(worst.distribution),
+                (worst.empirical_value, worst.value),
             )
+            self.prepared_for_ = PreparedFor(family.shift, solution.radius, *known, moved, *losses)
         if self.verbose:
             print(f"{type(self).__name__} is {self.prepared_for_}", flush=True)
 
@@ -250,7 +246,7 @@ def _report(solution: RobustSolution, name: str, radii: list[float]) -> None:
             f"{name}: radius={solution.radius:.6g} is about the least one; {solution.message}"
         )
     if solution.status != "solved":
-        warnings.warn(f"{name}: {solution.message}", ConvergenceWarning, stacklevel=5)
+        warn_caller(ConvergenceWarning(f"{name}: {solution.message}"))
 
 
 class RobustRegressor(RegressorMixin, RobustEstimator):

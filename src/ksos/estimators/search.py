@@ -9,28 +9,28 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from ksos.choose import CRITERIA, Search, require_reference
-from ksos.data.passes import fit_few
-from ksos.data.samples import (
+from ksos.data import (
     FEW_SAMPLES,
     as_folds,
     as_generator,
     check_folds,
     distinct_samples,
+    fit_few,
+    is_source,
     require_inside,
     some_of,
 )
-from ksos.data.sources import is_source
 from ksos.density import SoSDensity
 from ksos.estimators.base import DensityEstimator, warn_if_memorized
-from ksos.ground import Run
-from ksos.ground.names import warn_caller
-from ksos.ground.validation import (
+from ksos.ground import (
+    Run,
     as_choice,
     as_grid,
     as_masses,
     check_jobs,
     require_different_features,
     require_numbers,
+    warn_caller,
 )
 from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
@@ -213,7 +213,7 @@ class KernelSoSDensityCV(DensityEstimator):
             search = self._search(X, sample_weight, features)
             complete = search.run()
             self._report(search)
-        if run.interrupted:
+        if search.interrupted or run.interrupted:
             self.status_ = "interrupted"
             raise KeyboardInterrupt(f"interrupted: {search.progress}; the best of them is kept")
         if not complete:

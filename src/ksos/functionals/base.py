@@ -419,6 +419,7 @@ class ScaledSum(Functional):
 
 class _BoundSum(BoundTerm):
     def __init__(self, terms: Sequence[tuple[float, BoundTerm]], constant: float = 0.0) -> None:
+        # a term of factor 0 must not cost anything, nor take away what the others have
         self.parts = [(scale, term) for scale, term in terms if scale > 0.0]
         self.constant = constant
         own = [term for _, term in self.parts]

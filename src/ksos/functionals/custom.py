@@ -159,6 +159,7 @@ class _BoundCustom(BoundTerm):
 
     def _evaluate(self, a: Array | None, C: Array) -> tuple[float, list[np.ndarray]]:
         inputs = tuple(to_numpy(x) for x in self._inputs(a, C))
+        # value and gradient are asked for one after the other, and a user's function may be slow
         if self._last is not None and all(
             np.array_equal(x, y) for x, y in zip(self._last[0], inputs, strict=True)
         ):

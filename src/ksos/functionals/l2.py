@@ -159,9 +159,8 @@ def _l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np
         if exact is not None:
             rules, previous = [(X[0] + exact[0], exact[1])], math.inf
     for nodes, log_weights in rules:
-        squares = np.sum(
-            to_numpy(space.basis(nodes)) ** 2, axis=1
-        )  # p ≤ ‖ψ‖² for every density of the space
+        # p ≤ ‖ψ‖² for every density of the space
+        squares = np.sum(to_numpy(space.basis(nodes)) ** 2, axis=1)
         if target is not None:
             squares = np.maximum(squares, to_numpy(target.pdf(nodes)) * math.exp(space.log_unit))
         parts = np.exp(log_weights - space.log_unit) * squares**2

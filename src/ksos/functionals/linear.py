@@ -144,6 +144,7 @@ class Expectation(Functional):
         """
         X, T = to_numpy(space.support_points), to_numpy(space.T)
         f, constant = self.f, 0.0
+        # with jitter ∫ψψᵀdρ is not I, and with labels f depends on them: nothing to take out
         if space.jitter == 0.0 and space.labels is None:
             f, constant = f.without_constant(X)
         M = f.matrix(space.kernel, X, space.measure, space.log_unit, T)

@@ -143,6 +143,7 @@ class BoundBall(BoundSquaredMMD):
         self.embedding_convexity = 0.5 / radius
 
     def value(self, a: Array | None, C: Array) -> float:
+        # factored, since the difference of the squares loses the digits of a small excess
         distance = norm(a - self.z)
         return 0.5 * (distance - self.radius) * (1.0 + distance / self.radius)
 

@@ -2,25 +2,90 @@
 
 from __future__ import annotations
 
-from ksos.ground.arrays import full_single_precision, inner, is_tensor, to_numpy, uniforms
-from ksos.ground.files import read_state
-from ksos.ground.memory import available_memory, group_memory, require_memory, resources
-from ksos.ground.names import column_names, frame, matrix_of
+from ksos.ground.arrays import (
+    Array,
+    full_single_precision,
+    inner,
+    is_other_array,
+    is_tensor,
+    like,
+    to_numpy,
+    uniforms,
+)
+from ksos.ground.files import read_state, replace_whole
+from ksos.ground.memory import (
+    FLOAT_BYTES,
+    available_memory,
+    group_memory,
+    require_memory,
+    resources,
+    row_blocks,
+)
+from ksos.ground.names import (
+    as_row,
+    column_names,
+    frame,
+    is_table,
+    matrix_of,
+    said,
+    target_names,
+    warn_caller,
+)
 from ksos.ground.pivoted_cholesky import choose_pivots, definite_root, thin_root
 from ksos.ground.run import Convergence, Run, Steps, TimeUp, left_in_words
 from ksos.ground.threads import MANY_ROWS, SMALL_MATRIX, few_threads, one_blas_thread
-from ksos.ground.validation import as_points, as_vector, require_numbers
+from ksos.ground.validation import (
+    as_bandwidth,
+    as_bandwidth_or_metric,
+    as_choice,
+    as_count,
+    as_features,
+    as_grid,
+    as_levels,
+    as_masses,
+    as_nonnegative,
+    as_points,
+    as_positive,
+    as_vector,
+    as_weights,
+    available_if,
+    check_jobs,
+    instead,
+    require_complete,
+    require_different_features,
+    require_numbers,
+    require_order,
+    require_pairs,
+    require_unmasked,
+    require_varying,
+)
 
 __all__ = [
+    "FLOAT_BYTES",
     "MANY_ROWS",
     "SMALL_MATRIX",
+    "Array",
     "Convergence",
     "Run",
     "Steps",
     "TimeUp",
+    "as_bandwidth",
+    "as_bandwidth_or_metric",
+    "as_choice",
+    "as_count",
+    "as_features",
+    "as_grid",
+    "as_levels",
+    "as_masses",
+    "as_nonnegative",
     "as_points",
+    "as_positive",
+    "as_row",
     "as_vector",
+    "as_weights",
+    "available_if",
     "available_memory",
+    "check_jobs",
     "choose_pivots",
     "column_names",
     "definite_root",
@@ -29,15 +94,30 @@ __all__ = [
     "full_single_precision",
     "group_memory",
     "inner",
+    "instead",
+    "is_other_array",
+    "is_table",
     "is_tensor",
     "left_in_words",
+    "like",
     "matrix_of",
     "one_blas_thread",
     "read_state",
+    "replace_whole",
+    "require_complete",
+    "require_different_features",
     "require_memory",
     "require_numbers",
+    "require_order",
+    "require_pairs",
+    "require_unmasked",
+    "require_varying",
     "resources",
+    "row_blocks",
+    "said",
+    "target_names",
     "thin_root",
     "to_numpy",
     "uniforms",
+    "warn_caller",
 ]

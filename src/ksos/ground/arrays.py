@@ -93,6 +93,7 @@ def is_other_array(value: Any) -> bool:
 
 def like(value: Any, reference: Array) -> Array:
     """``value`` as a float64 array of the same backend and device as ``reference``."""
+    # on the host nothing needs a device, and most calls are here
     if isinstance(reference, np.ndarray):
         return np.asarray(to_numpy(value), dtype=np.float64)
     xp = namespace(reference)
@@ -224,6 +225,7 @@ def uniforms(rng: np.random.Generator, shape: tuple[int, ...], reference: Array)
         return like(rng.random(shape), reference)
     import torch
 
+    # drawn where they are needed: the transfer would take longer than the draw
     generator = torch.Generator(device=reference.device).manual_seed(int(rng.integers(2**63 - 1)))
     return torch.rand(shape, generator=generator, dtype=torch.float64, device=reference.device)
 
@@ -407,7 +409,7 @@ def free_device_memory(array: Any) -> float | None:
 
 @contextmanager
 def memory_errors(fix: str) -> Iterator[None]:
-    """Turn a GPU's error of memory into a :class:`MemoryError` that ends with the suggested ``fix``."""
+    """Turn a full GPU into a :class:`MemoryError` that ends with the suggested ``fix``."""
     try:
         yield
     except RuntimeError as error:

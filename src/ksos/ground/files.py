@@ -57,6 +57,7 @@ def replace_whole(
         mode = _existing_mode(target)
         _remove_leftovers(target.parent)
         try:
+            # O_EXCL: a link that somebody else made under this name is not followed
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             with os.fdopen(
                 os.open(temporary, flags, 0o666 if mode is None else mode), "wb"

@@ -58,6 +58,7 @@ def row_blocks(n_rows: int, n_columns: int, elements: int = CACHE_ELEMENTS) -> I
     """Slices that cut ``n_rows`` rows of an (n_rows × n_columns) array into blocks of about
     ``elements`` entries.
     """
+    # at least one row, however wide it is
     step = max(1, int(min(elements, _largest_block.get())) // max(n_columns, 1))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))

@@ -153,6 +153,7 @@ class Run:
         """The share of the time that has gone: 0 without a limit."""
         if self._cancelled is not None and self._cancelled():
             return math.inf
+        # a run that was interrupted may have no time at all
         seconds = self._end - self._began
         return self.elapsed / seconds if seconds > 0.0 else math.inf
 
@@ -181,6 +182,7 @@ class Run:
 
     def speed(self) -> float:
         """Floating-point operations per second of matrix products, as this machine has them now."""
+        # measured, not assumed: other processes may keep the cores busy
         M, fastest = np.ones((_TRIAL_SIZE, _TRIAL_SIZE)), math.inf
         # the first product wakes the threads up
         for _ in range(2):

@@ -238,6 +238,7 @@ def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
         raise ValueError(
             f"{name} must not be negative; entry {int(np.argmin(weights))} is {weights.min():g}"
         )
+    # weights of 1e300 must not overflow in a sum
     largest = weights.max()
     if largest <= 0.0:
         raise ValueError(f"{name} must not be zero everywhere")
@@ -392,7 +393,7 @@ def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.nd
 
 
 def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
-    """Those of many (c, d, d) that are ``used``, checked at once; the error names the one that is wrong."""
+    """Those of many (c, d, d) that are ``used``, checked at once. The error names the wrong one."""
     S = given[used]
     size = np.sqrt(np.abs(np.diagonal(S, axis1=1, axis2=2)))
     if (
@@ -603,6 +604,7 @@ def as_conditions(
             f"conditions give all {d} features: none is left to have a density; use pdf at a point,"
             " probability in a box"
         )
+    # the order of the features, so that the same conditions have the same answer
     within = {k: _as_interval(given[k], said(k, names)) for k in sorted(given) if np.ndim(given[k])}
     return {
         k: as_finite(given[k], f"the value of {said(k, names)}")

@@ -353,8 +353,8 @@ class Problem:
         if status == "solved" and upper - lower > tol * max(1.0, u):
             status = "solved_inaccurate"
         dual = Dual(self.theta, y, upper, constant, u)
-        more = {"status": status, "n_iter": found.n_iter, "n_solves": 1, "solver": solver}
-        return Saddle(**vars(dual), space=space, point=point, lower=lower, **more)
+        more: dict[str, Any] = {"status": status, "n_iter": found.n_iter, "solver": solver}
+        return Saddle(**vars(dual), space=space, point=point, lower=lower, n_solves=1, **more)
 
 
 class _WholeDistance(BoundSquaredMMD):

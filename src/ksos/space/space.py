@@ -388,7 +388,7 @@ class SoSSpace:
         n, m = X.shape[0], self.support_points.shape[0]
         what, fix = (
             f"the basis of {m} support points at {n} points",
-            "use fewer of them (n_support)",
+            "use fewer samples or support points (n_support)",
         )
         require_memory(FLOAT_BYTES * n * (2 * m + self.rank), what, fix, beside=X)
         K, xp = self.kernel(X, self.support_points), namespace(X)

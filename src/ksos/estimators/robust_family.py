@@ -1,50 +1,70 @@
-"""The problems behind the robust estimators: models under distributions near the data."""
+"""The problems behind the robust estimators: models under distributions near the data, and the
+largest radius that does no harm.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Self, cast
+from itertools import takewhile
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
 
-from ksos.data.samples import distinct_samples
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.validation import as_bandwidth, as_count
+from ksos.data import distinct_samples
+from ksos.ground import (
+    FLOAT_BYTES,
+    Run,
+    as_bandwidth,
+    as_count,
+    one_blas_thread,
+    require_memory,
+    row_blocks,
+)
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Lebesgue, Measure
 from ksos.observables import NumericFunction, Observable, coordinate
-from ksos.robust.ball import Adversary, Ball, adversary_in
-from ksos.robust.learning import ParametricFamily
-from ksos.robust.losses import (
+from ksos.robust import (
+    Ball,
+    Goal,
     LogisticScores,
-    NodeRisk,
-    ParametricLoss,
+    Problem,
     Residuals,
-    least_expected,
+    Saddle,
+    SquareRisk,
+    adversary_in,
+    affine_moments,
+    kernel_moments,
+    solve,
 )
-from ksos.robust.risk import SquareRisk, affine_moments, kernel_moments, least_squares
-from ksos.space.labelled import LabelledEmbedding
-from ksos.space.space import Nodes, SoSSpace, nodes_of
-from ksos.space.support import pivots
+from ksos.robust.ball import Adversary, resampled_radius
+from ksos.robust.exact_ball import nearest_exactly
+from ksos.robust.learning import ParametricFamily
+from ksos.robust.losses import ParametricLoss, least_expected
+from ksos.robust.risk import least_squares
+from ksos.space import LabelledEmbedding, Nodes, SoSSpace, nodes_of, pivots
 
-__all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted"]
+__all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted", "radius_of"]
 
 # Quadrature on tensor grids stops at three features, as in ksos.space.
 _EXACT_FEATURES = 3
-# Grids of 40, 9 × 9 and 4 × 4 × 4 support points. Beyond three features there is no grid, and 60
-# samples keep a step of the barrier method, O(rank³), about as expensive.
-_GRID_SUPPORT, _SCATTERED_SUPPORT = {1: 40, 2: 81, 3: 64}, 60
+# Grids of 40, 9 × 9 and 4 × 4 × 4 support points.
+_GRID_SUPPORT = {1: 40, 2: 81, 3: 64}
+# Beyond three features there is no grid, and 60 samples keep a step of the barrier method,
+# O(rank³), about as expensive.
+_SCATTERED_SUPPORT = 60
 # Densities relative to the data are smooth factors close to 1, and five folds are solved for up to
 # four radii: a third of that.
 _WEIGHT_SUPPORT = 20
-# Directions that the landmarks miss are added during the solve (ksos.robust.exact_ball), so these
-# limits bound the cost and not the accuracy. Weights of the samples have the smaller rank.
-_LANDMARKS, _WEIGHT_LANDMARKS = 200, 50
-# Support points and landmarks are enough if every feature φ(x) of a sample is within √1e-8 = 1e-4 of
-# their span, the digits of the default rtol.
+# Directions that the landmarks miss are added during the solve (ksos.robust.exact_ball), so this
+# limit bounds the cost and not the accuracy.
+_LANDMARKS = 200
+# The same for weights of the samples, which have the smaller rank.
+_WEIGHT_LANDMARKS = 50
+# Support points and landmarks are enough if every feature φ(x) of a sample is within √1e-8 = 1e-4
+# of their span, the digits of the default rtol.
 _SPAN_TOL = 1e-8
 # Two million distances, 16 MB, for the median.
 _MEDIAN_ROWS = 2000
@@ -54,25 +74,38 @@ _APART = 100.0
 # Entries of a block of products: 32 MB.
 _BLOCK_ELEMENTS = 1 << 22
 
+# Five folds as in scikit-learn ...
+_FOLDS = 5
+# ... of at least two distinct samples each.
+_FEWEST = 10
+# Halves of the bootstrap radius. A smaller ball than an eighth changes hardly any prediction.
+_FRACTIONS = (1.0, 0.5, 0.25, 0.125)
+# How much the held-out loss may grow in all folds together. Chosen on simulated tables, and
+# measured on real ones by benchmarks/no_harm.py.
+_HARMLESS = 0.005
+# The same in each fold, or in all folds with one standard error more, so that a few samples of high
+# leverage do not decide.
+_AT_MOST = 0.03
+# A further loss that counts as none, relative to that of θ = 0: rounding, if the model is exact.
+_NUMBER_SLACK = 1e-4
+# The same for labels: losses of separable classes are tiny, and so are their differences.
+_LABEL_SLACK = 1e-2
+# A ball reaches beyond the nearest density by a fifth, or it holds little else.
+_FEASIBLE = 1.2
+# Folds are compared to within percents, so their fits have a relative gap of 1%.
+_ROUGH = Goal(rtol=1e-2)
+# Enough resamples for the first digit of a 95% quantile, which is halved anyway.
+_RESAMPLES = 200
 
-@dataclass(frozen=True)
-class Moments:
-    """Summary of a distribution of (x, y) in the units of its columns."""
+
+class Moments(NamedTuple):
+    """Summary of a distribution of (x, y) in the units of its columns, and for a classifier the
+    probabilities of the labels.
+    """
 
     mean: np.ndarray
     std: np.ndarray
-    shares: np.ndarray | None = None  # probabilities of the labels, for a classifier
-
-
-# --- models ---
-
-
-def _center_and_scale(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted means and standard deviations. The scale of a constant feature is 1."""
-    unit = np.maximum(np.max(np.abs(X), axis=0), 1e-300)  # so that nothing overflows
-    mean = weights @ (X / unit)
-    scale = np.sqrt(weights @ (X / unit - mean) ** 2)
-    return mean * unit, np.where(scale <= 1e-12, 1.0, scale * unit)
+    shares: np.ndarray | None = None
 
 
 def _bandwidth(given: Any, name: str, X: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -95,24 +128,27 @@ class Model:
     """
 
     def __init__(self, params: Any, loss: Any, Z: np.ndarray, weights: np.ndarray) -> None:
-        center, units = _center_and_scale(Z, weights)
+        unit = np.maximum(np.max(np.abs(Z), axis=0), 1e-300)  # so that nothing overflows
+        mean = weights @ (Z / unit)
+        deviation = np.sqrt(weights @ (Z / unit - mean) ** 2)
+        # the scale of a constant feature is 1
+        center, units = mean * unit, np.where(deviation <= 1e-12, 1.0, deviation * unit)
         self.center, self.scale, self.offset = center[:-1], units[:-1], float(center[-1])
         self.labels = vars(params).get("classes_")
         self.n_labels = L = 0 if self.labels is None else len(self.labels)
         self.table = np.eye(L) if L > 2 else np.array([[-1.0], [1.0]])
         self.n_scores, self.n_numbers = self.table.shape[1], Z.shape[1] - (L > 0)
         self.outputs = self.n_scores - (L > 2 and not loss.closed_form)
-        spread = 1.0 if L else float(units[-1])
-        self.units, self.loss = np.r_[self.scale, spread], loss.scaled(spread)
+        unit_of_y = 1.0 if L else float(units[-1])
+        self.units, self.loss = np.r_[self.scale, unit_of_y], loss.scaled(unit_of_y)
         self.kernel: Gaussian | None = None
         if params.model == "kernel":
             rows, most = np.unique(Z[:, :-1], axis=0), as_count(params.n_centers, "n_centers")
-            self.kernel = Gaussian(
-                _bandwidth(params.model_bandwidth, "model_bandwidth", rows, self.scale)
-            )
+            given = params.model_bandwidth
+            self.kernel = Gaussian(_bandwidth(given, "model_bandwidth", rows, self.scale))
             self.centers = rows[pivots(self.kernel, rows, 1e-6, most)]
         self.size = self(Z[:1, :-1]).shape[1]
-        ridge = np.r_[0.0, np.full(self.size - 1, params.alpha * spread ** (loss.degree - 2))]
+        ridge = np.r_[0.0, np.full(self.size - 1, params.alpha * unit_of_y ** (loss.degree - 2))]
         self.alpha = np.tile(ridge, self.outputs)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
@@ -141,9 +177,6 @@ class Model:
             return self.at(Z, self.loss).values(theta)[0]
         errors = self.targets(Z[:, -1]) - self(Z[:, :-1]) @ self.rows(theta).T
         return np.sum(errors**2, axis=1) if self.loss.closed_form else self.loss(errors[:, 0])
-
-
-# --- families ---
 
 
 class EstimatorFamily(ParametricFamily):
@@ -265,7 +298,16 @@ class Densities(EstimatorFamily):
             joint = Gaussian(np.r_[ball.kernel.sigma_vector(d), 1.0])
             self.ball = Ball(self.joint, 0.0, weights=masses, kernel=joint)
         ParametricFamily.__init__(self, adversary, model.labels, data)
-        self.risk = self._square_risk() if loss.closed_form else self._node_risk(self.nodes())
+        if loss.closed_form:
+            self.risk = self._square_risk()
+            return
+        nodes = self.nodes()
+        at: ParametricLoss = (
+            LogisticScores(model(nodes.points), n_labels)
+            if n_labels
+            else model.at(nodes.points, model.loss)
+        )
+        self.risk = model.loss.risk(nodes, at, self.alpha)
 
     def _square_risk(self) -> SquareRisk:
         model, space, d, P = self.model, self.adversary.space, self.model.n_numbers, self.model.size
@@ -279,11 +321,6 @@ class Densities(EstimatorFamily):
             else affine_moments(space, center, scale)
         )
         return SquareRisk(V, E, s, self.alpha)
-
-    def _node_risk(self, nodes: Nodes) -> NodeRisk:
-        model, Z, L = self.model, nodes.points, self.model.n_labels
-        at = LogisticScores(model(Z), L) if L else model.at(Z, model.loss)
-        return model.loss.risk(nodes, at, self.alpha)
 
     def loss_at(self, theta: np.ndarray) -> Observable:
         """Of x and y, or of x and the code of the label. It can be pickled."""
@@ -312,7 +349,7 @@ class Densities(EstimatorFamily):
             else super().empirical_value(theta)
         )
 
-    def law_of(self, distribution: Any) -> Moments:
+    def moments_of(self, distribution: Any) -> Moments:
         """The moments of (x, y) under a density."""
         std = np.sqrt(np.maximum(np.diag(distribution.cov()), 0.0))
         shares = np.asarray(distribution.probabilities) if self.model.n_labels else None
@@ -379,7 +416,7 @@ class Reweighted(EstimatorFamily):
         mean = np.bincount(self.own, weights=self.masses * losses) / ball.weights
         return NumericFunction(partial(_nearest_value, ball.points, mean))
 
-    def law_of(self, distribution: Any) -> Moments:
+    def moments_of(self, distribution: Any) -> Moments:
         """The moments of the samples, reweighted."""
         weights = self.masses * distribution.pdf(self.ball.points)[self.own]
         return self.moments(weights / weights.sum())
@@ -389,3 +426,69 @@ def _nearest_value(points: np.ndarray, values: np.ndarray, C: np.ndarray) -> np.
     """The value of the nearest point, which for points of the measure is their own."""
     unit = np.maximum(np.ptp(points, axis=0), 1e-300)
     return np.asarray(values[cKDTree(points / unit).query(C / unit)[1]])
+
+
+class _Fold:
+    """The fit to four fifths of the samples, and its losses at the others."""
+
+    def __init__(self, family: EstimatorFamily, held_out: np.ndarray) -> None:
+        self.family = family.on(np.delete(np.arange(family.masses.shape[0]), held_out))
+        self.rows, self.weights = family.samples[held_out], family.masses[held_out]
+        self.start: Saddle | None = None
+        self.plain = self.losses(self.family.empirical()[0])
+        zero = np.zeros_like(self.family.alpha)  # the fold has its own centers
+        self.slack = abs(float(self.weights @ self.losses(zero))) * (
+            _LABEL_SLACK if family.model.n_labels else _NUMBER_SLACK
+        )
+
+    def losses(self, theta: np.ndarray) -> np.ndarray:
+        """The held-out losses of a parameter."""
+        return self.family.model.losses(theta, self.rows)
+
+    def excess(self, radius: float) -> np.ndarray | None:
+        """The held-out losses above those of the plain fit. None if they are harmful or unknown."""
+        self.start = solve(self.family.problem, radius, _ROUGH, self.start)
+        if self.start.empty or Run.current().over:
+            return None
+        excess = self.losses(self.start.theta) - self.plain
+        most = _AT_MOST * float(self.weights @ self.plain) + self.slack
+        return excess if self.weights @ excess <= most else None
+
+
+@one_blas_thread(0)
+def radius_of(
+    family: EstimatorFamily, radius: Any, random_state: Any, problem: Problem
+) -> tuple[float, Problem]:
+    """The radius as a number: as given, by the bootstrap, or chosen by cross-validation.
+
+    If no radius is harmless, or the time is over, it is 0. The problem comes back with the
+    directions that it took to see the nearest density. Resamples have as many samples as there are
+    distinct ones, so that weights count like repetitions.
+    """
+    if not isinstance(radius, str):
+        return float(radius), problem
+    ball, n = family.ball, family.samples.shape[0]
+    if radius == "bootstrap":
+        return resampled_radius(ball, n, rng=random_state), problem
+    if n < _FEWEST or ball.points.shape[0] < 2:
+        return 0.0, problem
+    widest = resampled_radius(ball, n, n_resamples=_RESAMPLES, rng=random_state)
+    distance, problem = nearest_exactly(problem)
+    least = _FEASIBLE * distance
+    widest = max(widest, least) if isinstance(family, Densities) else widest
+    order = np.random.default_rng(random_state).permutation(n)
+    folds = [_Fold(family, order[k::_FOLDS]) for k in range(_FOLDS)]
+    weights = np.concatenate([fold.weights for fold in folds])
+    plain = float(weights @ np.concatenate([fold.plain for fold in folds]))
+    slack = sum(fold.slack for fold in folds)
+    for candidate in (widest * fraction for fraction in _FRACTIONS if widest * fraction >= least):
+        Run.current().tell(f"held-out losses with radius {candidate:.3g}", 0.0, np.inf)
+        parts = (fold.excess(candidate) for fold in folds)
+        known: list[Any] = list(takewhile(lambda part: part is not None, parts))
+        if len(known) == _FOLDS:
+            excess = np.concatenate(known)
+            total = float(weights @ excess)
+            error = float(np.linalg.norm(weights * (excess - total / weights.sum())))
+            if total <= _HARMLESS * plain + slack and total + error <= _AT_MOST * plain + slack:
+                return candidate, problem
+    return 0.0, problem
