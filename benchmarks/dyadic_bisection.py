@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import erf
 
 import ksos
+from ksos.density import square_of
 
 __all__ = ["dyadic_samples"]
 
@@ -60,7 +61,10 @@ def dyadic_samples(
     X, d = p.support_points, p.n_features
     sigma = p.kernel.sigma_vector(d)
     i, j = np.triu_indices(X.shape[0])
-    B, W = p.unit_factor @ p.unit_factor.T, np.exp(p.integrals.log_gram(X, X) - p.log_unit)
+    B, W = (
+        square_of(p).unit_factor @ square_of(p).unit_factor.T,
+        np.exp(p.integrals.log_gram(X, X) - p.log_unit),
+    )
     weights = (B * W)[i, j] * np.where(i == j, 1.0, 2.0)
     centres, scale = (
         0.5 * (X[i] + X[j]),

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 from quick import parse, parser_of
 
+from ksos.density import square_of
+
 FEATURES, LANDMARKS, CHUNK, BLOCK = 10, 200, 1 << 16, 1 << 16
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -124,7 +126,7 @@ def throughput(rows: int = 8 * CHUNK, repeats: int = 4) -> dict[str, float]:
         "sums": lambda: [nothing.update(part) for part in parts],
         "passes": passes,
         "bare scores": lambda: [
-            bare_scores(part, p.support_points, p.unit_factor, sigma) for part in parts
+            bare_scores(part, p.support_points, square_of(p).unit_factor, sigma) for part in parts
         ],
         "scores": lambda: list(fitted.score_samples(chunks(parts))),
         "score": lambda: fitted.score(chunks(parts)),

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
+from ksos.density import square_of
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Box, Discrete, Measure, Normal
@@ -156,11 +157,11 @@ def marginal_cdf(p: Any, k: int, thresholds: np.ndarray) -> np.ndarray:
     """
     d = p.n_features
     rest = [j for j in range(d) if j != k]
-    weights = p.unit_factor @ p.unit_factor.T
+    weights = square_of(p).unit_factor @ square_of(p).unit_factor.T
     if p.kernel.full:  # on Lebesgue measure: W/W_k, both from their formulas
         x, alone = p.support_points, p.support_points[:, [k]]
         weights = weights * np.exp(
-            p.integrals.log_gram(x, x)
+            square_of(p).integrals.log_gram(x, x)
             - closed_form(p.kernel.restrict([k]), p.measure, 1).log_gram(alone, alone)
         )
     elif rest:

@@ -68,7 +68,9 @@ def assert_same(a: KernelSoSDensity, b: KernelSoSDensity) -> None:
     np.testing.assert_array_equal(a.support_points_, b.support_points_)
     assert a.solution_.objective == pytest.approx(b.solution_.objective, abs=1e-10)
     np.testing.assert_allclose(
-        a.distribution_.unnamed.pdf(X[:50]), b.distribution_.unnamed.pdf(X[:50]), atol=1e-6
+        a.distribution_.with_feature_names(None).pdf(X[:50]),
+        b.distribution_.with_feature_names(None).pdf(X[:50]),
+        atol=1e-6,
     )
 
 
@@ -117,7 +119,9 @@ def test_data_frames_are_fitted_by_the_names_of_their_columns(
     scores = found.score_samples(frame[frame["u"] > 0.0][["v", "u"]])
     assert isinstance(scores, da.Array) and np.isnan(scores.shape[0])
     np.testing.assert_allclose(
-        scores.compute(), found.distribution_.unnamed.logpdf(X[X[:, 0] > 0.0]), rtol=1e-12
+        scores.compute(),
+        found.distribution_.with_feature_names(None).logpdf(X[X[:, 0] > 0.0]),
+        rtol=1e-12,
     )
     with pytest.raises(
         ValueError, match="the dask data frame has no column 'w'; its columns are 'u', 'v', 'mass'"

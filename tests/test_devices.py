@@ -14,6 +14,7 @@ from tables import PAIR_CASES, points
 
 import ksos
 from ksos.data import Survey, row_hashes
+from ksos.density import square_of
 from ksos.density.sampling import draw_by_inversion
 from ksos.functionals import SquaredMMD
 from ksos.ground import full_single_precision, is_tensor, to_numpy, uniforms
@@ -176,7 +177,9 @@ def test_fit_runs_where_the_chunks_lie(X: np.ndarray, options: dict[str, Any]) -
     ours = ksos.KernelSoSDensity(**options, random_state=0).fit(ksos.chunks(X, rows=9000))
     for source in (ksos.chunks(X, rows=9000).to("cpu"), ksos.chunks(tensors(X, 17_000))):
         theirs = ksos.KernelSoSDensity(**options, random_state=0).fit(source)
-        assert is_tensor(theirs.support_points_) and is_tensor(theirs.distribution_.unit_factor)
+        assert is_tensor(theirs.support_points_) and is_tensor(
+            square_of(theirs.distribution_).unit_factor
+        )
         assert theirs.solution_.objective == pytest.approx(ours.solution_.objective, abs=2e-8)
         np.testing.assert_allclose(
             to_numpy(theirs.score_samples(X[:50])), ours.score_samples(X[:50]), atol=1e-9
@@ -243,7 +246,8 @@ def test_samples_are_those_of_inversion(case: Any) -> None:
     X, F = points(7, case.d), np.random.default_rng(3).normal(size=(7, 2))
     p = ksos.SoSDensity(case.kernel, X, F, case.measure, normalize=True)
     ours, theirs = (
-        draw_by_inversion(p, 300, np.random.default_rng(5), tree=tree) for tree in (True, False)
+        draw_by_inversion(square_of(p), 300, np.random.default_rng(5), tree=tree)
+        for tree in (True, False)
     )
     np.testing.assert_allclose(theirs, ours, atol=1e-9)
 
@@ -256,7 +260,7 @@ def test_samples_of_tensors_invert_the_distribution_function() -> None:
         normalize=True,
     )
     x, u = (
-        draw_by_inversion(p.to("cpu"), 500, np.random.default_rng(1)),
+        draw_by_inversion(square_of(p.to("cpu")), 500, np.random.default_rng(1)),
         uniforms(np.random.default_rng(1), (500, 2), torch.zeros(0)),
     )
     assert is_tensor(x)
@@ -271,4 +275,4 @@ def test_samples_of_tensors_invert_the_distribution_function() -> None:
 
 def test_no_samples() -> None:
     p = ksos.SoSDensity(Gaussian(1.0), points(3, 2), np.ones((3, 1)), normalize=True).to("cpu")
-    assert tuple(draw_by_inversion(p, 0, np.random.default_rng(0)).shape) == (0, 2)
+    assert tuple(draw_by_inversion(square_of(p), 0, np.random.default_rng(0)).shape) == (0, 2)

@@ -37,7 +37,7 @@ def test_densities_and_their_problems(kernel: Any, measure: Any) -> None:
     with np.errstate(all="raise"):
         p = ksos.SoSDensity(kernel, X, np.ones((25, 1)), measure, normalize=True)
         assert np.all(p.logpdf(FAR) < -30.0) and np.all(p.pdf(FAR) < 1e-13)
-        assert np.all(np.isfinite(p.cov())) and p.mass() == pytest.approx(1.0)
+        assert np.all(np.isfinite(p.cov())) and p.terms.mass() == pytest.approx(1.0)
         assert (
             ksos.minimize(
                 SquaredMMD(X) + 1e-2 * Trace(relative=True), ksos.SoSSpace(kernel, X, measure)

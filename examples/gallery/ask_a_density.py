@@ -40,4 +40,4 @@ for sepal_length in (5.0, 6.0, 7.0):
         f" and {high:.1f}"
     )
 
-assert np.isclose(p.marginal("petal length (cm)").unnamed.cdf([[2.5]])[0], short)
+assert np.isclose(p.marginal("petal length (cm)").with_feature_names(None).cdf([[2.5]])[0], short)

@@ -33,7 +33,7 @@ for name, X in places.items():
         f"{name}: objective {est.solution_.objective:.9f}, gap {est.solution_.gap:.0e}, scores:"
         f" {type(est.score_samples(data))}"
     )
-    x0 = est.distribution_.on_host().marginal([0])
+    x0 = est.distribution_.to(None).marginal([0])
     grid = np.linspace(-4.0, 4.0, 200)[:, None]
     ax.plot(grid, x0.pdf(grid), label=name, lw=4 if name == "NumPy" else 1.5)
 ax.set(xlabel="x₀", title="the first feature's marginal")

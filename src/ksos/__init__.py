@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ksos import functionals, kernels, measures, observables
 from ksos._version import __version__ as __version__
 from ksos.data import KernelSums, chunks
-from ksos.density import Compression, Estimate, SoSDensity, SoSMixture, mixture
+from ksos.density import Compression, Estimate, SoSDensity, mixture
 from ksos.estimators import KernelSoSDensity
 from ksos.exceptions import (
     BandwidthWarning,
@@ -67,7 +67,6 @@ __all__ = [
     "MeanEmbedding",
     "Progress",
     "SoSDensity",
-    "SoSMixture",
     "SoSSpace",
     "Solution",
 ]

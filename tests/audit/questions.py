@@ -64,7 +64,7 @@ def _moments(p: Any, x: np.ndarray, masses: np.ndarray, sample: np.ndarray) -> l
     mean, estimate = masses @ x, p.expectation(lambda Y: np.cos(np.sum(Y, axis=1)))
     at = density(p, sample)
     return [
-        ("mass", p.mass(), masses.sum(), 1e-9),
+        ("mass", p.terms.mass(), masses.sum(), 1e-9),
         ("mean", p.mean(), mean, 1e-8),
         ("cov", p.cov(), ((x - mean) * masses[:, None]).T @ (x - mean), 1e-7),
         ("pdf", p.pdf(sample), at, 1e-10),

@@ -56,7 +56,7 @@ def drag(browser: Browser, start: tuple[int, int], by: tuple[int, int]) -> None:
 
 
 def test_the_readings_are_pythons(seen: Browser, page: ksos.Explorer) -> None:
-    est, p = page.estimator_, page.distribution_.unnamed
+    est, p = page.estimator_, page.distribution_.with_feature_names(None)
     wanted = {
         "objective": est.solution_.objective,
         "gap": est.solution_.gap,
@@ -94,7 +94,7 @@ def test_the_pages_own_density_is_pythons(
     at_points, on_grid = seen.driver.execute_async_script(
         script, points.tolist(), x.tolist(), y.tolist(), asked
     )
-    p = page.distribution_.unnamed
+    p = page.distribution_.with_feature_names(None)
     assert np.array(at_points) == pytest.approx(p.pdf(points), rel=1e-9)
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     assert np.array(on_grid) == pytest.approx(p.pdf(grid), rel=1e-9)
@@ -119,7 +119,7 @@ def test_a_slider_moves_the_fit(seen: Browser, page: ksos.Explorer) -> None:
 
 
 def test_click_and_drag(seen: Browser, page: ksos.Explorer) -> None:
-    p = page.distribution_.unnamed
+    p = page.distribution_.with_feature_names(None)
     seen.element("plot").click()
     seen.wait("document.getElementById('conditional-text').textContent")
     at = float(seen.element("value").get_attribute("value"))
@@ -150,7 +150,7 @@ def test_the_keyboard_is_enough(seen: Browser, page: ksos.Explorer) -> None:
     seen.element("ask-box").send_keys(Keys.ENTER)
     assert seen.wait("document.getElementById('box-text').textContent").startswith("Probability 0.")
     assert seen.value("box-text") == pytest.approx(
-        page.distribution_.unnamed.probability([0.0, -np.inf], np.inf), rel=1e-12
+        page.distribution_.with_feature_names(None).probability([0.0, -np.inf], np.inf), rel=1e-12
     )
 
 
@@ -190,8 +190,8 @@ def test_save(seen: Browser, page: ksos.Explorer, X: np.ndarray, tmp_path: Path)
         assert time.monotonic() < ends
         time.sleep(0.05)
     assert np.array_equal(
-        ksos.load(tmp_path / "model.ksos").unnamed.pdf(X[:9, :2]),
-        page.distribution_.unnamed.pdf(X[:9, :2]),
+        ksos.load(tmp_path / "model.ksos").with_feature_names(None).pdf(X[:9, :2]),
+        page.distribution_.with_feature_names(None).pdf(X[:9, :2]),
     )
     seen.element("show-program").click()
     program = seen.wait("document.getElementById('program').textContent")

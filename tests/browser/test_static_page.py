@@ -68,7 +68,7 @@ def test_the_answers_are_pythons(seen: Browser, folder: Path, name: str) -> None
     seen.move("scale", 1)
     seen.settled()
     names = by_program(seen, folder)
-    est, p = names["est"], names["p"].unnamed
+    est, p = names["est"], names["p"].with_feature_names(None)
     assert (
         seen.value("reading-objective") == pytest.approx(est.solution_.objective, abs=1e-8)
         and seen.text("reading-status") == "solved"
@@ -91,7 +91,7 @@ def test_the_answers_are_pythons(seen: Browser, folder: Path, name: str) -> None
 
 
 def test_click_drag_and_samples(seen: Browser, folder: Path) -> None:
-    p = by_program(seen, folder)["p"].unnamed
+    p = by_program(seen, folder)["p"].with_feature_names(None)
     seen.element("plot").click()
     seen.wait("document.getElementById('conditional-text').textContent")
     at, told = float(seen.element("value").get_attribute("value")), seen.value("conditional-text")
@@ -126,7 +126,7 @@ def test_features_in_turn_and_alone(seen: Browser, folder: Path) -> None:
     seen.run("document.getElementById('low-0').value = 0")
     seen.run("document.getElementById('ask-box').click()")
     seen.wait("document.getElementById('box-text').textContent")
-    p = by_program(seen, folder)["p"].unnamed
+    p = by_program(seen, folder)["p"].with_feature_names(None)
     assert seen.value("box-text") == pytest.approx(p.probability([0.0], [np.inf]), abs=1e-6)
     seen.choose("second", "0")
     seen.wait("document.body.dataset.fits > 2")

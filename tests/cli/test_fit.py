@@ -261,7 +261,7 @@ def test_not_converged(
         and f"gap {shown['gap']:.2e}" in line
         and remedy in line
     )
-    assert library.load(tmp_path / "m.ksos").mass() == pytest.approx(1.0, abs=1e-7)
+    assert library.load(tmp_path / "m.ksos").terms.mass() == pytest.approx(1.0, abs=1e-7)
 
 
 def test_verbose_writes_lines_even_into_a_pipe(ksos: Command, plain: Path, tmp_path: Path) -> None:
@@ -632,7 +632,7 @@ def test_a_search_that_runs_out_of_time(ksos: Command, plain: Path, tmp_path: Pa
     assert line.startswith("ksos fit: not converged: time_limit: ") and line.endswith(
         "holds the best density found"
     )
-    assert library.load(tmp_path / "m.ksos").mass() == pytest.approx(1.0, abs=1e-7)
+    assert library.load(tmp_path / "m.ksos").terms.mass() == pytest.approx(1.0, abs=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_the_search_reads_many_files(
     expected = library.KernelSoSDensityCV(relative_regularizations=[0.1], cv=2).fit(
         points, sample_weight=weights
     )
-    assert np.average(p.unnamed.logpdf(points), weights=weights) == pytest.approx(
+    assert np.average(p.with_feature_names(None).logpdf(points), weights=weights) == pytest.approx(
         expected.score(points, sample_weight=weights), abs=0.2
     )
 

@@ -8,6 +8,7 @@ from oracles import quadrature_rule
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
+from ksos.density import square_of
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue
@@ -42,7 +43,7 @@ def test_the_rank_is_cut_where_the_least_mass_is_lost(pair: PairCase) -> None:
     masses = np.linalg.svd(columns, compute_uv=False) ** 2
     for rank in (1, 2, 3):
         q = smaller(p, pair, rank=rank).density
-        assert q.rank == rank and q.mass() == pytest.approx(1.0, abs=1e-12)
+        assert q.rank == rank and q.terms.mass() == pytest.approx(1.0, abs=1e-12)
         # p − (kept mass)·q is a sum of squares, and its mass is that of the columns left out
         left = p.pdf(nodes) - masses[:rank].sum() * q.pdf(nodes)
         assert np.all(left > -1e-10)
@@ -72,19 +73,19 @@ def test_points_are_chosen_for_the_density_not_for_the_kernel() -> None:
         * np.exp(-np.sum((X - 0.5) ** 2, axis=1))[:, None]
     )
     p = ksos.SoSDensity(Gaussian(0.5), X, factor, Box([-0.5, -0.5], [1.5, 1.5]), normalize=True)
-    W = np.exp(p.integrals.log_gram(X, X) - p.log_unit)
+    W = np.exp(square_of(p).integrals.log_gram(X, X) - square_of(p).log_unit)
 
     def left_out(chosen: np.ndarray) -> float:
         Q = W[np.ix_(chosen, chosen)]
-        inner = W[chosen] @ p.unit_factor
-        return p.mass() - float(np.sum(inner * np.linalg.lstsq(Q, inner, rcond=1e-12)[0]))
+        inner = W[chosen] @ square_of(p).unit_factor
+        return p.terms.mass() - float(np.sum(inner * np.linalg.lstsq(Q, inner, rcond=1e-12)[0]))
 
     kept = p.compress(m=m).density.support_points
     chosen = np.array([int(np.flatnonzero(np.all(x == X, axis=1))[0]) for x in kept])
     for k in range(4):  # every choice is the best one, given those before it
         candidates = [left_out(np.r_[chosen[:k], j]) for j in range(40) if j not in chosen[:k]]
         assert left_out(chosen[: k + 1]) == pytest.approx(min(candidates), rel=1e-6)
-    spread = pivoted_cholesky(X, m, p.integrals, 1e-12)
+    spread = pivoted_cholesky(X, m, square_of(p).integrals, 1e-12)
     assert left_out(chosen) < 0.5 * left_out(spread)
 
 
@@ -140,7 +141,7 @@ def test_scale_free(scale: float) -> None:
 
 def test_hundreds_of_dimensions() -> None:
     p = ksos.SoSDensity(Gaussian(30.0), points(10, 784), points(10, 3, 1), normalize=True)
-    assert p.compress(rank=2).density.mass() == pytest.approx(1.0)
+    assert p.compress(rank=2).density.terms.mass() == pytest.approx(1.0)
     q, distance = p.compress(m=5)
     assert 0.0 <= distance < 1.0
     assert np.all(np.isfinite(q.logpdf(points(4, 784, 2))))

@@ -8,14 +8,14 @@ import itertools
 
 import numpy as np
 import pytest
-from densities import make_density
+from densities import from_square, make_density
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import quadrature_rule
 from tables import PAIR_CASES, PairCase, answers_itself, points
 
 from ksos import SoSDensity
-from ksos.density.conditional_line import ConditionalLine
+from ksos.density import ConditionalLine, square_of
 from ksos.kernels import Gaussian
 from ksos.measures import Discrete, Lebesgue
 
@@ -44,7 +44,7 @@ def law_by_quadrature(p: SoSDensity, x: float) -> tuple[np.ndarray, np.ndarray]:
 @every_pair
 def test_moments_against_quadrature(case: PairCase) -> None:
     p = make_density(case, 7, 3, seed=3)
-    mean, deviation = ConditionalLine(p, 1).moments(ROWS)
+    mean, deviation = ConditionalLine(square_of(p), 1).moments(ROWS)
     for i, x in enumerate(ROWS[:, 0]):
         y, masses = law_by_quadrature(p, x)
         expected = masses @ y
@@ -56,10 +56,10 @@ def test_moments_against_quadrature(case: PairCase) -> None:
 def test_mass_is_the_marginal_density(case: PairCase) -> None:
     p = make_density(case, 7, 3, seed=3)
     expected = p.marginal([0]).logpdf(ROWS)
-    np.testing.assert_allclose(ConditionalLine(p, 1).log_mass(ROWS), expected, atol=1e-9)
+    np.testing.assert_allclose(ConditionalLine(square_of(p), 1).log_mass(ROWS), expected, atol=1e-9)
     far = np.array([[300.0]]) if isinstance(p.measure, Lebesgue) and p.kernel.smooth else ROWS[:1]
     np.testing.assert_allclose(
-        ConditionalLine(p, 1).log_mass(far), p.marginal([0]).logpdf(far), rtol=1e-9
+        ConditionalLine(square_of(p), 1).log_mass(far), p.marginal([0]).logpdf(far), rtol=1e-9
     )
 
 
@@ -67,7 +67,7 @@ def test_mass_is_the_marginal_density(case: PairCase) -> None:
 def test_cdf_against_the_conditional_density(case: PairCase) -> None:
     p = make_density(case, 7, 3, seed=3)
     thresholds = np.array([-0.25, 0.05, 0.3])
-    got = ConditionalLine(p, 1).cdf(ROWS, thresholds)
+    got = ConditionalLine(square_of(p), 1).cdf(ROWS, thresholds)
     for i, (x, t) in enumerate(zip(ROWS[:2, 0], thresholds[:2], strict=True)):
         low, high = p.measure.boundary(1)
         reach = 9.0 if p.kernel.smooth else 60.0
@@ -99,7 +99,7 @@ def integrate(p: SoSDensity, x: float, edges: np.ndarray) -> float:
 
 @every_pair
 def test_quantile_undoes_cdf(case: PairCase) -> None:
-    line = ConditionalLine(make_density(case, 7, 3, seed=3), 1)
+    line = ConditionalLine(square_of(make_density(case, 7, 3, seed=3)), 1)
     levels = np.tile([0.001, 0.2, 0.5, 0.9, 0.999], (ROWS.shape[0], 1))
     values = line.quantile(ROWS, levels)
     assert np.all(np.diff(values, axis=1) > 0.0)
@@ -113,7 +113,7 @@ def test_quantiles_are_monotone_and_inside(levels: list[float], which: int) -> N
     case = list(CASES.values())[which * len(CASES) // 4]
     p = make_density(case, 7, 3, seed=3)
     q = np.sort(np.array(levels))
-    values = ConditionalLine(p, 1).quantile(ROWS, np.tile(q, (ROWS.shape[0], 1)))
+    values = ConditionalLine(square_of(p), 1).quantile(ROWS, np.tile(q, (ROWS.shape[0], 1)))
     assert np.all(np.isfinite(values)) and np.all(np.diff(values, axis=1) >= 0.0)
     low, high = p.measure.boundary(1)
     assert np.all((values >= low) & (values <= high))
@@ -124,7 +124,9 @@ def test_first_feature_given_the_second() -> None:
     p = make_density(CASES["gaussian, per feature × lebesgue, d=2"], 7, 3, seed=3)
     swapped = SoSDensity(p.kernel.restrict([1, 0]), p.support_points[:, ::-1], p.factor, Lebesgue())
     for one, other in zip(
-        ConditionalLine(p, 0).moments(ROWS), ConditionalLine(swapped, 1).moments(ROWS), strict=True
+        ConditionalLine(square_of(p), 0).moments(ROWS),
+        ConditionalLine(square_of(swapped), 1).moments(ROWS),
+        strict=True,
     ):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -138,7 +140,7 @@ def test_conditioning_on_many_features_at_once() -> None:
         normalize=True,
     )
     rows = points(5, 3, 8)
-    mean, deviation = ConditionalLine(p, 2).moments(rows)
+    mean, deviation = ConditionalLine(square_of(p), 2).moments(rows)
     for row, m, s in zip(rows, mean, deviation, strict=True):
         alone = p.conditional({0: row[0], 1: row[1], 3: row[2]})
         assert m == pytest.approx(alone.mean()[0], abs=1e-10)
@@ -160,7 +162,7 @@ def test_columns_of_one_point_each_are_a_kernel_density_estimate(extra: int) -> 
     # the same B, without a zero in its factor
     turned = factor @ np.linalg.qr(rng.normal(size=(factor.shape[1], factor.shape[1])))[0]
     split, whole = (
-        ConditionalLine(SoSDensity(Gaussian(0.6), X, F, normalize=True), 1)
+        ConditionalLine(square_of(SoSDensity(Gaussian(0.6), X, F, normalize=True)), 1)
         for F in (factor, turned)
     )
     assert split._factor.shape[1] == extra and whole._factor.shape[1] == factor.shape[1]
@@ -171,7 +173,7 @@ def test_columns_of_one_point_each_are_a_kernel_density_estimate(extra: int) -> 
 
 def test_far_from_the_data_the_nearest_support_point_rules() -> None:
     p = SoSDensity(Gaussian(1.0), [[0.0, 5.0], [1.0, -3.0]], [[1.0], [0.5]], normalize=True)
-    line = ConditionalLine(p, 1)
+    line = ConditionalLine(square_of(p), 1)
     mean, deviation = line.moments(np.array([[1e4], [-1e4]]))
     np.testing.assert_allclose(mean, [-3.0, 5.0], atol=1e-9)
     np.testing.assert_allclose(deviation, 0.5, rtol=1e-9)
@@ -188,13 +190,15 @@ def test_far_from_the_data_the_nearest_support_point_rules() -> None:
 def test_no_scale_and_no_shift_is_special(scale: float, shift: float) -> None:
     X = np.round(points(8, 2, 2) * 64.0) / 64.0  # so that a shift loses no digits
     factor = np.random.default_rng(1).normal(size=(8, 2))
-    plain = ConditionalLine(SoSDensity(Gaussian([0.8, 0.5]), X, factor, normalize=True), 1)
+    plain = ConditionalLine(
+        square_of(SoSDensity(Gaussian([0.8, 0.5]), X, factor, normalize=True)), 1
+    )
     moved_points = X * scale + shift
     kernel, rows = Gaussian(np.array([0.8, 0.5]) * scale), np.array([[-0.25], [0.5]])
-    unit = SoSDensity.from_units(
+    unit = from_square(
         kernel, moved_points, factor, 0.0, Lebesgue()
     )  # the laws do not depend on the density's own scale
-    moved = ConditionalLine(unit, 1)
+    moved = ConditionalLine(square_of(unit), 1)
     for one, other in zip(plain.moments(rows), moved.moments(rows * scale + shift), strict=True):
         assert np.all(np.isfinite(other)) and one.shape == other.shape
     mean, deviation = moved.moments(rows * scale + shift)
@@ -209,11 +213,11 @@ def test_discrete_measures_are_refused() -> None:
         Gaussian(1.0), points(3, 2), np.eye(3), Discrete(points(20, 2, 5)), normalize=True
     )
     with pytest.raises(ValueError, match=r"p\.conditional"):
-        ConditionalLine(p, 1)
+        ConditionalLine(square_of(p), 1)
 
 
 def test_no_law_where_the_conditions_have_no_density() -> None:
     """Two amplitudes that cancel at x = 0, whatever y is."""
     p = SoSDensity(Gaussian(1.0), [[-1.0, 0.0], [1.0, 0.0]], [[1.0], [-1.0]], normalize=True)
     with pytest.raises(ValueError, match="vanishes at row 1"):
-        ConditionalLine(p, 1).moments(np.array([[0.5], [0.0]]))
+        ConditionalLine(square_of(p), 1).moments(np.array([[0.5], [0.0]]))

@@ -22,7 +22,7 @@ def test_has_mass_one_is_never_negative_and_knows_its_logarithm(pair: PairCase) 
     nodes, w = quadrature_rule(pair.kernel, pair.measure, p.support_points)
     values = p.pdf(nodes)
     assert w @ values == pytest.approx(1.0, rel=tolerance())
-    assert p.mass() == pytest.approx(1.0, rel=tolerance())
+    assert p.terms.mass() == pytest.approx(1.0, rel=tolerance())
     assert np.all(values >= 0.0)
     with np.errstate(divide="ignore"):
         expected = np.log(values)
@@ -121,9 +121,9 @@ def test_at_a_zero_of_the_density_the_logarithm_is_minus_infinity_or_nearly() ->
 
 def test_blocks_of_rows_change_nothing(bimodal: ksos.SoSDensity) -> None:
     X = points(200, 2, 9)
-    whole = bimodal.pdf(X), bimodal.logpdf(X), bimodal.mass()
+    whole = bimodal.pdf(X), bimodal.logpdf(X), bimodal.terms.mass()
     with resources(block=7):
-        parts = bimodal.pdf(X), bimodal.logpdf(X), bimodal.mass()
+        parts = bimodal.pdf(X), bimodal.logpdf(X), bimodal.terms.mass()
     for got, expected in zip(parts, whole, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-9)
 

@@ -17,8 +17,7 @@ from scipy.special import ndtr
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
-from ksos.density.expectation import clouds
-from ksos.density.standard import standardize
+from ksos.density import square_clouds, square_of, standardize
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, coordinate
@@ -209,8 +208,8 @@ def test_many_features_by_quasi_monte_carlo(d: int) -> None:
 
 
 def test_where_weights_are_useless_samples_are_drawn() -> None:
-    p = normal([1.0] * 4)
-    found, method = clouds(p, 2000, 0, least_efficiency=2.0)
+    p = square_of(normal([1.0] * 4))
+    found, method = square_clouds(p, 2000, 0, least_efficiency=2.0)
     assert method == "sampling"
     means = np.array([masses @ y[:, 0] for y, _, masses in found])
     assert abs(means.mean() - 1.0) <= 6.0 * means.std(ddof=1) / math.sqrt(len(means)) < 0.5
@@ -270,9 +269,10 @@ def test_hundreds_of_features_give_numbers() -> None:
 
 def test_standard_coordinates_begin_at_a_central_support_point_and_lead_back() -> None:
     x = np.array([[5.0], [1e12], [4.0], [7.5], [-1e9]])
-    frame = standardize(ksos.SoSDensity(Gaussian(0.5), x, np.ones((5, 1)), normalize=True))
-    assert frame.density.support_points[0, 0] == 0.0
-    assert np.abs(frame.density.support_points).max() < 1e5
+    p = ksos.SoSDensity(Gaussian(0.5), x, np.ones((5, 1)), normalize=True)
+    frame = standardize(square_of(p))
+    assert frame.square.support_points[0, 0] == 0.0
+    assert np.abs(frame.square.support_points).max() < 1e5
     assert not frame.plain
     np.testing.assert_array_equal(frame.points(frame.coordinates(x)), x)
     queries = np.array([-np.inf, -2e9, -1e9, -1e6, 3.9, 4.25, 8.0, 1e11, 1e12, np.inf])[:, None]

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from densities import make_density, random_density
+from densities import make_density, random_density, stacked
 from oracles import quadrature_rule
 from scipy.stats import norm
 from tables import MEASURE_CASES, PAIR_CASES, PairCase, points
 
 import ksos
-from ksos import SoSDensity, SoSMixture
-from ksos.density.mixture import reference_density
-from ksos.density.queries import Queries
+from ksos import SoSDensity
+from ksos.density import reference_density
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue
 from ksos.observables import KernelFunction
@@ -39,7 +38,7 @@ def corrected(d: int) -> SoSDensity:
 
 
 MIXTURES = {
-    "two kernels": lambda: SoSMixture(
+    "two kernels": lambda: stacked(
         [
             random_density(Gaussian(0.9), d=2),
             random_density(Laplace(0.7, product=True), d=2, seed=1),
@@ -47,7 +46,7 @@ MIXTURES = {
         [2, 1],
     ),
     "corrected": lambda: corrected(2),
-    "a stack": lambda: SoSMixture(
+    "a stack": lambda: stacked(
         [
             corrected(2),
             random_density(Gaussian([0.9, 0.6]), d=2),
@@ -57,7 +56,7 @@ MIXTURES = {
 }
 
 
-def slices(p: Queries, x: np.ndarray, k: int, low: float, high: float) -> np.ndarray:
+def slices(p: SoSDensity, x: np.ndarray, k: int, low: float, high: float) -> np.ndarray:
     """∫ p(x, s) ds over low < s < high for each x, s being feature k of two, by panels that end at
     kinks.
     """
@@ -69,10 +68,10 @@ def slices(p: Queries, x: np.ndarray, k: int, low: float, high: float) -> np.nda
     )
     full = np.empty((x.shape[0] * w.shape[0], 2))
     full[:, k], full[:, 1 - k] = np.tile(nodes[:, 0], x.shape[0]), np.repeat(x, w.shape[0])
-    return np.exp(p.log_by_volume(full)).reshape(x.shape[0], -1) @ w
+    return np.exp(p.terms.log_by_volume(full)).reshape(x.shape[0], -1) @ w
 
 
-def agree_with_quadrature(p: Queries, rtol: float) -> None:
+def agree_with_quadrature(p: SoSDensity, rtol: float) -> None:
     x = np.linspace(-0.5, 0.35, 5)
     for k, (low, high) in ((0, INTERVAL), (1, (-0.1, np.inf))):
         c = p.conditional({k: (low, high)})
@@ -80,7 +79,7 @@ def agree_with_quadrature(p: Queries, rtol: float) -> None:
         box[:, k] = low, high
         whole = float(p.probability(*box))
         np.testing.assert_allclose(
-            np.exp(c.log_by_volume(x[:, None])), slices(p, x, k, low, high) / whole, rtol=rtol
+            np.exp(c.terms.log_by_volume(x[:, None])), slices(p, x, k, low, high) / whole, rtol=rtol
         )
         box[0, 1 - k], box[1, k] = -0.3, 0.2  # a part of the interval lies in the box
         cut, box[0, k] = float(p.probability(*box)), -5.0
@@ -110,13 +109,13 @@ def test_intervals_of_mixtures_agree_with_quadrature(name: str) -> None:
     "pair", [pair for pair in PLANE.values() if isinstance(pair.measure, Discrete)]
 )
 def test_intervals_on_atoms_are_sums(pair: PairCase) -> None:
-    for p in (make_density(pair), SoSMixture([make_density(pair)])):
-        atoms, mass, c = p.measure.atoms, p.node_masses(), p.conditional({1: INTERVAL})
+    for p in (make_density(pair), stacked([make_density(pair)])):
+        atoms, mass, c = p.measure.atoms, p.terms.node_masses, p.conditional({1: INTERVAL})
         inside = (INTERVAL[0] <= atoms.points[:, 1]) & (atoms.points[:, 1] <= INTERVAL[1])
         order = np.argsort(atoms.points[inside, 0])
         at = np.argsort(c.measure.atoms.points[:, 0])
         np.testing.assert_allclose(
-            c.node_masses()[at], (mass[inside] / mass[inside].sum())[order], rtol=1e-9
+            c.terms.node_masses[at], (mass[inside] / mass[inside].sum())[order], rtol=1e-9
         )
         first = inside & (atoms.points[:, 0] <= 0.1)
         assert p.probability(-np.inf, [0.1, np.inf], given={1: INTERVAL}) == pytest.approx(
@@ -161,7 +160,9 @@ def test_a_narrow_interval_is_a_value() -> None:
     ):
         x = np.linspace(-1.0, 1.0, 5)[:, None]
         narrow, value = p.conditional({0: (0.1 - 1e-7, 0.1 + 1e-7)}), p.conditional({0: 0.1})
-        np.testing.assert_allclose(narrow.log_by_volume(x), value.log_by_volume(x), atol=1e-9)
+        np.testing.assert_allclose(
+            narrow.terms.log_by_volume(x), value.terms.log_by_volume(x), atol=1e-9
+        )
 
 
 def test_tails_keep_their_digits() -> None:
@@ -255,8 +256,8 @@ def test_a_reference_given_an_interval_answers_in_closed_form(
     )
     whole = corrected if squares else reference_density(measure)
     for side in (INTERVAL, (-np.inf, 0.3), (0.1, np.inf)):
-        c = SoSMixture([whole], measure=Lebesgue()).conditional({1: side})
-        assert [part.interval is not None for _, part in c.parts] == [True]
+        c = stacked([whole], measure=Lebesgue()).conditional({1: side})
+        assert [term.interval is not None for _, term in c.terms.parts] == [True]
         ends = np.linspace(-9.0, 9.0, 31)
         x, w = composite(ends[:-1], ends[1:], 12)
         X, W = tensor_grid([x, x]), np.prod(tensor_grid([w, w]), axis=1)

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from densities import random_density
+from densities import from_square, random_density
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ksos import __version__
-from ksos.density import SoSDensity
-from ksos.density.io import load, read_header, save
+from ksos.density import SoSDensity, load, read_header, save, square_of
 from ksos.exceptions import ModelFormatError
 from ksos.ground import resources
 from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
@@ -52,11 +51,13 @@ def assert_identical(q: SoSDensity, p: SoSDensity) -> None:
     assert q.kernel == p.kernel
     assert q.measure == p.measure
     for name in ("support_points", "unit_factor"):
-        loaded, original = getattr(q, name), getattr(p, name)
+        loaded, original = getattr(square_of(q), name), getattr(square_of(p), name)
         assert loaded.shape == original.shape
         assert loaded.dtype == np.float64
         assert loaded.tobytes() == original.tobytes()
-    assert np.float64(q.log_unit).tobytes() == np.float64(p.log_unit).tobytes()
+    assert (
+        np.float64(square_of(q).log_unit).tobytes() == np.float64(square_of(p).log_unit).tobytes()
+    )
     near = np.random.default_rng(7).normal(size=(1000, p.n_features))
     X = np.concatenate([p.support_points, near, 1e3 * near])
     assert np.array_equal(q.pdf(X), p.pdf(X))
@@ -103,14 +104,14 @@ def test_load_is_exact_on_any_scale(
 
 def test_signed_zeros_and_subnormal_numbers_survive(tmp_path: Path) -> None:
     base = random_density(Gaussian(1.0), m=4, rank=3)
-    F = base.unit_factor.copy()
+    F = square_of(base).unit_factor.copy()
     F[0], F[1, 0] = -0.0, 5e-324
     F /= np.sqrt(
-        SoSDensity.from_units(
-            base.kernel, base.support_points, F, base.log_unit, base.measure
-        ).mass()
+        from_square(
+            base.kernel, base.support_points, F, square_of(base).log_unit, base.measure
+        ).terms.mass()
     )
-    p = SoSDensity.from_units(base.kernel, base.support_points, F, base.log_unit, base.measure)
+    p = from_square(base.kernel, base.support_points, F, square_of(base).log_unit, base.measure)
     save(p, tmp_path / "model.ksos")
     assert_identical(load(tmp_path / "model.ksos"), p)
 
@@ -118,7 +119,9 @@ def test_signed_zeros_and_subnormal_numbers_survive(tmp_path: Path) -> None:
 def test_infinite_sides_of_a_box_survive(tmp_path: Path) -> None:
     p = random_density(Gaussian(0.7), d=2)
     low, high = np.full(2, -np.inf), np.full(2, np.inf)
-    p = SoSDensity.from_units(p.kernel, p.support_points, p.unit_factor, p.log_unit, Box(low, high))
+    p = from_square(
+        p.kernel, p.support_points, square_of(p).unit_factor, square_of(p).log_unit, Box(low, high)
+    )
     save(p, tmp_path / "model.ksos")
     q = load(tmp_path / "model.ksos")
     assert_identical(q, p)
@@ -129,10 +132,14 @@ def test_infinite_sides_of_a_box_survive(tmp_path: Path) -> None:
 
 def test_memory_layout_of_the_saved_arrays_does_not_matter(tmp_path: Path) -> None:
     base = random_density(Gaussian(0.7), d=2, m=50, rank=3)
-    wide = np.repeat(base.unit_factor, 2, axis=1)
-    for F in (np.asfortranarray(base.unit_factor), wide[:, ::2]):
-        p = SoSDensity.from_units(
-            base.kernel, np.asfortranarray(base.support_points), F, base.log_unit, base.measure
+    wide = np.repeat(square_of(base).unit_factor, 2, axis=1)
+    for F in (np.asfortranarray(square_of(base).unit_factor), wide[:, ::2]):
+        p = from_square(
+            base.kernel,
+            np.asfortranarray(base.support_points),
+            F,
+            square_of(base).log_unit,
+            base.measure,
         )
         save(p, tmp_path / "model.ksos")
         assert_identical(load(tmp_path / "model.ksos"), p)
@@ -195,12 +202,16 @@ def test_new_kernel_needs_its_table_entry_only(
 )
 def test_save_refuses_what_load_would_refuse(entry: float, match: str, tmp_path: Path) -> None:
     p = random_density(Gaussian(1.0))
-    F = p.unit_factor * np.sqrt(entry) if np.isfinite(entry) else np.full_like(p.unit_factor, entry)
+    F = (
+        square_of(p).unit_factor * np.sqrt(entry)
+        if np.isfinite(entry)
+        else np.full_like(square_of(p).unit_factor, entry)
+    )
     save(p, tmp_path / "model.ksos")
     before = (tmp_path / "model.ksos").read_bytes()
     with pytest.raises(ValueError, match=f"this density cannot be saved: .*{match}"):
         save(
-            SoSDensity.from_units(p.kernel, p.support_points, F, p.log_unit, p.measure),
+            from_square(p.kernel, p.support_points, F, square_of(p).log_unit, p.measure),
             tmp_path / "model.ksos",
         )
     assert (tmp_path / "model.ksos").read_bytes() == before
@@ -277,11 +288,11 @@ def test_loading_takes_the_memory_of_the_file_and_a_constant(name: str, tmp_path
     rng = np.random.default_rng(0)
     measure = Discrete(rng.normal(size=(nodes, d)), np.ones(nodes)) if nodes else Lebesgue()
     p = random_density(Gaussian(np.sqrt(d)), d=d, m=m, rank=k)
-    p = SoSDensity(p.kernel, p.support_points, p.unit_factor, measure, normalize=True)
+    p = SoSDensity(p.kernel, p.support_points, square_of(p).unit_factor, measure, normalize=True)
     save(p, tmp_path / "model.ksos")
     size = (tmp_path / "model.ksos").stat().st_size
     q, peak = traced(lambda: load(tmp_path / "model.ksos"))
-    assert np.array_equal(q.unit_factor, p.unit_factor)
+    assert np.array_equal(square_of(q).unit_factor, square_of(p).unit_factor)
     assert peak <= size + SLACK
 
 

@@ -21,7 +21,7 @@ from forging import MAGIC, arrays_of, forge, forge_arrays, refuse, take_apart
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ksos.density.io import load, save
+from ksos.density import load, save
 from ksos.exceptions import ModelFormatError
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Normal
@@ -455,7 +455,7 @@ def test_mass_within_tolerance_is_accepted(tmp_path: Path, content: bytes) -> No
     arrays = arrays_of(content)
     arrays["unit_factor"] *= 1 + 4e-7
     (tmp_path / "model.ksos").write_bytes(forge_arrays(take_apart(content)[0], arrays))
-    assert load(tmp_path / "model.ksos").mass() == pytest.approx(1 + 8e-7, abs=1e-9)
+    assert load(tmp_path / "model.ksos").terms.mass() == pytest.approx(1 + 8e-7, abs=1e-9)
 
 
 @pytest.mark.parametrize(

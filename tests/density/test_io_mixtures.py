@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from densities import random_density
+from densities import random_density, stacked
 from forging import arrays_of, forge, forge_arrays, refuse, take_apart
 
-from ksos import SoSDensity, SoSMixture
+from ksos import SoSDensity
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Normal
 
@@ -33,9 +33,9 @@ def mixed(tmp_path: Path) -> bytes:
         constant=[1.0],
         normalize=True,
     )
-    SoSMixture(
-        [corrected.by_volume().marginal([1]), random_density(Gaussian(0.5), m=2)], [1, 3]
-    ).save(tmp_path / "mixed.ksos")
+    stacked([corrected.by_volume().marginal([1]), random_density(Gaussian(0.5), m=2)], [1, 3]).save(
+        tmp_path / "mixed.ksos"
+    )
     return (tmp_path / "mixed.ksos").read_bytes()
 
 
@@ -126,4 +126,4 @@ def test_a_mixture_of_too_many_parts_says_so(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="save the components of a mixture with many parts by themselves"
     ):
-        SoSMixture(parts).save(tmp_path / "p.ksos")
+        stacked(parts).save(tmp_path / "p.ksos")

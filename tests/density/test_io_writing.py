@@ -17,7 +17,7 @@ import pytest
 from densities import random_density
 
 import ksos.density.io
-from ksos.density.io import load, save
+from ksos.density import load, save, square_of
 from ksos.kernels import Gaussian, Laplace
 
 SOURCE = Path(ksos.density.io.__file__).parents[2]
@@ -33,7 +33,9 @@ def old(tmp_path: Path) -> Path:
 
 
 def assert_untouched(old: Path) -> None:
-    assert np.array_equal(load(old).unit_factor, random_density(Gaussian(1.0)).unit_factor)
+    assert np.array_equal(
+        square_of(load(old)).unit_factor, square_of(random_density(Gaussian(1.0))).unit_factor
+    )
     assert [file.name for file in old.parent.iterdir()] == [old.name]
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from densities import normal, random_density
+from densities import from_square, normal, random_density, stacked
 from scipy.stats import norm
 from sklearn.mixture import GaussianMixture as FittedMixture
 from statistics_checks import dkw_passes_at
 from tables import MEASURE_CASES, points
 
 import ksos
-from ksos import SoSDensity, SoSMixture
-from ksos.density.mixture import reference_density
+from ksos import SoSDensity
+from ksos.density import from_terms, joint_of, reference_density, square_of, to_sklearn
 from ksos.functionals import NegativeLogLikelihood, Trace
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
@@ -50,23 +50,23 @@ def corrected(kernel: Gaussian, measure: Measure, d: int, seed: int = 0) -> SoSD
     )
 
 
-LAWS: dict[str, Callable[[], SoSMixture]] = {
-    "two kernels": lambda: SoSMixture(
+LAWS: dict[str, Callable[[], SoSDensity]] = {
+    "two kernels": lambda: stacked(
         [random_density(Gaussian(0.8)), random_density(Laplace(0.6), seed=1)], [2, 1]
     ),
-    "a box and the line": lambda: SoSMixture(
+    "a box and the line": lambda: stacked(
         [random_density(Gaussian(0.8), Box([-0.6], [0.9])), normal(deviation=1.3)]
     ),
-    "one box": lambda: SoSMixture(
+    "one box": lambda: stacked(
         [random_density(kernel, Box([-0.6], [0.9])) for kernel in (Gaussian(0.8), Matern(1.5, 0.8))]
     ),
-    "atoms": lambda: SoSMixture(
+    "atoms": lambda: stacked(
         [
             random_density(kernel, MEASURE_CASES["discrete"][1])
             for kernel in (Gaussian(0.8), Laplace(0.8))
         ]
     ),
-    "atoms of a grid": lambda: SoSMixture(
+    "atoms of a grid": lambda: stacked(
         [
             random_density(Gaussian(s), Discrete.quadrature(Box([-1.0, -1.0], [1.0, 1.0]), 6), 2)
             for s in (0.6, 0.9)
@@ -76,13 +76,13 @@ LAWS: dict[str, Callable[[], SoSMixture]] = {
         lambda: corrected(Gaussian(0.8), MEASURE_CASES["gaussian_mixture"][1], 1).by_volume()
     ),
     "corrected, relative": (
-        lambda: corrected(Gaussian(0.8), MEASURE_CASES["gaussian_mixture"][1], 1).as_mixture()
+        lambda: corrected(Gaussian(0.8), MEASURE_CASES["gaussian_mixture"][1], 1)
     ),
     "corrected": (
         lambda: corrected(Gaussian([0.8, 0.6]), MEASURE_CASES["gaussian_mixture"][2], 2).by_volume()
     ),
     "corrected, tied, relative": (
-        lambda: corrected(TIED, MEASURE_CASES["normal with covariance"][2], 2).as_mixture()
+        lambda: corrected(TIED, MEASURE_CASES["normal with covariance"][2], 2)
     ),
     "nothing but squares": (
         lambda: random_density(TIED, MEASURE_CASES["gaussian_mixture"][2], 2).by_volume()
@@ -92,11 +92,11 @@ LAWS: dict[str, Callable[[], SoSMixture]] = {
         .by_volume()
         .marginal([2, 0])
     ),
-    "a stack": lambda: SoSMixture(
+    "a stack": lambda: stacked(
         [
             corrected(TIED, MEASURE_CASES["gaussian_mixture"][2], 2),
             random_density(Gaussian(0.9), d=2),
-            SoSMixture.from_sklearn(fitted()),
+            ksos.mixture([fitted()]),
             random_density(Gaussian([0.6, 0.8]), Normal([0.2, -0.3], [0.9, 0.5]), 2),
         ],
         [1, 2, 1, 2],
@@ -105,7 +105,7 @@ LAWS: dict[str, Callable[[], SoSMixture]] = {
 
 
 @cache
-def law(name: str) -> SoSMixture:
+def law(name: str) -> SoSDensity:
     return LAWS[name]()
 
 
@@ -118,7 +118,7 @@ in_the_plane = pytest.mark.parametrize(
 WORK = {"rtol": 1e-9, "max_evaluations": None, "rng": 0}
 
 
-def rule(p: SoSMixture) -> tuple[np.ndarray, np.ndarray]:
+def rule(p: SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights against the measure of p."""
     if (atoms := p.measure.atoms) is not None:
         return atoms.points, atoms.weights
@@ -146,7 +146,7 @@ def test_values_moments_and_expectations_agree_with_quadrature(name: str) -> Non
     (nodes, w), d = rule(p), p.n_features
     mass = w * p.pdf(nodes)
     assert np.all(mass >= 0.0) and mass.sum() == pytest.approx(1.0, abs=1e-9)
-    assert p.mass() == pytest.approx(1.0, abs=1e-12)
+    assert p.terms.mass() == pytest.approx(1.0, abs=1e-12)
     mean = mass @ nodes
     np.testing.assert_allclose(p.mean(), mean, atol=1e-9)
     np.testing.assert_allclose(
@@ -159,7 +159,7 @@ def test_values_moments_and_expectations_agree_with_quadrature(name: str) -> Non
     f = Polynomial({powers: 2.0}, 0.1) + 3.0 * KernelFunction(
         points(4, d, 9), [1.0, -1.0, 0.5, 0.2], kernel=Gaussian(0.7)
     )
-    if all(part.density.kernel.smooth for _, part in p.parts):
+    if all(joint_of(term).kernel.smooth for _, term in p.terms.parts):
         assert p.expectation(f) == pytest.approx(mass @ f(nodes), abs=1e-8)
     cosine = p.expectation(lambda X: np.cos(X[:, 0]), rng=0)
     assert cosine == pytest.approx(mass @ np.cos(nodes[:, 0]), abs=1e-8)
@@ -179,7 +179,7 @@ def test_probabilities_agree_with_quadrature(name: str) -> None:
         for k in range(d)
     ]
     nodes, w = tensor_grid([x for x, _ in axes]), np.prod(tensor_grid([w for _, w in axes]), axis=1)
-    expected = w @ np.exp(p.log_by_volume(nodes))
+    expected = w @ np.exp(p.terms.log_by_volume(nodes))
     assert p.probability(low, high) == pytest.approx(expected, abs=1e-9)
     assert p.expectation(BoxIndicator(low, high)) == pytest.approx(expected, abs=1e-9)
     corners = np.array(
@@ -203,7 +203,7 @@ def test_probabilities_agree_with_quadrature(name: str) -> None:
 
 def test_quantiles_and_regions_on_atoms() -> None:
     p = LAWS["atoms"]()
-    atoms, masses = p.measure.atoms, p.node_masses()
+    atoms, masses = p.measure.atoms, p.terms.node_masses
     x = float(p.ppf(0.4))
     assert masses[atoms.points[:, 0] <= x].sum() >= 0.4 > masses[atoms.points[:, 0] < x].sum()
     assert masses[p.pdf(atoms.points) >= p.hdr_level(0.5)].sum() >= 0.5
@@ -213,12 +213,12 @@ def test_quantiles_and_regions_on_atoms() -> None:
     given = {0: float(q.measure.points[0, 0])}
     on_line = q.measure.points[:, 0] == given[0]
     np.testing.assert_allclose(
-        np.sort(q.conditional(given).node_masses()),
-        np.sort(q.node_masses()[on_line] / q.node_masses()[on_line].sum()),
+        np.sort(q.conditional(given).terms.node_masses),
+        np.sort(q.terms.node_masses[on_line] / q.terms.node_masses[on_line].sum()),
     )
     assert q.marginal([1]).mean()[0] == pytest.approx(q.mean()[1], abs=1e-12)
     with pytest.raises(ValueError, match="take those of the components"):
-        SoSMixture(
+        stacked(
             [random_density(Gaussian(s), MEASURE_CASES["discrete"][2], 2) for s in (0.6, 0.9)]
         ).marginal([0])
 
@@ -231,14 +231,14 @@ def test_marginals_and_conditionals_make_the_joint_density(name: str) -> None:
     for k in (0, 1):
         line = np.zeros((x.shape[0], 2))
         line[:, k], line[:, 1 - k] = 0.3, x
-        expected = w @ np.exp(p.log_by_volume(line))
-        assert np.exp(p.marginal([k]).log_by_volume([[0.3]])[0]) == pytest.approx(
+        expected = w @ np.exp(p.terms.log_by_volume(line))
+        assert np.exp(p.marginal([k]).terms.log_by_volume(np.array([[0.3]]))[0]) == pytest.approx(
             expected, rel=1e-9
         )
         given = p.conditional({k: 0.3})
         np.testing.assert_allclose(
-            given.log_by_volume(X[:, [1 - k]]),
-            p.log_by_volume(np.insert(X[:, [1 - k]], k, 0.3, axis=1)) - np.log(expected),
+            given.terms.log_by_volume(X[:, [1 - k]]),
+            p.terms.log_by_volume(np.insert(X[:, [1 - k]], k, 0.3, axis=1)) - np.log(expected),
             atol=1e-9,
         )
         np.testing.assert_allclose(
@@ -264,7 +264,9 @@ def test_images_and_products_are_those_of_the_values(name: str) -> None:
     b = np.array([1.0, -2.0])[:d]
     image = p.affine(np.diagonal(A) if d == 1 else A, b)
     np.testing.assert_allclose(
-        image.log_by_volume(X @ A.T + b), p.log_by_volume(X) - np.linalg.slogdet(A)[1], atol=1e-9
+        image.terms.log_by_volume(X @ A.T + b),
+        p.terms.log_by_volume(X) - np.linalg.slogdet(A)[1],
+        atol=1e-9,
     )
     np.testing.assert_allclose(image.mean(), A @ p.mean() + b, atol=1e-9)
     if p.kernel.smooth and name != "two kernels" and "one box" not in name:
@@ -307,7 +309,7 @@ def test_a_file_gives_back_the_same_bits(name: str, tmp_path: Path) -> None:
     p.save(tmp_path / "p.ksos")
     q = ksos.load(tmp_path / "p.ksos")
     X = points(30, p.n_features, 8)
-    assert type(q) is SoSMixture and q.measure == p.measure
+    assert type(q) is SoSDensity and q.measure == p.measure
     np.testing.assert_array_equal(q.logpdf(X), p.logpdf(X))
     np.testing.assert_array_equal(q.rvs(5, 0), p.rvs(5, 0))
 
@@ -340,12 +342,12 @@ def test_a_density_with_a_constant_is_saved(count: int, tmp_path: Path) -> None:
 def test_distances_agree_with_quadrature(name: str) -> None:
     p = law(name)
     d = p.n_features
-    other = SoSMixture(
+    other = stacked(
         [normal([0.1] * d, 0.4)], measure=p.measure if p.measure.normals(d) is not None else None
     )
     nodes, w = rule(p)
     if name not in ("one box", "a box and the line"):
-        ratio = p.log_by_volume(nodes) - other.log_by_volume(nodes)
+        ratio = p.terms.log_by_volume(nodes) - other.terms.log_by_volume(nodes)
         assert p.kl_divergence(other, 0) == pytest.approx((w * p.pdf(nodes)) @ ratio, abs=1e-5)
     assert other.kl_divergence(LAWS["one box"]()) == math.inf if d == 1 else True
     if p.measure == other.measure:
@@ -365,7 +367,7 @@ def test_distances_agree_with_quadrature(name: str) -> None:
 
 
 def test_exact_mmd_against_a_rule() -> None:
-    p, q = LAWS["corrected, one feature"](), SoSMixture([normal(), normal((1.0,), 0.5)])
+    p, q = LAWS["corrected, one feature"](), stacked([normal(), normal((1.0,), 0.5)])
     kernel, (nodes, w) = Gaussian(0.9), rule(p)
     difference = w * (p.pdf(nodes) - q.pdf(nodes))
     assert p.mmd(q, kernel) == pytest.approx(
@@ -378,9 +380,9 @@ def test_components_add_up(name: str) -> None:
     p = law(name)
     X, parts = points(20, p.n_features, 8), p.components
     assert sum(w for w, _ in parts) == pytest.approx(1.0, abs=1e-12)
-    total = sum(w * np.exp(part.log_by_volume(X)) for w, part in parts)
-    np.testing.assert_allclose(total, np.exp(p.log_by_volume(X)), rtol=1e-10)
-    again = SoSMixture([part for _, part in parts], [w for w, _ in parts], measure=p.measure)
+    total = sum(w * np.exp(part.terms.log_by_volume(X)) for w, part in parts)
+    np.testing.assert_allclose(total, np.exp(p.terms.log_by_volume(X)), rtol=1e-10)
+    again = stacked([part for _, part in parts], [w for w, _ in parts], measure=p.measure)
     np.testing.assert_allclose(again.logpdf(X), p.logpdf(X), rtol=1e-9, atol=1e-10)
     assert normal().components[0][0] == 1.0
 
@@ -388,26 +390,26 @@ def test_components_add_up(name: str) -> None:
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
 def test_scikit_learns_mixtures_there_and_back(kind: str) -> None:
     given = FittedMixture(3, covariance_type=kind, random_state=0).fit(points(60, 3, 3))
-    p, X = SoSMixture.from_sklearn(given), points(50, 3, 8)
+    p, X = ksos.mixture([given]), points(50, 3, 8)
     np.testing.assert_allclose(p.logpdf(X), given.score_samples(X), atol=1e-12)
-    np.testing.assert_allclose(p.to_sklearn().score_samples(X), given.score_samples(X), atol=1e-12)
-    bumps = SoSMixture([part for _, part in p.components], [w for w, _ in p.components])
+    np.testing.assert_allclose(to_sklearn(p).score_samples(X), given.score_samples(X), atol=1e-12)
+    bumps = stacked([part for _, part in p.components], [w for w, _ in p.components])
     np.testing.assert_allclose(
-        bumps.to_sklearn().score_samples(X), given.score_samples(X), atol=1e-11
+        to_sklearn(bumps).score_samples(X), given.score_samples(X), atol=1e-11
     )
     np.testing.assert_allclose(bumps.cov(), p.cov(), atol=1e-12)
-    with pytest.raises(ValueError, match="no mixture of normal laws"):
-        LAWS["corrected"]().to_sklearn()
+    with pytest.raises(ValueError, match="no mixture of normal densities"):
+        to_sklearn(LAWS["corrected"]())
 
 
 def test_one_kernel_makes_one_sum_of_squares() -> None:
     p, q = random_density(Gaussian(0.8)), random_density(Gaussian(0.8), seed=3)
     one, X = ksos.mixture([p, q], [1, 3]), points(20, 1)
     assert type(one) is SoSDensity
-    np.testing.assert_allclose(SoSMixture([p, q], [1, 3]).logpdf(X), one.logpdf(X), atol=1e-12)
-    assert type(ksos.mixture([p, random_density(Gaussian(0.7))])) is SoSMixture
+    np.testing.assert_allclose(stacked([p, q], [1, 3]).logpdf(X), one.logpdf(X), atol=1e-12)
+    assert type(ksos.mixture([p, random_density(Gaussian(0.7))])) is SoSDensity
     nested = ksos.mixture([ksos.mixture([p, normal()]), q], [1, 1])
-    assert len(nested.parts) == 3 and nested.weights.tolist() == [0.25, 0.25, 0.5]
+    assert len(nested.terms.parts) == 3 and [w for w, _ in nested.terms.parts] == [0.25, 0.25, 0.5]
 
 
 def test_infinite_regularisation_leaves_the_reference() -> None:
@@ -425,9 +427,9 @@ def test_compressed_references() -> None:
     one, distance = p.compress(rank=1)
     assert one.rank == 1 and 0.0 < distance < 0.5
     few, distance = p.compress(m=4)
-    assert few.parts[0][1].density.support_points.shape[0] == 4 and distance < 0.3
+    assert few.terms.parts[0][1].joint.support_points.shape[0] == 4 and distance < 0.3
     same, distance = p.compress(m=5)
-    assert distance == pytest.approx(0.0, abs=1e-7) and same.mass() == pytest.approx(1.0)
+    assert distance == pytest.approx(0.0, abs=1e-7) and same.terms.mass() == pytest.approx(1.0)
 
 
 def test_many_features() -> None:
@@ -469,11 +471,11 @@ def test_on_tensors() -> None:
 
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="mix with others on the same measure"):
-        SoSMixture([normal(), LAWS["atoms"]()])
+        stacked([normal(), LAWS["atoms"]()])
     with pytest.raises(ValueError, match="mass outside of Box"):
-        SoSMixture([normal()], measure=Box([0.0], [1.0]))
-    with pytest.raises(ValueError, match="is no part of a mixture"):
-        SoSMixture(
+        stacked([normal()], measure=Box([0.0], [1.0]))
+    with pytest.raises(ValueError, match="answers pdf and logpdf alone"):
+        stacked(
             [
                 SoSDensity(
                     Gaussian(1.0),
@@ -486,20 +488,20 @@ def test_bad_input() -> None:
             ]
         )
     with pytest.raises(TypeError, match="a measure such as"):
-        SoSMixture([normal()], measure="lebesgue")
+        stacked([normal()], measure="lebesgue")
     p = LAWS["corrected"]()
-    with pytest.raises(ValueError, match="invertible matrix"):
+    with pytest.raises(ValueError, match="invertible"):
         p.affine([[1.0, 1.0], [1.0, 1.0]])
     with pytest.raises(ValueError, match="quantiles are for one feature"):
         p.ppf(0.5)
     with pytest.raises(ValueError, match="vanishes"):
-        SoSMixture(
+        stacked(
             [
                 random_density(kernel, Box([-1.0, -1.0], [1.0, 1.0]), 2)
                 for kernel in (Gaussian(0.8), Gaussian(0.5))
             ]
         ).conditional({0: 3.0})
-    assert repr(p) == f"SoSMixture(d=2, 1 part, measure={Lebesgue()!r})"
+    assert repr(p) == f"stacked(d=2, 1 part, measure={Lebesgue()!r})"
 
 
 def test_laws_of_very_different_widths_are_answered_in_little_work() -> None:
@@ -508,7 +510,7 @@ def test_laws_of_very_different_widths_are_answered_in_little_work() -> None:
     """
     rng = np.random.default_rng(0)
     means, widths = rng.normal(size=(60, 2)), np.where(np.arange(60) < 40, 0.6, 5e-4)
-    p = SoSMixture(
+    p = stacked(
         [
             reference_density(
                 GaussianMixture(np.ones(60), means, np.repeat(widths[:, None] ** 2, 2, axis=1))
@@ -546,13 +548,12 @@ def test_closed_forms_say_so_beside_their_rounding() -> None:
     """
     X = np.linspace(-1.0, 1.0, 8)[:, None] * np.ones(2)
     column = np.array([1.0, -7.0, 21.0, -35.0, 35.0, -21.0, 7.0, -1.0])[:, None] * 1e2
-    p = SoSDensity.from_units(
-        Gaussian(3.0), X, column, 0.0, Normal([0.0, 0.0], np.eye(2)), np.ones(1)
-    ).scaled_to_one()
+    p = from_square(Gaussian(3.0), X, column, 0.0, Normal([0.0, 0.0], np.eye(2)), np.ones(1))
+    p = from_terms(square_of(p).scaled_to_one())
     found = p.probability([0.0, -np.inf], [1.0, 0.5])
     assert found.method == "closed form" and 1e-11 < found.error < 1e-5
     nodes, weights = np.polynomial.legendre.leggauss(60)
     a, b = 0.5 * (nodes + 1.0), -8.0 + 8.5 * 0.5 * (nodes + 1.0)
     grid = np.stack([np.repeat(a, 60), np.tile(b, 60)], axis=1)
-    exact = np.exp(p.log_by_volume(grid)) @ np.outer(0.5 * weights, 4.25 * weights).ravel()
+    exact = np.exp(p.terms.log_by_volume(grid)) @ np.outer(0.5 * weights, 4.25 * weights).ravel()
     assert abs(found - exact) < 10.0 * found.error

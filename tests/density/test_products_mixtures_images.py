@@ -44,7 +44,7 @@ def test_times_a_gaussian_is_the_product_scaled_to_mass_one(pair: PairCase) -> N
         )
     else:
         np.testing.assert_allclose(q.pdf(nodes), expected, rtol=1e-8, atol=1e-10)
-    assert q.mass() == pytest.approx(1.0, abs=1e-12)
+    assert q.terms.mass() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_conjugate_normals() -> None:
@@ -105,7 +105,7 @@ def test_a_measurement_far_away(mean: float) -> None:
 def test_a_measurement_beyond_all_digits_is_no_nan(mean: float) -> None:
     q = normal().times_gaussian(mean, 1.0)
     assert q.mean()[0] == pytest.approx(0.5 * mean)
-    assert normal().times_gaussian(mean, 1e5).mass() == pytest.approx(1.0)
+    assert normal().times_gaussian(mean, 1e5).terms.mass() == pytest.approx(1.0)
 
 
 def test_only_gaussian_kernels_are_closed_under_products_off_the_atoms() -> None:
@@ -158,8 +158,8 @@ def test_degenerate_data_make_no_nan(X: np.ndarray, kind: type[Gaussian] | type[
     p = ksos.SoSDensity(
         kernel, X, np.stack([np.ones(m), np.linspace(-1.0, 1.0, m)], axis=1), normalize=True
     )
-    assert p.marginal([d - 1]).mass() == pytest.approx(1.0, abs=1e-7)
-    assert p.conditional({0: X[0, 0]}).mass() == pytest.approx(1.0, abs=1e-7)
+    assert p.marginal([d - 1]).terms.mass() == pytest.approx(1.0, abs=1e-7)
+    assert p.conditional({0: X[0, 0]}).terms.mass() == pytest.approx(1.0, abs=1e-7)
     rows = p.conditional_logpdf(X, given=[0])
     assert np.all(np.isfinite(rows))
     image = p.affine(-2.0, X[0])
@@ -167,9 +167,9 @@ def test_degenerate_data_make_no_nan(X: np.ndarray, kind: type[Gaussian] | type[
         image.logpdf(-2.0 * X + X[0]), p.logpdf(X) - d * np.log(2.0), atol=1e-6
     )
     np.testing.assert_allclose(ksos.mixture([p, p]).logpdf(X), p.logpdf(X), atol=1e-7)
-    assert p.compress(m=1, landmarks=X).density.mass() == pytest.approx(1.0, abs=1e-7)
+    assert p.compress(m=1, landmarks=X).density.terms.mass() == pytest.approx(1.0, abs=1e-7)
     if kind is Gaussian:
-        assert p.times_gaussian(X[0], sigma).mass() == pytest.approx(1.0, abs=1e-7)
+        assert p.times_gaussian(X[0], sigma).terms.mass() == pytest.approx(1.0, abs=1e-7)
 
 
 # --- mixtures ---
@@ -192,7 +192,7 @@ def test_a_mixture_is_linear(pair: PairCase) -> None:
         sum(w * p.mean() for w, p in zip((0.25, 0.125, 0.625), parts, strict=True)),
         atol=1e-9,
     )
-    assert mixed.mass() == pytest.approx(1.0, abs=1e-12)
+    assert mixed.terms.mass() == pytest.approx(1.0, abs=1e-12)
     assert mixed.support_points.shape[0] == 8  # the shared points are there once
     assert mixed.rank <= 7
 
@@ -284,7 +284,7 @@ def test_the_affine_image_obeys_the_change_of_variables(pair: PairCase) -> None:
     np.testing.assert_allclose(q.logpdf(scale * x + shift), p.logpdf(x) - jacobian, atol=1e-9)
     np.testing.assert_allclose(q.mean(), scale * p.mean() + shift, atol=1e-9)
     np.testing.assert_allclose(q.cov(), np.outer(scale, scale) * p.cov(), atol=1e-9)
-    assert q.mass() == pytest.approx(1.0, abs=1e-12)
+    assert q.terms.mass() == pytest.approx(1.0, abs=1e-12)
     back = q.affine(1.0 / scale, -shift / scale)
     np.testing.assert_allclose(back.logpdf(x), p.logpdf(x), atol=1e-9)
 

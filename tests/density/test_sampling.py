@@ -18,6 +18,7 @@ from strategies import degenerate_data
 from tables import PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
+from ksos.density import square_of
 from ksos.density.sampling import (
     METHODS,
     draw_by_inversion,
@@ -99,7 +100,7 @@ def test_inversion_solves_for_its_uniforms(pair: PairCase, tree: bool) -> None:
     p, n = make_density(pair), 12
     uniforms, samples = (
         np.random.default_rng(3).random((n, pair.d)),
-        draw_by_inversion(p, n, np.random.default_rng(3), tree=tree),
+        draw_by_inversion(square_of(p), n, np.random.default_rng(3), tree=tree),
     )
     order = np.argsort(samples[:, 0])
     np.testing.assert_allclose(
@@ -119,7 +120,7 @@ def test_inversion_keeps_its_digits_where_weights_cancel(tree: bool) -> None:
     )  # hundreds of millions cancel in Σ B_ij k_i k_j
     uniforms, samples = (
         np.random.default_rng(0).random((40, 2)),
-        draw_by_inversion(p, 40, np.random.default_rng(0), tree=tree),
+        draw_by_inversion(square_of(p), 40, np.random.default_rng(0), tree=tree),
     )
     np.testing.assert_allclose(
         [conditional_cdf(p, x) for x in samples], uniforms[:, 1], atol=CDF_TOLERANCE
@@ -165,8 +166,8 @@ def test_many_features(d: int, method: str) -> None:
     assert np.all(np.abs(samples.mean(axis=0) - p.mean()) < 6 * error)
     np.testing.assert_allclose(np.cov(samples.T), p.cov(), atol=0.2 * float(p.cov().max()))
     i, j = np.indices((6, 6))
-    weights = (p.unit_factor @ p.unit_factor.T) * np.exp(
-        p.integrals.log_gram(p.support_points, p.support_points) - p.log_unit
+    weights = (square_of(p).unit_factor @ square_of(p).unit_factor.T) * np.exp(
+        square_of(p).integrals.log_gram(p.support_points, p.support_points) - square_of(p).log_unit
     )
     for direction in (np.eye(d)[d - 1], np.ones(d) / np.sqrt(d)):
         t = p.support_points @ direction
@@ -239,7 +240,8 @@ def test_scan_and_tree_agree() -> None:
         normalize=True,
     )
     found = [
-        draw_by_inversion(p, 300, np.random.default_rng(0), tree=tree) for tree in (False, True)
+        draw_by_inversion(square_of(p), 300, np.random.default_rng(0), tree=tree)
+        for tree in (False, True)
     ]
     np.testing.assert_allclose(found[0], found[1], atol=1e-8)
 
@@ -275,8 +277,8 @@ def narrow(d: int = 3, m: int = 30) -> ksos.SoSDensity:
 
 
 def test_auto_takes_the_route_that_is_faster() -> None:
-    assert envelope(narrow()).acceptance > 0.5
-    assert envelope(cancelling()).acceptance < 1e-3
+    assert envelope(square_of(narrow())).acceptance > 0.5
+    assert envelope(square_of(cancelling())).acceptance < 1e-3
     line = ksos.SoSDensity(
         Gaussian(0.5), points(9, 1), np.random.default_rng(0).normal(size=(9, 5)), normalize=True
     )
@@ -292,7 +294,7 @@ def test_predicted_costs_grow_with_what_they_depend_on() -> None:
     few, many, wide = (narrow(m=10), narrow(m=60), narrow(d=6))
     for method in ("inversion", "squares", "rejection"):
         first, more, larger, wider = (
-            predicted_seconds(p, size)[method]
+            predicted_seconds(square_of(p), size)[method]
             for p, size in ((few, 1000), (few, 100_000), (many, 100_000), (wide, 100_000))
         )
         assert 0.0 < first < more < larger < np.inf
@@ -302,9 +304,9 @@ def test_predicted_costs_grow_with_what_they_depend_on() -> None:
 def test_an_envelope_that_does_not_fit_is_not_made() -> None:
     p = narrow(m=20)
     with resources(memory=5.0 * envelope_bytes(20)):
-        assert "rejection" in predicted_seconds(p, 1000)
+        assert "rejection" in predicted_seconds(square_of(p), 1000)
     with resources(memory=3.0 * envelope_bytes(20)):
-        assert "rejection" not in predicted_seconds(p, 1000)
+        assert "rejection" not in predicted_seconds(square_of(p), 1000)
     with (
         resources(memory=0.5 * envelope_bytes(20)),
         pytest.raises(
@@ -321,7 +323,7 @@ def test_an_envelope_that_does_not_fit_is_not_made() -> None:
 @pytest.mark.parametrize("pair", QUICKLY_INTEGRATED.values(), ids=QUICKLY_INTEGRATED)
 def test_the_envelope_dominates_and_its_mass_is_the_acceptance(pair: PairCase) -> None:
     p = make_density(pair)
-    found = envelope(p)
+    found = envelope(square_of(p))
     everywhere = Lebesgue() if isinstance(pair.measure, Box) else pair.measure
     nodes, w = quadrature_rule(pair.kernel, everywhere, p.support_points)
     values = np.exp(pair.kernel.log(nodes, found.density.support_points) - found.log_norm)
@@ -351,7 +353,7 @@ def test_proposals_follow_the_envelope(kernel: object) -> None:
     p = ksos.SoSDensity(
         kernel, points(3, 1), [[1.0], [0.5], [0.8]], normalize=True
     )  # all weights are positive
-    found = envelope(p)
+    found = envelope(square_of(p))
     proposals = found.density.support_points[0] + found.propose(400_000, np.random.default_rng(0))
 
     def cdf(t: np.ndarray) -> np.ndarray:

@@ -8,12 +8,13 @@ import pickle
 
 import numpy as np
 import pytest
-from densities import make_density, random_density
+from densities import from_square, make_density, random_density
 from oracles import marginal_cdf
 from statistics_checks import dkw_passes_at
 from tables import PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
+from ksos.density import square_of
 from ksos.density.conditional_line import ConditionalLine
 from ksos.density.sampling import predicted_seconds, squares_of
 from ksos.kernels import Gaussian, Laplace
@@ -72,7 +73,7 @@ def test_samples_follow_the_density(pair: PairCase) -> None:
 )
 def test_searched_models(d: int, measure: Measure, sigma: object) -> None:
     p, n = searched(d, measure=measure, sigma=sigma), 20_000
-    squares = squares_of(p)
+    squares = squares_of(square_of(p))
     assert squares.shares.sum() + squares.bumps.sum() == pytest.approx(1.0, abs=1e-7)
     assert squares.bumps.min() > 0.0
     samples = p.rvs(n, rng=1, method="squares")
@@ -80,7 +81,7 @@ def test_searched_models(d: int, measure: Measure, sigma: object) -> None:
         q = p.marginal([k])
         assert dkw_passes_at(samples[:, k], lambda t, q=q: q.cdf(t[:, None]))
     # dependence: the distribution function of the last feature given the others is uniform
-    line = ConditionalLine(p, d - 1)
+    line = ConditionalLine(square_of(p), d - 1)
     assert dkw_passes_at(line.cdf(samples[:2000, :-1], samples[:2000, -1]), lambda t: t)
 
 
@@ -90,7 +91,7 @@ def test_proposals_dominate_their_squares(d: int, sigma: float) -> None:
     nowhere such a place.
     """
     p = searched(d, sigma=sigma)
-    squares, x = squares_of(p), p.rvs(4000, rng=0, method="inversion")
+    squares, x = squares_of(square_of(p)), p.rvs(4000, rng=0, method="inversion")
     f, h = squares.squares_and_bumps(x, squares.F)
     for r, share in enumerate(squares.shares):
         train = squares.train(r)
@@ -130,7 +131,7 @@ def test_the_order_of_calls_changes_nothing() -> None:
 
 def test_auto_takes_it_for_searched_models_of_many_points() -> None:
     p = searched(3, 200, sigma=1.2)
-    predicted = predicted_seconds(p, 1000)
+    predicted = predicted_seconds(square_of(p), 1000)
     assert predicted["squares"] < predicted["inversion"]
     np.testing.assert_array_equal(p.rvs(100, rng=0), p.rvs(100, rng=0, method="squares"))
 
@@ -141,7 +142,7 @@ def test_refusals_name_the_remedy() -> None:
             ValueError, match=r"method='squares' needs a smooth kernel.*use 'inversion'"
         ):
             p.rvs(3, method="squares")
-    assert squares_of(random_density(Laplace(0.8, product=True), d=2)) is None
+    assert squares_of(square_of(random_density(Laplace(0.8, product=True), d=2))) is None
 
 
 def test_digits_are_kept_where_weights_cancel() -> None:
@@ -154,7 +155,7 @@ def test_digits_are_kept_where_weights_cancel() -> None:
     samples = p.rvs(20_000, rng=0, method="squares")
     for k in range(2):
         assert dkw_passes_at(samples[:, k], lambda t, k=k: p.marginal([k]).cdf(t[:, None]))
-    huge = ksos.SoSDensity.from_units(
-        p.kernel, p.support_points, 1e5 * p.unit_factor, p.log_unit, p.measure
+    huge = from_square(
+        p.kernel, p.support_points, 1e5 * square_of(p).unit_factor, square_of(p).log_unit, p.measure
     )
-    assert squares_of(huge) is None
+    assert squares_of(square_of(huge)) is None

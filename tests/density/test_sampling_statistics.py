@@ -13,6 +13,7 @@ from statistics_checks import chi_square_passes, dkw_passes_at
 from tables import points
 
 import ksos
+from ksos.density import square_of
 from ksos.density.sampling import envelope
 from ksos.kernels import Gaussian
 
@@ -28,7 +29,7 @@ class Exact:
     def __init__(self, p: ksos.SoSDensity) -> None:
         self.X, self.s, self.d = p.support_points, 0.5 * float(p.kernel.sigma), p.n_features
         i, j = np.triu_indices(self.X.shape[0])
-        weights = (p.factor @ p.factor.T) * np.exp(p.integrals.log_gram(self.X, self.X))
+        weights = (p.factor @ p.factor.T) * np.exp(square_of(p).integrals.log_gram(self.X, self.X))
         self.weights, self.centres = (
             weights[i, j] * np.where(i == j, 1.0, 2.0),
             0.5 * (self.X[i] + self.X[j]),
@@ -121,33 +122,36 @@ def test_three_hundred_thousand_samples_pass(
 
 
 def unsigned_factor(p: ksos.SoSDensity) -> np.ndarray:
-    return ksos.SoSDensity(p.kernel, p.support_points, np.abs(p.unit_factor), normalize=True).rvs(
-        N, rng=11
-    )
+    return ksos.SoSDensity(
+        p.kernel, p.support_points, np.abs(square_of(p).unit_factor), normalize=True
+    ).rvs(N, rng=11)
 
 
 def negative_weights_dropped(p: ksos.SoSDensity) -> np.ndarray:
     """Every proposal of the envelope, none rejected."""
-    found = envelope(p)
+    found = envelope(square_of(p))
     return found.density.support_points[0] + found.propose(N, np.random.default_rng(11))
 
 
 def another_width(p: ksos.SoSDensity) -> np.ndarray:
     return ksos.SoSDensity(
-        Gaussian(0.97 * float(p.kernel.sigma)), p.support_points, p.unit_factor, normalize=True
+        Gaussian(0.97 * float(p.kernel.sigma)),
+        p.support_points,
+        square_of(p).unit_factor,
+        normalize=True,
     ).rvs(N, rng=11)
 
 
 def one_point_missing(p: ksos.SoSDensity) -> np.ndarray:
-    F = p.unit_factor.copy()
+    F = square_of(p).unit_factor.copy()
     F[int(np.argmax(np.abs(F).sum(axis=1)))] = 0.0
     return ksos.SoSDensity(p.kernel, p.support_points, F, normalize=True).rvs(N, rng=11)
 
 
 def one_square_missing(p: ksos.SoSDensity) -> np.ndarray:
-    return ksos.SoSDensity(p.kernel, p.support_points, p.unit_factor[:, 1:], normalize=True).rvs(
-        N, rng=11
-    )
+    return ksos.SoSDensity(
+        p.kernel, p.support_points, square_of(p).unit_factor[:, 1:], normalize=True
+    ).rvs(N, rng=11)
 
 
 def features_drawn_apart(p: ksos.SoSDensity) -> np.ndarray:

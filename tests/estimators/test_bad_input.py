@@ -219,7 +219,7 @@ def test_more_features_than_points() -> None:
     data = np.random.default_rng(0).normal(size=(5, 30))
     est = KernelSoSDensity().fit(data)
     assert est.solution_.status == "solved" and est.solution_.space.rank == 5
-    assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
+    assert est.distribution_.terms.mass() == pytest.approx(1.0, abs=1e-9)
 
 
 # --- formats ---

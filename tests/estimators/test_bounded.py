@@ -63,7 +63,7 @@ def test_nothing_outside(law: object, box: Box, kernel: str) -> None:
     x = line(box)
     outside = ~box.contains(x)
     assert np.all(p.pdf(x[outside]) == 0.0) and np.all(np.isneginf(p.logpdf(x[outside])))
-    assert p.mass() == pytest.approx(1.0, abs=1e-10)
+    assert p.terms.mass() == pytest.approx(1.0, abs=1e-10)
     assert p.pdf(x[~outside]).sum() * (x[1, 0] - x[0, 0]) == pytest.approx(1.0, abs=1e-4)
     draws = p.rvs(500, rng=0)
     assert np.all(box.contains(draws))
@@ -127,7 +127,7 @@ def test_one_wall_in_two_dimensions() -> None:
     X = np.column_stack([rng.normal(size=150), rng.exponential(size=150)])
     box = Box([-np.inf, 0.0], [np.inf, np.inf])
     p = KernelSoSDensity(measure=box, n_support=60, tol=1e-5).fit(X).distribution_
-    assert p.mass() == pytest.approx(1.0, abs=1e-9)
+    assert p.terms.mass() == pytest.approx(1.0, abs=1e-9)
     assert np.all(p.pdf(np.column_stack([X[:, 0], -1e-9 - X[:, 1]])) == 0.0)
     draws = p.rvs(3000, rng=0)
     assert draws[:, 1].min() >= 0.0 and draws[:, 0].min() < -1.0

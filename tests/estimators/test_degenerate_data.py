@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from strategies import DEGENERATE, degenerate_data
 
 from ksos import BandwidthWarning, KernelSoSDensity, KernelSoSDensityCV
+from ksos.density import square_of
 from ksos.measures import Box, Discrete
 from ksos.solvers import STATUSES, Auto
 
@@ -135,13 +136,13 @@ def check_density(est: KernelSoSDensity, X: np.ndarray) -> None:
     tol = 1e-8 if est.tol is None else est.tol
     assert (solution.status == "solved") == (solution.gap <= tol) and np.isfinite(solution.gap)
     assert solution.status in solution.message and f"{solution.gap:.2e}" in solution.message
-    assert abs(p.mass() - 1.0) <= 1e-7
+    assert abs(p.terms.mass() - 1.0) <= 1e-7
     unit = model_lengths(est, X.shape[1])
     far = X[0] + 1e3 * (unit if unit.ndim == 1 else unit.sum(axis=1))
     scores = est.score_samples(np.concatenate([X, [far], est.support_points_]))
     assert not np.any(np.isnan(scores)) and np.all(scores[: len(X)] < np.inf)
     assert np.all(p.pdf(X) >= 0.0)
-    B, T = p.unit_factor @ p.unit_factor.T, solution.space.T
+    B, T = square_of(p).unit_factor @ square_of(p).unit_factor.T, solution.space.T
     np.testing.assert_allclose(B, T @ solution.parameter @ T.T, atol=1e-6 * np.abs(B).max())
 
 
@@ -217,6 +218,8 @@ def test_a_discrete_measure_with_nodes_far_apart() -> None:
     X = np.random.default_rng(0).normal(size=(40, 1))
     nodes = Discrete.quadrature(Box([-5.0], [5.0]), 8)
     est = KernelSoSDensityCV(objective="squared_mmd", measure=nodes, cv=3).fit(X)
-    assert np.isfinite(est.score(X)) and est.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
+    assert np.isfinite(est.score(X)) and est.distribution_.terms.mass() == pytest.approx(
+        1.0, abs=1e-9
+    )
     by_likelihood = KernelSoSDensityCV(measure=nodes, cv=3).fit(X)
     assert np.isfinite(by_likelihood.score(X)) and by_likelihood.status_ == "solved"

@@ -93,7 +93,7 @@ def test_grid_search_chooses_by_log_density() -> None:
     ]
     np.testing.assert_allclose(scores, by_hand, rtol=1e-12)
     assert search.best_params_ == search.cv_results_["params"][int(np.argmax(by_hand))]
-    assert search.best_estimator_.distribution_.mass() == pytest.approx(1.0, abs=1e-9)
+    assert search.best_estimator_.distribution_.terms.mass() == pytest.approx(1.0, abs=1e-9)
 
 
 def test_grid_search_passes_weights_on() -> None:
@@ -373,7 +373,7 @@ def test_every_bandwidth_gives_a_valid_density(sigma: float, m: int) -> None:
     p = est.distribution_.pdf(nodes)
     assert np.all(p >= 0.0)
     assert abs(float(weights @ p) - 1.0) <= 1e-7
-    assert abs(est.distribution_.mass() - 1.0) <= 1e-7
+    assert abs(est.distribution_.terms.mass() - 1.0) <= 1e-7
     assert not np.any(np.isnan(est.score_samples(nodes[::50])))
     assert np.all(np.isfinite(est.score_samples(X)))
 

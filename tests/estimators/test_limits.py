@@ -24,7 +24,7 @@ ONE_STEP = 3.0  # seconds of the processor that building a space and one step of
 
 
 def check_density(est: Any, data: np.ndarray) -> None:
-    assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+    assert est.distribution_.terms.mass() == pytest.approx(1.0, abs=1e-7)
     assert np.all(np.isfinite(est.score_samples(data))) and est.sample(3, random_state=0).shape == (
         3,
         data.shape[1],
@@ -171,7 +171,8 @@ def test_a_short_limit_leaves_support_points_out_and_says_so(objective: str) -> 
         f"the density has {m} of them; allow more time" in str(warning.message) for warning in told
     )
     assert 32 <= m < whole.support_points_.shape[0]
-    assert short.solution_.status == "time_limit" and short.distribution_.mass() == pytest.approx(
-        1.0, abs=1e-9
+    assert (
+        short.solution_.status == "time_limit"
+        and short.distribution_.terms.mass() == pytest.approx(1.0, abs=1e-9)
     )
     assert objective != "likelihood" or np.all(np.isfinite(short.score_samples(samples)))

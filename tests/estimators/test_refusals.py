@@ -115,7 +115,7 @@ def test_identical_columns() -> None:
 
 def test_identical_columns_with_a_fixed_bandwidth_works() -> None:
     p = KernelSoSDensity(bandwidth=1.0, tol=1e-5).fit(X[:, [0, 0]]).distribution_
-    assert p.mass() == pytest.approx(1.0, abs=1e-7)
+    assert p.terms.mass() == pytest.approx(1.0, abs=1e-7)
     assert np.all(np.isfinite(p.logpdf(X[:, [0, 0]])))
 
 

@@ -28,6 +28,7 @@ from strategies import clouds
 import ksos
 from ksos import KernelSoSDensity, KernelSoSDensityCV, SoSDensity, SoSSpace
 from ksos.choose import fit_path, projected_embedding, regularization_unit, simplest_good
+from ksos.density import square_of
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, GaussianMixture, Lebesgue, Normal
@@ -59,7 +60,9 @@ def correlated(n: int, seed: int = 0) -> np.ndarray:
 def mass(est: KernelSoSDensityCV) -> float:
     p = est.distribution_
     return (
-        p.mass() if isinstance(p, SoSDensity) else sum(w * part.mass() for w, part in p.components)
+        p.terms.mass()
+        if isinstance(p, SoSDensity)
+        else sum(w * part.terms.mass() for w, part in p.components)
     )
 
 
@@ -130,8 +133,8 @@ def certified(est: KernelSoSDensityCV, X: np.ndarray, weights: Any = None) -> No
     penalty = 0.0
     if np.isfinite(est.regularization_):
         K = solution.space.kernel(solution.space.support_points)
-        F = density.unit_factor * np.exp(
-            -0.5 * density.log_unit
+        F = square_of(density).unit_factor * np.exp(
+            -0.5 * square_of(density).log_unit
         )  # B = FFᵀ in the density's own units
         penalty = est.regularization_ * float(np.trace(F.T @ K @ F))
     assert distance + penalty == pytest.approx(solution.objective, abs=1e-6)
@@ -398,7 +401,7 @@ def test_a_box_holds_all_the_mass() -> None:
     X = np.random.default_rng(0).beta(1, 3, size=(400, 1))
     est = KernelSoSDensityCV(cv=3, measure=Box([0.0], [1.0])).fit(X)
     assert est.score_samples([[1.5]])[0] == -np.inf and est.reference_ is None
-    assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+    assert est.distribution_.terms.mass() == pytest.approx(1.0, abs=1e-7)
     grid = np.linspace(0, 1, 2001)
     truth = 3 * (1 - grid) ** 2
     assert np.trapezoid((est.distribution_.pdf(grid[:, None]) - truth) ** 2, grid) < 0.1
@@ -649,7 +652,7 @@ def test_small_clouds_give_a_density_or_a_word(X: np.ndarray) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # features without spread
         est.fit(X)
-    assert est.distribution_.mass() == pytest.approx(1.0, abs=1e-7)
+    assert est.distribution_.terms.mass() == pytest.approx(1.0, abs=1e-7)
     assert np.all(np.isfinite(est.score_samples(X)))
 
 

@@ -43,8 +43,8 @@ def assert_same(a: KernelSoSDensity, b: KernelSoSDensity, atol: float = 1e-9) ->
     """The same setting and the same density."""
     np.testing.assert_array_equal(a.support_points_, b.support_points_)
     np.testing.assert_allclose(
-        a.distribution_.unnamed.logpdf(X[:50]),
-        b.distribution_.unnamed.logpdf(X[:50]),
+        a.distribution_.with_feature_names(None).logpdf(X[:50]),
+        b.distribution_.with_feature_names(None).logpdf(X[:50]),
         rtol=0.0,
         atol=atol,
     )

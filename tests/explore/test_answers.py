@@ -65,10 +65,14 @@ def test_the_numbers_are_those_of_the_program(
     fitted = names["X"][names["fitted"]]
     kernel = est.solution_.space.embedding_kernel
     assert told["projected_mmd"] == pytest.approx(
-        p.unnamed.mmd(fitted, kernel=kernel, landmarks=est.landmarks_), rel=1e-6, abs=1e-9
+        p.with_feature_names(None).mmd(fitted, kernel=kernel, landmarks=est.landmarks_),
+        rel=1e-6,
+        abs=1e-9,
     )
     x = fitted[:5]
-    assert page.distribution_.unnamed.pdf(x) == pytest.approx(p.unnamed.pdf(x), rel=1e-7)
+    assert page.distribution_.with_feature_names(None).pdf(x) == pytest.approx(
+        p.with_feature_names(None).pdf(x), rel=1e-7
+    )
     assert p.feature_names == tuple("abc"[k] for k in CASES[case]["features"])
     (tmp_path / "page.ksos").write_bytes(client.ask("model").content)
     capsys.readouterr()
@@ -76,14 +80,14 @@ def test_the_numbers_are_those_of_the_program(
     saved = json.loads(capsys.readouterr().out)
     for name in ("rank", "n_components", "n_support"):
         assert (told[name] or 0) == saved[name]
-    assert ksos.load(tmp_path / "page.ksos").unnamed.pdf(x) == pytest.approx(
-        ksos.load("model.ksos").unnamed.pdf(x), rel=1e-7
+    assert ksos.load(tmp_path / "page.ksos").with_feature_names(None).pdf(x) == pytest.approx(
+        ksos.load("model.ksos").with_feature_names(None).pdf(x), rel=1e-7
     )
 
 
 def test_what_one_asks_of_a_density(client: Client, page: ksos.Explorer, X: np.ndarray) -> None:
     assert client.ask("fit", features=[0, 1], n_support=30).status == 200
-    p, est = page.distribution_.unnamed, page.estimator_
+    p, est = page.distribution_.with_feature_names(None), page.estimator_
     assert client.ask("box", low=[0.0, -1e300], high=[1.0, 0.5]).value[
         "probability"
     ] == p.probability([0.0, -np.inf], [1.0, 0.5])
@@ -107,7 +111,7 @@ def test_all_pairs(client: Client, page: ksos.Explorer) -> None:
     assert client.ask("fit", features=[2, 0, 1], n_support=15).value["model"] is None
     told, ranges = client.ask("pairs").value, client.ask("data").value["ranges"]
     assert [one["pair"] for one in told["pairs"]] == [[0, 1], [0, 2], [1, 2]]
-    p, side = page.distribution_.unnamed, told["side"]
+    p, side = page.distribution_.with_feature_names(None), told["side"]
     x, y = np.linspace(*ranges[2], side), np.linspace(*ranges[1], side)
     assert told["singles"][0] == pytest.approx(p.marginal([0]).pdf(x[:, None]), rel=1e-9)
     assert told["pairs"][1]["pdf"][3 * side + 20] == pytest.approx(
@@ -209,7 +213,7 @@ def test_the_model_that_the_page_gets_is_the_density(
 ) -> None:
     model = client.ask("fit", n_support=25, **asked).value["model"]
     points = X[:40][:, asked["features"]]
-    wanted = page.distribution_.unnamed.pdf(points)
+    wanted = page.distribution_.with_feature_names(None).pdf(points)
     assert by_formula(model, points) == pytest.approx(wanted, rel=1e-9)
     if (node := shutil.which("node")) is None:
         return  # the tests in the browser run the page's own formula

@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
+from densities import from_square
 
 import ksos
-from ksos import SoSDensity
 from ksos.integrals import GaussianLebesgue, GaussianMetric, SquareIntegral, closed_form
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue, Measure, Normal
@@ -33,7 +33,7 @@ def square(kernel: Gaussian, X: np.ndarray, measure: Measure) -> tuple[SquareInt
 def test_quadrature(sigma: float | list, measure: Measure) -> None:
     X, U = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 3))
     integral, log_unit = square(Gaussian(sigma), X, measure)
-    p = SoSDensity.from_units(Gaussian(sigma), X, U, log_unit, measure)
+    p = from_square(Gaussian(sigma), X, U, log_unit, measure)
     axis = np.linspace(-9.0, 9.0, 361)
     nodes = np.stack([g.ravel() for g in np.meshgrid(axis, axis, indexing="ij")], axis=1)
     weights = (axis[1] - axis[0]) ** 2 * np.exp(measure.log_density(nodes))

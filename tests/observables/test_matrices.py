@@ -12,6 +12,7 @@ from oracles import quadrature_rule, tolerance
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
+from ksos.density import square_of
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
@@ -269,8 +270,10 @@ def test_hundreds_of_features_and_outliers() -> None:
 
 def test_the_expectation_is_that_of_the_density() -> None:
     p = ksos.SoSDensity(Gaussian(1.0), points(6, 2, 1), points(6, 3, 2), normalize=True)
-    F = p.unit_factor
-    M = (coordinate(0) ** 2).matrix(p.kernel, p.support_points, p.measure, p.log_unit, T=F)
+    F = square_of(p).unit_factor
+    M = (coordinate(0) ** 2).matrix(
+        p.kernel, p.support_points, p.measure, square_of(p).log_unit, T=F
+    )
     value, error = M.expectation(np.eye(F.shape[1]))
     assert value == pytest.approx(p.cov()[0, 0] + p.mean()[0] ** 2, rel=1e-9)
     assert error == 0.0

@@ -21,6 +21,7 @@ from tables import PAIR_CASES, points
 
 import ksos
 from ksos import DensityDisplay
+from ksos.density import square_of
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Normal
 
@@ -96,7 +97,9 @@ def test_the_distribution_function_rises_from_zero_at_the_height_of_zero_density
 
 @pytest.mark.parametrize("measure", [Lebesgue(), Box([-0.2], [0.7]), Normal(0.2, 0.9)], ids=repr)
 def test_regions_of_a_curve_hold_their_mass(line: ksos.SoSDensity, measure: Any) -> None:
-    p = ksos.SoSDensity(line.kernel, line.support_points, line.unit_factor, measure, normalize=True)
+    p = ksos.SoSDensity(
+        line.kernel, line.support_points, square_of(line).unit_factor, measure, normalize=True
+    )
     curve = DensityDisplay.from_density(
         p, regions=(0.5, 0.9, 0.99), resolution=4001, ax=axes()
     ).panels[(0,)]
@@ -162,7 +165,7 @@ def test_levels_hold_their_share_of_samples_on_other_measures(
     plane: ksos.SoSDensity, measure: Any
 ) -> None:
     p = ksos.SoSDensity(
-        plane.kernel, plane.support_points, plane.unit_factor, measure, normalize=True
+        plane.kernel, plane.support_points, square_of(plane).unit_factor, measure, normalize=True
     )
     heights = usual(p, p.rvs(20_000, rng=3))
     levels = DensityDisplay.from_density(p, ax=axes()).panels[(0, 1)].levels

@@ -72,7 +72,7 @@ def test_the_density_is_in_the_exact_ball(worst: ksos.WorstCase) -> None:
     assert worst.mmd == pytest.approx(0.3, abs=1e-7)
     assert ksos.mmd(p, X, Gaussian(1.0)) == pytest.approx(worst.mmd, abs=1e-9)
     assert abs(worst.mmd - worst.projected_mmd) <= AGREEMENT
-    assert p.mass() == pytest.approx(1.0, abs=1e-9)
+    assert p.terms.mass() == pytest.approx(1.0, abs=1e-9)
 
 
 def test_the_value_belongs_to_the_density(worst: ksos.WorstCase) -> None:

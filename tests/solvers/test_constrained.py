@@ -398,7 +398,7 @@ def test_an_empty_ball_names_its_least_radius(space: ksos.SoSSpace) -> None:
     assert solution.least_radius == pytest.approx(least, rel=1e-3)
     assert solution.least_radius <= least + 1e-12
     assert f"{solution.least_radius:.6g} (certified)" in solution.message
-    assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-9)
+    assert solution.distribution.terms.mass() == pytest.approx(1.0, abs=1e-9)
     assert (
         ksos.minimize(-Expectation(LOSS), space, within(MMD(X), 0.999 * least)).status
         == "infeasible"
@@ -484,7 +484,7 @@ def test_limits_and_callbacks_are_obeyed(space: ksos.SoSSpace) -> None:
     assert few.status == "max_iter"
     assert few.n_iter <= 4
     assert "max_iter" in few.message
-    assert few.distribution.mass() == pytest.approx(1.0, abs=1e-9)
+    assert few.distribution.terms.mass() == pytest.approx(1.0, abs=1e-9)
     assert (
         ksos.minimize(
             -Expectation(LOSS), space, constraints, solver="fista", tol=1e-14, time_limit=0.005

@@ -394,7 +394,7 @@ def test_a_routine_that_fails_in_mid_solve_leaves_the_last_certified_point(
         min(progress.gap for progress in solution.history), rel=1e-6
     )
     assert 0.0 < solution.gap < 0.1
-    assert solution.distribution.mass() == pytest.approx(1.0)
+    assert solution.distribution.terms.mass() == pytest.approx(1.0)
 
 
 def _nans(result: object) -> object:

@@ -49,7 +49,7 @@ every_problem = pytest.mark.parametrize("constraints", CONSTRAINTS.values(), ids
 def assert_valid(solution: ksos.Solution) -> None:
     assert np.trace(solution.parameter) == pytest.approx(1.0, abs=1e-12)
     assert np.all(np.isfinite(solution.parameter_factor)) and np.isfinite(solution.objective)
-    assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-9)
+    assert solution.distribution.terms.mass() == pytest.approx(1.0, abs=1e-9)
     assert solution.gap is None or solution.gap >= 0.0
 
 
@@ -315,7 +315,7 @@ def test_a_callback_sees_the_density(solver: str, constraints: list[Constraint])
 
     def look(progress: Progress) -> bool:
         assert np.trace(progress.parameter) == pytest.approx(1.0)
-        masses.append(progress.distribution.mass())
+        masses.append(progress.distribution.terms.mass())
         return len(masses) == 3
 
     solution = ksos.minimize(
@@ -339,7 +339,7 @@ def test_what_cannot_end_in_time_is_not_begun() -> None:
     assert time.process_time() - began <= 1.5 * limit + 0.5
     assert solution.status == "time_limit" and solution.gap is None and np.isnan(solution.objective)
     assert (
-        solution.distribution.mass() == pytest.approx(1.0)
+        solution.distribution.terms.mass() == pytest.approx(1.0)
         and "the eigendecomposition of a kernel matrix of 1200 points" in solution.message
     )
 

@@ -88,7 +88,7 @@ def test_one_deadline_for_the_whole_path() -> None:
     assert path[2].n_iter <= 1, (
         "nothing is left for the last one, which is solved from the one before"
     )
-    assert all(solution.distribution.mass() == pytest.approx(1.0) for solution in path)
+    assert all(solution.distribution.terms.mass() == pytest.approx(1.0) for solution in path)
 
 
 def test_strengths_are_checked() -> None:

@@ -327,7 +327,7 @@ def test_every_solved_problem_is_feasible_and_verifies_from_scratch(
     assert solution.gap_relative == pytest.approx(solution.gap / abs(solution.objective))
     assert solution.rank == solution.distribution.rank == solution.parameter_factor.shape[1]
     assert solution.history[-1].gap <= tol
-    assert solution.distribution.mass() == pytest.approx(1.0, abs=1e-9)
+    assert solution.distribution.terms.mass() == pytest.approx(1.0, abs=1e-9)
 
 
 @every_solver
@@ -403,7 +403,7 @@ def test_limits_callbacks_and_starts_are_obeyed(solver: str, harder_space: ksos.
     )
     assert stopped.status == "interrupted"
     assert 5 <= stopped.n_iter <= 14  # the next certificate after the fifth iteration
-    assert stopped.distribution.mass() == pytest.approx(1.0)
+    assert stopped.distribution.terms.mass() == pytest.approx(1.0)
 
     solved = ksos.minimize(functional, harder_space, solver=solver, tol=1e-5)
     warm = ksos.minimize(functional, harder_space, solver=solver, tol=2e-5, start=solved.parameter)
@@ -472,7 +472,7 @@ def test_a_failing_matrix_routine_gives_a_status_and_the_last_certified_point(
     )
     assert solution.status == "numerical_error"
     assert np.isfinite(solution.gap)
-    assert solution.distribution.mass() == pytest.approx(1.0)
+    assert solution.distribution.terms.mass() == pytest.approx(1.0)
 
 
 def test_rounding_stops_a_run_that_asks_for_more_than_there_is(space: ksos.SoSSpace) -> None:

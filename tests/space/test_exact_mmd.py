@@ -13,6 +13,7 @@ from oracles import quadrature_rule
 from tables import MEASURE_CASES, points
 
 import ksos
+from ksos.density import square_of
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals import density_inner
 from ksos.kernels import Gaussian, Kernel, Laplace
@@ -67,9 +68,9 @@ def test_routes_agree(name: str, d: int, kernel: Kernel, other: Kernel) -> None:
     p = random_density(kernel, MEASURE_CASES[name][d], d)
     data = ksos.MeanEmbedding(points(6, d), SIGNED, kernel=other)
     assert by_rule(p, data) == pytest.approx(ksos.mmd(p, data), abs=1e-9)
-    if p.integrals.pairwise:
+    if square_of(p).integrals.pairwise:
         seen = p.expectation(KernelFunction(data.points, data.weights, kernel=other))
-        square = density_inner(p, p, other) - 2.0 * seen + data.norm() ** 2
+        square = density_inner(square_of(p), square_of(p), other) - 2.0 * seen + data.norm() ** 2
         assert np.sqrt(square) == pytest.approx(ksos.mmd(p, data), abs=1e-9)
 
 

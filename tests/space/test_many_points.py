@@ -79,7 +79,7 @@ def test_same_optimum_as_the_dense_route(
     assert lean.space.rank == dense.space.rank
     assert lean.objective == pytest.approx(dense.objective, rel=1e-6)
     assert lean.status == dense.status == "solved"
-    assert lean.distribution.mass() == pytest.approx(1.0, abs=1e-7)
+    assert lean.distribution.terms.mass() == pytest.approx(1.0, abs=1e-7)
 
 
 def test_the_mass_of_every_direction_is_one() -> None:

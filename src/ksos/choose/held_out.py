@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ksos.data import Fold
-from ksos.density import SoSDensity
+from ksos.density import Square, from_terms
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import Bound, SquaredL2, SquaredMMD, Trace
 from ksos.ground import Run, one_blas_thread
@@ -215,7 +215,7 @@ def projected_embedding(
     integrals = closed_form(space.kernel, measure, space.n_features, kernel)
     if integrals.pairwise or projection.rank * space.rank**2 > _MOST_TENSOR:
         return lambda F: projection.coordinates(
-            SoSDensity.from_units(space.kernel, X, space.T @ F, space.log_unit, measure)
+            from_terms(Square(space.kernel, X, space.T @ F, space.log_unit, measure))
         )
     landmarks, S = projection.landmarks, projection.S
     embedding = embedding_map(integrals, X, landmarks, kernel, space.T, S, space.log_unit)

@@ -222,7 +222,7 @@ class Shape:
         ``u`` are the values that the density was fitted to. A value is read off in a microsecond,
         while a conditional density takes a tenth of a second.
         """
-        panels = Panels.around(u, float(density.bandwidths[-1]), 10)
+        panels = Panels.around(u, float(density.terms.bandwidths[-1]), 10)
         nodes, logs = panels.nodes.reshape(-1, 1), []
         for knot in self.knots:
             rows = np.concatenate([np.tile(knot, (nodes.size, 1)), nodes], axis=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos import IntegralNotAvailableError, SoSDensity, SoSMixture
+from ksos import IntegralNotAvailableError, SoSDensity
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError
 from ksos.data import Stream, Table, TableOptions, excerpt, find_columns, open_table
@@ -104,7 +104,7 @@ def reading(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def open_samples(
-    arguments: argparse.Namespace, console: Console, density: SoSDensity | SoSMixture
+    arguments: argparse.Namespace, console: Console, density: SoSDensity
 ) -> Table | Stream:
     """DATA, whole or in chunks, with the features of a ``density`` in its order."""
     names = density.feature_names
@@ -239,7 +239,7 @@ class View:
     names of all its features, or their numbers from 1 if it has no names.
     """
 
-    density: SoSDensity | SoSMixture
+    density: SoSDensity
     features: list[int]
     given: dict[int, float | tuple[float, float]]
     words: list[Any]
@@ -293,7 +293,7 @@ VIEW = [
 MODEL = values.argument("model", metavar="MODEL", help="a file written by ksos fit")
 
 
-def take_view(density: SoSDensity | SoSMixture, arguments: argparse.Namespace) -> View:
+def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
     """The part of ``density`` that the options ask for: first the condition, then the marginal."""
     d, own = density.n_features, density.feature_names
     names = column_names(own, d)

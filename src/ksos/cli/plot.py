@@ -9,7 +9,7 @@ from ksos.cli import values
 from ksos.cli.console import Console, UsageError, require_writable
 from ksos.cli.options import MODEL, READING, VIEW, WEIGHTS, open_samples, reading, take_view
 from ksos.data import Stream
-from ksos.density.io import load
+from ksos.density import load
 from ksos.ground.files import replace_whole
 from ksos.plotting import (
     MOST_PAIRED,

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ksos import KernelSoSDensityCV, Solution, SoSMixture
+from ksos import KernelSoSDensityCV, Solution
 from ksos.cli.console import described
 from ksos.data import Stream, Table, find_columns
+from ksos.density import joint_of
 from ksos.estimators.search import MOST_SAMPLES
 
 # of columns on a line, which must stay one line
@@ -27,12 +28,12 @@ def composition(density: Any) -> dict[str, Any]:
     ``n_components`` counts the Gaussians of the reference, and is 0 if there is none; ``n_support``
     is 0 if the density is the reference itself. In a mixture of several parts both are sums.
     """
-    mixed = isinstance(density, SoSMixture)
     n = m = 0
-    for part in [part.density for _, part in density.parts] if mixed else [density]:
-        normals = None if part.constant is None else part.measure.normals(part.n_features)
+    for _, term in density.terms.on_host.weighted:
+        part = joint_of(term)
+        normals = None if part.unit_constant is None else part.measure.normals(part.n_features)
         n += 0 if normals is None else len(normals.weights)
-        m += part.support_points.shape[0] if normals is None or part.factor.any() else 0
+        m += part.support_points.shape[0] if normals is None or part.unit_factor.any() else 0
     d = density.n_features
     return {
         "n_components": n,

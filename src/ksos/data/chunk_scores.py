@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 
 from ksos.data.passes import Checks
 from ksos.data.sources import Chunk
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.ground.arrays import to_numpy
 from ksos.ground.files import replace_whole
 
@@ -27,7 +27,7 @@ class LogDensity:
     """The map of a chunk to the log-densities of its rows, shape (n,); it can be pickled."""
 
     checks: Checks
-    density: SoSDensity | SoSMixture
+    density: SoSDensity
 
     def __call__(self, chunk: Chunk) -> np.ndarray:
         return self.weighted(chunk)[0]

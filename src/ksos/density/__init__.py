@@ -3,8 +3,44 @@
 from __future__ import annotations
 
 from ksos.density.compress import Compression
-from ksos.density.expectation import Estimate
-from ksos.density.mixture import SoSMixture, mixture
-from ksos.density.sos import SoSDensity
+from ksos.density.conditional_line import ConditionalLine
+from ksos.density.corrected import Corrected
+from ksos.density.density import SoSDensity, from_terms, square_of
+from ksos.density.estimate import Estimate
+from ksos.density.far import FeatureRange
+from ksos.density.io import load, read_header, save
+from ksos.density.mixture import mixture, reference_density, to_sklearn
+from ksos.density.normals import Group, inner_product
+from ksos.density.questions.divergence import between_squares, normal_groups
+from ksos.density.questions.expectation import embedded, square_clouds
+from ksos.density.square import Square, feature_scales
+from ksos.density.standard import standardize
+from ksos.density.terms import Terms, joint_of
 
-__all__ = ["Compression", "Estimate", "SoSDensity", "SoSMixture", "mixture"]
+__all__ = [
+    "Compression",
+    "ConditionalLine",
+    "Corrected",
+    "Estimate",
+    "FeatureRange",
+    "Group",
+    "SoSDensity",
+    "Square",
+    "Terms",
+    "between_squares",
+    "embedded",
+    "feature_scales",
+    "from_terms",
+    "inner_product",
+    "joint_of",
+    "load",
+    "mixture",
+    "normal_groups",
+    "read_header",
+    "reference_density",
+    "save",
+    "square_clouds",
+    "square_of",
+    "standardize",
+    "to_sklearn",
+]

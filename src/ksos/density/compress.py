@@ -1,25 +1,24 @@
-"""Fewer squares, or fewer support points: a smaller density close to a given one, and how close."""
+"""Fewer columns, or fewer support points: a smaller density close to a given one, and how close."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from ksos.density._assemble import assemble
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.validation import as_count
-from ksos.integrals import Integrals
+from ksos.density.corrected import Corrected
+from ksos.density.square import assemble
+from ksos.density.terms import Term
+from ksos.ground.memory import FLOAT_BYTES, require_memory
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.density import SoSDensity
 
-__all__ = ["Compression", "compress"]
+__all__ = ["Compression", "compressed"]
 
-_BLOCK_ELEMENTS = 1 << 18
-# a point whose function is this close to those chosen (squared, relative) brings rounding, not
-# shape
+# a function this close to those chosen (squared, relative) brings rounding, not shape
 _RESOLVED = 1e-10
 
 
@@ -41,109 +40,66 @@ class Compression(NamedTuple):
     """
 
 
-def compress(
-    density: SoSDensity,
-    rank: int | None = None,
-    m: int | None = None,
-    kernel: Any = None,
-    landmarks: Any = None,
-) -> Compression:
-    """At most ``rank`` columns or ``m`` support points, and the MMD to ``density``."""
-    if (rank is None) == (m is None):
-        raise ValueError(
-            "give either rank, the number of columns, or m, the number of support points; got"
-            f" rank={rank!r}, m={m!r}"
-        )
-    if rank is not None:
-        rank = as_count(rank, "rank")
-        small = density if rank >= density.rank else _fewer_columns(density, rank)
-    else:
-        m = as_count(m, "m")
-        small = density if m >= density.support_points.shape[0] else _fewer_points(density, m)
-    from ksos.space.embedding import mmd  # which is built on densities
+def compressed(term: Term, rank: int | None, m: int | None) -> Term:
+    """A term with at most ``rank`` columns or ``m`` support points.
 
-    return Compression(
-        small, 0.0 if small is density else mmd(small, density, kernel=kernel, landmarks=landmarks)
-    )
-
-
-def _fewer_columns(density: SoSDensity, rank: int) -> SoSDensity:
-    """p = Σ_k λ_k ψ_k² with orthonormal ψ_k, cut after the ``rank`` largest λ: no other choice of
-    columns keeps more of the mass.
-
-    The L¹-distance to p is at most twice the mass that is lost.
+    Columns: p = Σ_k λ_k ψ_k² with orthonormal ψ_k, cut after the largest λ: no other choice keeps
+    more of the mass, and the L¹-distance to p is at most twice the mass that is lost. Points: every
+    column function is projected in L²(ρ) on the constant, if there is one, and on the kernels of
+    the points chosen.
     """
-    F = density.unit_factor
-    G = F.T @ _times_gram(density, F)  # FᵀWF: its eigenvectors make the columns orthogonal in L²(ρ)
-    _, V = np.linalg.eigh(0.5 * (G + G.T))
-    return assemble(
-        density, density.kernel, density.support_points, density.measure, F @ V[:, ::-1][:, :rank]
-    )
+    square = term.joint if isinstance(term, Corrected) else term
+    X, F, c = square.support_points, square.unit_factor, square.unit_constant
+    n = X.shape[0]
+    if (rank is not None and rank >= square.rank) or (m is not None and m >= n):
+        return term
+    what = f"compressing a density with {n} support points"
+    require_memory(3 * n * n * FLOAT_BYTES, what, "fit with fewer support points")
+    # normal densities have mass one, in which the constant has the length one
+    unit = square.log_unit if c is None else 0.0
+    W, means = np.exp(square.integrals.log_gram(X, X) - unit), np.zeros(n)
+    if c is not None:
+        means = np.exp(square.integrals.log_mean(X))
+    if rank is not None:
+        G = F.T @ W @ F
+        if c is not None:
+            cross = np.outer(F.T @ means, c)
+            G += cross + cross.T + np.outer(c, c)
+        V = np.linalg.eigh(0.5 * (G + G.T))[1][:, ::-1][:, :rank]
+        small = replace(square, unit_factor=F @ V, unit_constant=None if c is None else c @ V)
+    else:
+        W -= np.outer(means, means)
+        chosen = _pursue(W, W @ F, m or 0)
+        if not chosen:
+            return term
+        factor = np.linalg.lstsq(W[np.ix_(chosen, chosen)], W[chosen] @ F, rcond=None)[0]
+        constant = None if c is None else c + means @ F - means[chosen] @ factor
+        points = X[chosen]
+        small = replace(square, support_points=points, unit_factor=factor, unit_constant=constant)
+    if isinstance(term, Corrected):
+        return replace(term, joint=small.scaled_to_one())
+    return assemble(small.kernel, small.support_points, small.measure, small.unit_factor)
 
 
-def _fewer_points(density: SoSDensity, m: int) -> SoSDensity:
-    """Every column function ψ_k projected in L²(ρ) on the span of k(·, x̃_i) of the points chosen."""
-    F, integrals = density.unit_factor, density.integrals
-    chosen, L, Y = _pursue(
-        density.support_points, _times_gram(density, F), integrals, density.log_unit, m
-    )
-    factor = solve_triangular(L, Y, lower=True, trans="T")
-    return assemble(
-        density, density.kernel, density.support_points[chosen], density.measure, factor
-    )
-
-
-def _pursue(
-    points: np.ndarray, WF: np.ndarray, integrals: Integrals, log_unit: float, m: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Orthogonal matching pursuit [Pati1993]: take the point that brings the projection of all ψ_k
+def _pursue(W: np.ndarray, inner: np.ndarray, m: int) -> list[int]:
+    """Orthogonal matching pursuit [Pati1993]: the point that brings the projection of all ψ_k
     closest, ``m`` times.
 
-    This is the Cholesky factorisation of W whose pivot maximises Σ_k ⟨e_j, ψ_k⟩²/‖e_j‖², where e_j
-    is what k(·, x̃_j) adds to the functions already chosen. Returns the points, L with LLᵀ = W
-    among them, and the coordinates Y = L⁻¹WF of the ψ_k.
+    This is the Cholesky factorization of W whose pivot maximizes Σ_k ⟨e_j, ψ_k⟩²/‖e_j‖², where e_j
+    is what k(·, x̃_j) adds to the functions already chosen.
     """
-    n = points.shape[0]
-    require_memory(
-        2 * n * m * FLOAT_BYTES,
-        f"choosing {m} of {n} support points",
-        "choose fewer, or compress the rank",
-    )
-    residual = np.exp(integrals.log_diagonal(points) - log_unit)
-    smallest = _RESOLVED * residual
-    inner = WF.copy()
-    L, Y = np.zeros((n, m)), np.zeros((m, WF.shape[1]))
-    chosen: list[int] = []
+    residual, chosen = np.diagonal(W).copy(), list[int]()
+    smallest, L = _RESOLVED * residual, np.zeros((W.shape[0], m))
     for k in range(m):
         possible = residual > smallest
-        if not np.any(possible):
-            break
-        gains = np.zeros(n)
-        gains[possible] = (
-            np.einsum("ij,ij->i", inner[possible], inner[possible]) / residual[possible]
-        )
+        lengths = np.einsum("ij,ij->i", inner, inner)
+        gains = np.where(possible, lengths / np.where(possible, residual, 1.0), 0.0)
         pivot = int(np.argmax(gains))
         if not gains[pivot] > 0.0:
             break
-        column = (
-            np.exp(integrals.log_gram(points, points[pivot : pivot + 1])[:, 0] - log_unit)
-            - L[:, :k] @ L[pivot, :k]
-        )
-        root = np.sqrt(residual[pivot])
-        L[:, k], Y[k] = column / root, inner[pivot] / root
-        L[pivot, k] = root
-        inner -= np.outer(L[:, k], Y[k])
+        L[:, k] = (W[:, pivot] - L[:, :k] @ L[pivot, :k]) / math.sqrt(residual[pivot])
+        inner = inner - np.outer(L[:, k], inner[pivot] / L[pivot, k])
         residual = np.maximum(residual - L[:, k] ** 2, 0.0)
-        residual[pivot], inner[pivot] = 0.0, 0.0
+        residual[pivot] = 0.0
         chosen.append(pivot)
-    k = len(chosen)
-    return np.array(chosen), np.tril(L[chosen, :k]), Y[:k]
-
-
-def _times_gram(density: SoSDensity, F: np.ndarray) -> np.ndarray:
-    """WF in natural units, in blocks of rows of W."""
-    X, integrals = density.support_points, density.integrals
-    blocks = row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS)
-    return np.concatenate(
-        [np.exp(integrals.log_gram(X[rows], X) - density.log_unit) @ F for rows in blocks]
-    )
+    return chosen

@@ -9,17 +9,15 @@ the mass, which makes it a :class:`~ksos.quadrature.PanelDistribution`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 
-from ksos.density._assemble import Rest, split_columns, unit_rows
-from ksos.density.standard import central_first
+from ksos.density.factor import split_columns, unit_rows
+from ksos.density.questions.condition import Rest
+from ksos.density.square import Square, central_first
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import PanelDistribution, Panels, cut
-
-if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
 
 __all__ = ["ConditionalLine"]
 
@@ -41,15 +39,16 @@ class ConditionalLine:
 
     Every method takes rows ``X`` (n, d − 1) that hold the other features, in their order.
 
-    >>> from ksos.density.sos import SoSDensity
+    >>> from ksos.density import SoSDensity, square_of
     >>> from ksos.kernels import Gaussian
-    >>> p = SoSDensity(Gaussian(2.0), [[0.0, 0.0], [3.0, 3.0]], [[1.0], [1.0]], normalize=True)  # one blob, or two, on the diagonal
+    >>> points, F = [[0.0, 0.0], [3.0, 3.0]], [[1.0], [1.0]]  # one mode, or two, on the diagonal
+    >>> p = square_of(SoSDensity(Gaussian(2.0), points, F, normalize=True))
     >>> mean, deviation = ConditionalLine(p, 1).moments(np.array([[0.0], [1.5], [3.0]]))
     >>> mean.round(3), deviation.round(3)
     (array([0.126, 1.5  , 2.874]), array([1.104, 1.643, 1.104]))
     """
 
-    def __init__(self, density: SoSDensity, feature: int) -> None:
+    def __init__(self, density: Square, feature: int) -> None:
         if density.measure.atoms is not None:
             raise ValueError(
                 f"the conditional laws of a density on {density.measure!r} are not continuous; use"
@@ -81,24 +80,18 @@ class ConditionalLine:
         self._factor, self._bumps = split_columns(unit)
         self._k = np.exp(log_k - np.where(np.isfinite(peaks), peaks, 0.0)[:, None])
 
-    def _untie(self, density: SoSDensity, given: list[int], feature: int) -> SoSDensity:
+    def _untie(self, density: Square, given: list[int], feature: int) -> Square:
         """The density of the other features and of x_k − c·(x_R − zero)."""
         others = Rest(density.kernel, given, [feature])
         self._slopes, self._zero = others.C[0], density.support_points[0, given]
         if not density.kernel.full:
             return density
         d, points = density.n_features, density.support_points.copy()
-        points[:, [feature]] = others.points(points, points[0])
+        points[:, [feature]] = others.moved(points, points[0, given] - points[:, given])
         S = np.zeros((d, d))
         S[np.ix_(given, given)] = density.kernel.matrix(d)[np.ix_(given, given)]
         S[feature, feature] = others.kernel.matrix(1)[0, 0]
-        return density.from_units(
-            density.kernel.with_sigma(S),
-            points,
-            density.unit_factor,
-            density.log_unit,
-            density.measure,
-        )
+        return replace(density, kernel=density.kernel.with_sigma(S), support_points=points)
 
     def _origins(self, X: np.ndarray) -> np.ndarray:
         """Where positions are measured from, for every row."""

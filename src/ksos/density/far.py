@@ -5,91 +5,68 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from ksos.density._assemble import listed
-from ksos.ground.arrays import like, to_numpy
+from ksos.density.corrected import Corrected
+from ksos.density.terms import Terms
 from ksos.ground.names import said, warn_caller
-
-if TYPE_CHECKING:
-    from ksos.density.part import Part
-    from ksos.density.queries import Queries
 
 __all__ = ["FeatureRange", "warn_if_far"]
 
-_FEW_NATS, _PER_FEATURE = 200.0, 50.0  # one feature of a normal law: 22 standard deviations
+# nats lost: of one feature of a normal distribution, 22 standard deviations
+_FEW_NATS = 200.0
+_PER_FEATURE = 50.0
+# support points at which densities are compared
 _MOST_POINTS = 500
-_FAR = 2.0  # ranges of a feature beyond its ends: the default regressors are flat or linear there
+# ranges of a feature beyond its ends: the default regressors are flat or linear there
+_FAR = 2.0
 
 
-def warn_if_far(
-    p: Queries,
-    found: Queries,
-    given: list[int],
-    values: np.ndarray,
-    names: Sequence[str] | None,
-    parts: Sequence[tuple[float, Part]] = (),
-) -> None:
+def warn_if_far(p: Terms, found: Terms, given: list[int], values: np.ndarray, words: str) -> None:
     r"""Warn if ``found``, the distribution of ``p`` given x_S = v, is the tail of a kernel and
     nothing else.
 
     Compared are the largest values of p itself and of p(v, x_R): for a normal distribution their
     logarithms differ by z²/2, z being the distance of v in standard deviations. The difference does
     not depend on the scale of any feature. A reference may have heavy tails, where the density
-    falls far less: for the ``parts`` of a mixture over references, z is measured in standard
-    deviations of the reference.
+    falls far less: over references, z is measured in standard deviations of the reference.
     """
     if p.measure.atoms is not None:
         return
     rest = [k for k in range(p.n_features) if k not in given]
-    own, others = (_some(to_numpy(law.support_points)) for law in (p, found))
+    own, others = (_some(one.support_points) for one in (p, found))
     completed = np.empty((others.shape[0], p.n_features))
-    completed[:, given], completed[:, rest] = (
-        values,
-        np.clip(others, *found.measure.boundaries(len(rest))),
-    )
-    highest, there = (
-        float(np.max(to_numpy(p.log_by_volume(like(rows, p.support_points)))))
-        for rows in (own, completed)
-    )
-    lost = max(highest - there, 0.5 * _reference_distance(parts, given, values) ** 2)
+    completed[:, given] = values
+    completed[:, rest] = np.clip(others, *found.measure.boundaries(len(rest)))
+    highest, there = (float(np.max(p.log_by_volume(rows))) for rows in (own, completed))
+    lost = max(highest - there, 0.5 * _reference_distance(p, given, values) ** 2)
     if lost > _FEW_NATS + _PER_FEATURE * len(given):
-        distance = (
-            f"{math.sqrt(2.0 * lost):.2g} standard deviations of a normal law"
-            if math.isfinite(lost)
-            else "no distance that floats hold"
-        )
+        distance = "no distance that floats hold"
+        if math.isfinite(lost):
+            distance = f"{math.sqrt(2.0 * lost):.2g} standard deviations of a normal distribution"
         warn_caller(
-            f"the condition {listed(given, values, names)} is far outside of the data: the density"
-            f" there is that at {distance}; the answer is the tail of the nearest kernel, no more"
+            f"the condition {words} is far outside of the data: the density there is that at"
+            f" {distance}; the answer is the tail of the nearest kernel, no more"
         )
 
 
-def _reference_distance(
-    parts: Sequence[tuple[float, Part]], given: list[int], values: np.ndarray
-) -> float:
+def _reference_distance(p: Terms, given: list[int], values: np.ndarray) -> float:
     """The largest distance of a value from the mean of its feature in standard deviations of the
-    references.
-
-    0 if a part has no normal reference.
+    references; 0 if a term has none.
     """
     every = []
-    for weight, part in parts:
-        normals = part.density.measure.normals(part.density.n_features)
-        if normals is None:
+    for weight, term in p.parts:
+        if not isinstance(term, Corrected):
             return 0.0
-        index = [part.shown[k] for k in given]
-        own = np.diagonal(normals.covariances, axis1=1, axis2=2)[:, index]
-        every.append((weight * normals.weights, normals.means[:, index], own))
-    if not every:
-        return 0.0
+        own = np.diagonal(term.normals.covariances, axis1=1, axis2=2)[:, given]
+        every.append((weight * term.normals.weights, term.normals.means[:, given], own))
     weights, means, variances = (np.concatenate([one[i] for one in every]) for i in range(3))
     middle = weights @ means
-    spread = weights @ (variances + (means - middle) ** 2)
-    return float(np.max(np.abs(values - middle) / np.sqrt(spread)))
+    variance = weights @ (variances + (means - middle) ** 2)
+    return float(np.max(np.abs(values - middle) / np.sqrt(variance)))
 
 
 def _some(points: np.ndarray) -> np.ndarray:

@@ -15,10 +15,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ksos._version import __version__
-from ksos.density.interval import Interval
-from ksos.density.mixture import SoSMixture
-from ksos.density.part import as_part
-from ksos.density.sos import SoSDensity
+from ksos.density.corrected import Corrected
+from ksos.density.density import SoSDensity, from_terms
+from ksos.density.normals import Interval
+from ksos.density.square import Square
+from ksos.density.terms import Term, Terms, as_term, joint_of
 from ksos.exceptions import ModelFormatError
 from ksos.ground.arrays import quiet, to_numpy
 from ksos.ground.files import replace_whole
@@ -54,7 +55,7 @@ Words = dict[str, "bool | int | str | None"]
 Arrays = dict[str, np.ndarray]
 
 
-def save(density: SoSDensity | SoSMixture, path: str | os.PathLike[str]) -> None:
+def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
     """Write ``density`` to the file ``path``; at every moment the old file or the new one is there,
     whole.
 
@@ -79,7 +80,7 @@ def save(density: SoSDensity | SoSMixture, path: str | os.PathLike[str]) -> None
     replace_whole(path, [prefix, text, *(_bytes_of(array) for array in arrays.values())])
 
 
-def load(path: str | os.PathLike[str]) -> SoSDensity | SoSMixture:
+def load(path: str | os.PathLike[str]) -> SoSDensity:
     """The density or mixture in the file ``path``, bit for bit as it was saved.
 
     Nothing in the file is executed, and nothing is allocated that the file's own length does not
@@ -124,31 +125,31 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 # --- a density as a header and arrays ---
 
 
-def _describe(law: SoSDensity | SoSMixture) -> tuple[dict[str, Any], Arrays]:
-    """What the file says of ``law``: its header, and its arrays in their order."""
+def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
+    """What the file says of ``density``: its header, and its arrays in their order."""
     header: dict[str, Any] = {"format_version": 1, "library_version": __version__}
-    if isinstance(law, SoSDensity):
-        entries, arrays = _describe_density(law, "")
-        header["format_version"] = 1 if law.unit_constant is None else 2
+    terms, names = density.terms.on_host, density.feature_names
+    if terms.own is not None and _is_whole(terms.own):
+        square = joint_of(terms.own)
+        entries, arrays = _describe_square(square, "")
+        header["format_version"] = 1 if square.unit_constant is None else 2
         header |= entries
     else:
-        entry, arrays = _describe_role("measure", law.measure, "")
+        entry, arrays = _describe_role("measure", terms.measure, "")
         header |= {"format_version": 2, "measure": entry, "parts": []}
-        arrays["weights"] = _as_floats(law.weights)
-        for number, (_, part) in enumerate(law.parts):
-            entries, own = _describe_density(part.density, f"parts.{number}.")
-            header["parts"].append({**entries, "features": part.shown})
+        arrays["weights"] = _as_floats([weight for weight, _ in terms.weighted])
+        for number, (_, term) in enumerate(terms.weighted):
+            entries, own = _describe_square(joint_of(term), f"parts.{number}.")
+            corrected = isinstance(term, Corrected)
+            features = term.shown if corrected else list(range(term.n_features))
+            header["parts"].append({**entries, "features": features})
             arrays |= own
-            if part.interval is not None:
-                header["format_version"], header["parts"][-1]["within"] = 4, part.interval.feature
-                arrays[f"parts.{number}.{_INTERVAL}"] = _as_floats(
-                    [part.interval.low, part.interval.high]
-                )
-    if law.feature_names is not None:
-        header |= {
-            "format_version": max(3, header["format_version"]),
-            "feature_names": list(law.feature_names),
-        }
+            if corrected and (interval := term.interval) is not None:
+                header["format_version"], header["parts"][-1]["within"] = 4, interval.feature
+                arrays[f"parts.{number}.{_INTERVAL}"] = _as_floats([interval.low, interval.high])
+    if names is not None:
+        version = max(3, header["format_version"])
+        header |= {"format_version": version, "feature_names": list(names)}
     header["arrays"] = [
         {"name": name, "shape": list(array.shape)} for name, array in arrays.items()
     ]
@@ -156,7 +157,11 @@ def _describe(law: SoSDensity | SoSMixture) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-def _describe_density(density: SoSDensity, prefix: str) -> tuple[dict[str, Any], Arrays]:
+def _is_whole(term: Term) -> bool:
+    return isinstance(term, Square) or term.is_whole
+
+
+def _describe_square(density: Square, prefix: str) -> tuple[dict[str, Any], Arrays]:
     own = (density.log_unit, density.support_points, density.unit_factor)
     arrays: Arrays = {
         prefix + name: _as_floats(value) for name, value in zip(_OWN_ARRAYS, own, strict=True)
@@ -183,7 +188,7 @@ def _describe_role(role: str, part: Any, prefix: str) -> tuple[dict[str, Any], A
     }
 
 
-def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | SoSMixture:
+def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
     """What ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not
     that it makes sense.
     """
@@ -193,14 +198,15 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | SoSMixture
         ):  # no temporary as large as the array, as isnan(array).any() would need
             raise ValueError(f"its array {name!r} has NaN inside")
     constants = header["format_version"] > 1
-    law = (
-        _assemble_mixture(header, arrays)
-        if "parts" in header
-        else _assemble_density(header, arrays, "", constants=constants)
-    )
+    if "parts" in header:
+        terms = _assemble_terms(header, arrays)
+    else:
+        square = _assemble_square(header, arrays, "", constants=constants)
+        terms = Terms([(1.0, as_term(square))], square.measure)
     if arrays:
         raise ValueError(f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
-    return law.with_feature_names(_feature_names(header, law.n_features))
+    names = _feature_names(header, terms.n_features)
+    return from_terms(terms, None if names is None else tuple(names))
 
 
 def _feature_names(header: dict[str, Any], d: int) -> list[str] | None:
@@ -225,7 +231,7 @@ def _feature_names(header: dict[str, Any], d: int) -> list[str] | None:
     return names
 
 
-def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
+def _assemble_terms(header: dict[str, Any], arrays: Arrays) -> Terms:
     entries, measure, weights = (
         header["parts"],
         _rebuild("measure", header["measure"], arrays, ""),
@@ -247,8 +253,8 @@ def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
             {"kernel", "measure", "features"} | ({"within"} if inside else set()),
             "a part of its mixture",
         )
-        density = _assemble_density(entry, arrays, f"parts.{number}.", constants=True)
-        d, features = density.n_features, entry["features"]
+        square = _assemble_square(entry, arrays, f"parts.{number}.", constants=True)
+        d, features = square.n_features, entry["features"]
         if (
             not isinstance(features, list)
             or not all(type(k) is int and 0 <= k < d for k in features)
@@ -263,8 +269,23 @@ def _assemble_mixture(header: dict[str, Any], arrays: Arrays) -> SoSMixture:
             if inside
             else None
         )
-        parts.append((weight, as_part(density, features, interval)))
-    return SoSMixture.from_parts(parts, measure, check=True)
+        parts.append((weight, _as_term(square, features, interval)))
+    return Terms(parts, measure, check=True)
+
+
+def _as_term(square: Square, features: list[int], interval: Interval | None) -> Term:
+    """Only a square with a constant over normal densities can hide features."""
+    term = as_term(square)
+    if isinstance(term, Corrected):
+        return Corrected(square, features, interval)
+    whole = features == list(range(square.n_features)) and interval is None
+    normal = square.measure.normals(square.n_features) is not None
+    if not whole or normal or square.unit_constant is not None:
+        raise ValueError(
+            "a part that hides features or is relative to normal densities must have a constant"
+            f" over a Normal or GaussianMixture measure; got one on {square.measure!r}"
+        )
+    return term
 
 
 def _interval(feature: Any, d: int, features: list[int], sides: np.ndarray | None) -> Interval:
@@ -281,9 +302,9 @@ def _interval(feature: Any, d: int, features: list[int], sides: np.ndarray | Non
     return Interval(feature, float(sides[0]), float(sides[1]))
 
 
-def _assemble_density(
+def _assemble_square(
     entries: Mapping[str, Any], arrays: Arrays, prefix: str, *, constants: bool
-) -> SoSDensity:
+) -> Square:
     kernel, measure = (_rebuild(role, entries[role], arrays, prefix) for role in _TABLES)
     missing = {prefix + name for name in _OWN_ARRAYS} - arrays.keys()
     if missing:
@@ -305,7 +326,7 @@ def _assemble_density(
     for name, array in zip((*_OWN_ARRAYS, _CONSTANT), (log_unit, points, F, constant), strict=True):
         if array is not None and not (np.isfinite(array.min()) and np.isfinite(array.max())):
             raise ValueError(f"its array {name!r} has an infinity inside")
-    density = SoSDensity.from_units(kernel, points, F, float(log_unit), measure, constant)
+    density = Square(kernel, points, F, float(log_unit), measure, constant)
     m, n = (
         points.shape[0],
         points.shape[0] if measure.atoms is None else measure.atoms.points.shape[0],

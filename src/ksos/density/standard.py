@@ -8,17 +8,14 @@ every question that does not depend on the axes is asked there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ksos.density.square import Square, central_first, feature_scales
 from ksos.integrals.metric import Axes, axes_of
 from ksos.kernels import Gaussian, Kernel
 
-if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
-
-__all__ = ["Standard", "central_first", "feature_scales", "kernel_image", "standardize"]
+__all__ = ["Standard", "kernel_image", "standardize"]
 
 _FARTHEST = 1e300  # a point this many bandwidths away stays a number
 _GAP = 4096.0
@@ -28,14 +25,9 @@ kernel is 0 in floating point.
 _ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # per feature: a correlation below it is none
 
 
-def feature_scales(kernel: Kernel, d: int) -> np.ndarray:
-    """The length of each feature: its bandwidth, or √S_kk of a metric."""
-    return np.sqrt(np.diagonal(kernel.matrix(d))) if kernel.full else kernel.sigma_vector(d)
-
-
 def kernel_image(kernel: Kernel, A: np.ndarray) -> Kernel:
     """The Gaussian kernel with metric ASAᵀ: what k is in the coordinates Ax. Features that A does
-    not tie stay untied.
+    not mix stay uncorrelated.
     """
     d = A.shape[1]
     if not isinstance(kernel, Gaussian):
@@ -107,13 +99,13 @@ class Fold:
 class Standard:
     """A density in standard coordinates, and the way back."""
 
-    density: SoSDensity
-    """Its first support point is 0; support points without any weight are left out."""
+    square: Square
+    """Its first support point is 0; support points without any weight are dropped."""
     folds: list[Fold]
     """One per feature."""
     scale: np.ndarray
     log_volume: float
-    """log p(x) = log density(y) − log_volume."""
+    """log p(x) = log square(y) − log_volume."""
     origin: np.ndarray
     axes: Axes | None = None
     """Those of a metric; the folds are theirs then, and the scale is 1."""
@@ -145,11 +137,11 @@ class Standard:
         """∂x/∂y, where nothing was shortened."""
         return np.diag(self.scale) if self.axes is None else np.linalg.inv(self.axes.V)
 
-    def can_carry(self, other: SoSDensity) -> bool:
+    def can_carry(self, other: Square) -> bool:
         """Whether another density has a kernel of its class in these coordinates."""
         return isinstance(other.kernel, Gaussian) or self.axes is None
 
-    def same_coordinates(self, other: SoSDensity) -> SoSDensity:
+    def same_coordinates(self, other: Square) -> Square:
         """Another density in these coordinates, with the gaps that were shortened shortened."""
         d, log_unit = (
             other.n_features,
@@ -165,30 +157,17 @@ class Standard:
             measure = other.measure.image(self.coordinates, 1.0 / self.scale)
         else:
             measure = other.measure.linear_image(self.axes.V, -(self.axes.V @ self.origin))
-        return other.from_units(
-            kernel,
-            self.coordinates(other.support_points),
-            other.unit_factor,
-            log_unit,
-            measure,
-            other.unit_constant,
+        return replace(
+            other,
+            kernel=kernel,
+            support_points=self.coordinates(other.support_points),
+            log_unit=log_unit,
+            measure=measure,
         )
 
 
-def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
-    """The order of the points that puts one from the middle in front, from which coordinates are
-    measured.
-
-    An outlier there would cost all the others their digits.
-    """
-    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
-    with np.errstate(over="ignore"):
-        first = int(np.argmin(np.abs((X - middle) / scale).max(axis=1)))
-    return np.argsort(np.arange(X.shape[0]) != first, kind="stable")
-
-
 def standardize(
-    p: SoSDensity, *others: SoSDensity, shorten: bool = True, keep_features: bool = False
+    p: Square, *others: Square, shorten: bool = True, keep_features: bool = False
 ) -> Standard:
     """``p`` in standard coordinates around a support point from the middle; gaps are those that the
     ``others`` have as well.
@@ -227,12 +206,12 @@ def standardize(
             else p.kernel.with_sigma(1.0)
         )
         measure = p.measure.image(frame.coordinates, 1.0 / scale)
-    density = p.from_units(
-        kernel,
-        frame.coordinates(X[order]),
-        F[order],
-        p.log_unit - log_volume,
-        measure,
-        p.unit_constant,
+    square = replace(
+        p,
+        kernel=kernel,
+        support_points=frame.coordinates(X[order]),
+        unit_factor=F[order],
+        log_unit=p.log_unit - log_volume,
+        measure=measure,
     )
-    return replace(frame, density=density, log_volume=log_volume)
+    return replace(frame, square=square, log_volume=log_volume)

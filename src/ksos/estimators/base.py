@@ -34,7 +34,7 @@ from ksos.data import (
     require_own_weights,
     written,
 )
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.ground import (
     Run,
     as_choice,
@@ -103,7 +103,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     time_limit: float | None
     contamination: float | None
     verbose: int
-    distribution_: SoSDensity | SoSMixture
+    distribution_: SoSDensity
     # held-out scores of distinct rows in ascending order, and the mass up to each, from 0 to 1
     _calibration: tuple[np.ndarray, np.ndarray]
 
@@ -133,7 +133,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         if not is_other_array(X):
             X = require_numbers(require_order(self, X))
             X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        return self.distribution_.unnamed.logpdf(X)
+        return self.distribution_.terms.logpdf(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The mean log-density of the samples, weighted by ``sample_weight``; those of a source of
@@ -231,7 +231,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         # a row without weight is in no fit, and of a single row there is no other
         own = np.isnan(scores) | ~counts
         if own.any():
-            scores[own] = to_numpy(self.distribution_.unnamed.logpdf(rows[own]))
+            scores[own] = to_numpy(self.distribution_.terms.logpdf(rows[own]))
         self.held_out_scores_ = scores
         return self
 
@@ -260,7 +260,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
                 other.fit(points[fold.train], sample_weight=fold.train_weights)
             else:
                 refit(other, points[fold.test])
-            unseen[fold.test] = to_numpy(other.distribution_.unnamed.logpdf(points[fold.test]))
+            unseen[fold.test] = to_numpy(other.distribution_.terms.logpdf(points[fold.test]))
         known = ~np.isnan(unseen)
         # without other rows, no row is an anomaly
         scores = unseen[known] if known.any() else np.array([-np.inf])
@@ -301,7 +301,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         names = vars(self).get("feature_names_in_")
         named = None if names is None else tuple(names)
         known = Checks(type(self).__name__, n_features=self.n_features_in_, names=named)
-        return LogDensity(known, self.distribution_.unnamed)
+        return LogDensity(known, self.distribution_.with_feature_names(None))
 
     def _check_common(self) -> None:
         """Raise what can be raised before the data are looked at."""

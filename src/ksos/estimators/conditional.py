@@ -26,8 +26,7 @@ from ksos.choose.location import (
 )
 from ksos.choose.shape import Transform, fit_shape, log_is_better
 from ksos.data import Split, as_generator, check_folds, mean_score, require_inside, row_splits
-from ksos.density import SoSDensity
-from ksos.density.far import FeatureRange
+from ksos.density import FeatureRange, SoSDensity
 from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
 from ksos.estimators.regressors import location_regressors, scale_regressors, scale_trees
 from ksos.estimators.search import KernelSoSDensityCV
@@ -112,7 +111,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     ----------
     residual_estimator_ : density estimator
         The fitted estimator of the density of u, with its certificate in ``solution_``.
-    residual_density_ : SoSDensity or SoSMixture
+    residual_density_ : SoSDensity
         q: the density of u, or of (z, u) if the shape depends on z.
     residuals_ : ndarray of shape (n,) or (n, outputs)
         u of every row, by models that have not seen it.

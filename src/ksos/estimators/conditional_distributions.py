@@ -15,8 +15,7 @@ from scipy.special import expit
 
 from ksos.choose.location import LocationScale
 from ksos.choose.shape import Shape, Transform
-from ksos.density import SoSDensity
-from ksos.density.conditional_line import ConditionalLine
+from ksos.density import ConditionalLine, SoSDensity, square_of
 from ksos.ground import as_levels
 from ksos.quadrature import legendre
 
@@ -213,4 +212,4 @@ class JointDistributions:
         """Distributions of the last of ``features`` given the others, the rest integrated out."""
         p = self.density
         whole = len(features) == p.n_features
-        return ConditionalLine(p if whole else p.marginal(features), len(features) - 1)
+        return ConditionalLine(square_of(p if whole else p.marginal(features)), len(features) - 1)

@@ -15,7 +15,7 @@ import zipfile
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from ksos.density.io import load as load_density
+from ksos.density import load as load_density
 from ksos.exceptions import ModelFormatError
 from ksos.ground import replace_whole
 

@@ -477,7 +477,7 @@ class KernelSoSDensity(DensityEstimator):
         self.support_points_, self.landmarks_ = space.support_points, space.landmarks
         self.distribution_, self.n_iter_ = self.solution_.distribution, self.solution_.n_iter
         if constant:
-            self.distribution_ = self.distribution_.by_volume().on_device_of(self.distribution_)
+            self.distribution_ = self.distribution_.by_volume()
         self._name_features()
         if run.interrupted:
             raise KeyboardInterrupt(self.solution_.message)

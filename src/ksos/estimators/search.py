@@ -20,7 +20,7 @@ from ksos.data import (
     require_inside,
     some_of,
 )
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.estimators.base import DensityEstimator, warn_if_memorized
 from ksos.ground import (
     Run,
@@ -117,7 +117,7 @@ class KernelSoSDensityCV(DensityEstimator):
 
     Attributes
     ----------
-    distribution_ : SoSMixture or SoSDensity
+    distribution_ : SoSDensity
         The fitted density: the certified optimum of the chosen problem.
     solution_ : Solution
         Its certificate. With a reference, the density there is relative to it.
@@ -161,7 +161,7 @@ class KernelSoSDensityCV(DensityEstimator):
     True
     """
 
-    distribution_: SoSDensity | SoSMixture
+    distribution_: SoSDensity
     solution_: Solution
 
     def __init__(

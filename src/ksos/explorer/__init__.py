@@ -8,7 +8,7 @@ import threading
 import webbrowser
 from typing import Any
 
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.estimators import KernelSoSDensity
 from ksos.explorer.server import LARGEST_BODY, Server
 from ksos.explorer.session import DRAFTS, Cancelled, Samples, Session, Settings
@@ -54,7 +54,7 @@ class Explorer:
         return estimator
 
     @property
-    def distribution_(self) -> SoSDensity | SoSMixture:
+    def distribution_(self) -> SoSDensity:
         """Its density, with the names of the features that were chosen."""
         return self._session.last.density
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity, square_of
 from ksos.estimators import OBJECTIVES
 from ksos.explorer.session import (
     MOST_FEATURES,
@@ -156,8 +156,9 @@ def model(density: SoSDensity) -> dict[str, Any]:
     ``q(|z_j|)exp(−|z_j|)`` over the features. ρ is 1, or Σ_j w_j exp(−‖A_j(x − m_j)‖²) over the
     normal densities of a reference.
     """
-    d, kernel = density.n_features, density.kernel
-    normals, constant = density.measure.normals(d), density.constant
+    d, kernel, square = density.n_features, density.kernel, square_of(density)
+    normals, constant = density.measure.normals(d), square.unit_constant
+    unit = math.exp(-0.5 * square.log_unit)
     laws = None
     if normals is not None:
         # ½ (x−m)ᵀV⁻¹(x−m) = ‖A(x−m)‖²
@@ -176,7 +177,7 @@ def model(density: SoSDensity) -> dict[str, Any]:
         "support": density.support_points.tolist(),
         "factor": density.factor.tolist(),
         "laws": laws,
-        "constant": None if constant is None else constant.tolist(),
+        "constant": None if constant is None else (unit * constant).tolist(),
         "root": np.linalg.inv(np.linalg.cholesky(kernel.matrix(d))).tolist(),
         "polynomial": None if q is None else q.tolist(),
     }
@@ -268,7 +269,7 @@ def pairs(fitted: Fitted, data: Samples) -> dict[str, Any]:
     return {"side": _SIDE, "singles": singles, "pairs": found}
 
 
-def model_file(density: SoSDensity | SoSMixture) -> bytes:
+def model_file(density: SoSDensity) -> bytes:
     """What :meth:`SoSDensity.save` writes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.ksos"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.estimators import OBJECTIVES, KernelSoSDensity
 from ksos.functionals import Trace
 from ksos.ground import Run, as_points, column_names, matrix_of, to_numpy
@@ -182,7 +182,7 @@ class Fitted:
     parameters: dict[str, Any]
     """Of :class:`KernelSoSDensity`, as a program would give them."""
     solution: Solution
-    density: SoSDensity | SoSMixture
+    density: SoSDensity
     estimator: KernelSoSDensity | None
     """None of a draft that follows another one."""
     score: float | None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, joint_of
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals.base import (
     Bound,
@@ -74,7 +74,7 @@ class SquaredL2(ScaledFunctional):
     """
 
     def __init__(self, target: Any, *, relative: bool = False) -> None:
-        target = target.unnamed if isinstance(target, SoSDensity) else target
+        target = target.with_feature_names(None) if isinstance(target, SoSDensity) else target
         self.target = (
             target
             if isinstance(target, (MeanEmbedding, SoSDensity, BasisSums))
@@ -140,7 +140,10 @@ def _l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np
         )
     sources = [(closed_form(space.kernel, space.measure, d), to_numpy(space.support_points))]
     if target is not None:
-        sources.append((target.integrals, to_numpy(target.support_points)))
+        sources += [
+            (one.integrals, to_numpy(one.support_points))
+            for one in (joint_of(term) for _, term in target.terms.on_host.parts)
+        ]
     smooth = all(integrals.kernel.smooth for integrals, _ in sources)
     found, previous, error = None, math.nan, math.inf
     rules: Iterable[Rule] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ksos.data.kernel_sums import KernelSums
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Functional, Pair
 from ksos.ground.arrays import Array, inner, norm
 from ksos.ground.validation import as_points, as_positive
@@ -16,7 +16,7 @@ from ksos.space.space import SoSSpace
 __all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
 
 _NO_LENGTH = 1e-150  # its square is still a float: at the target itself nothing is divided by zero
-_TARGETS = (MeanEmbedding, KernelSums, SoSDensity, SoSMixture, LabelledEmbedding, LabelledDensity)
+_TARGETS = (MeanEmbedding, KernelSums, SoSDensity, LabelledEmbedding, LabelledDensity)
 
 
 class SquaredMMD(Functional):

@@ -317,7 +317,9 @@ def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
         example = f" such as {str(values[0])!r}" if values.size else ""
         fix = _REMEDIES.get(wrong.split()[0], "leave the column out, or turn it into real numbers")
         return values, "{} must hold real numbers, but ", f"holds {wrong}{example}", fix
-    finite, nan = (np.isfinite(values), np.isnan(values)) if kind not in "biu" else (True, False)
+    if kind in "biu":
+        return values, "", "", ""
+    finite, nan = np.isfinite(values), np.isnan(values)
     bad = ~(finite | nan) if gaps or not np.any(nan) else nan
     if np.all(~bad if gaps else finite):
         return values, "", "", ""

@@ -121,7 +121,8 @@ class Products:
         """
         xp = namespace(X)
         at_X = (X - self.center) @ self.root
-        x2 = xp.sum(at_X * at_X, axis=1)[:, None]
+        with quiet():  # squares of rows that are far away may overflow: then there is no form
+            x2 = xp.sum(at_X * at_X, axis=1)[:, None]
         rounded = (X.shape[1] + 4) * (_SINGLE if self.single else _DOUBLE)
         error = rounded / (1.0 - rounded) * (math.sqrt(float(xp.max(x2))) + self.farthest) ** 2
         if not error <= (_MOST_SINGLE_ERROR if self.single else _MOST_ERROR):

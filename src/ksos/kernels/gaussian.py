@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class Gaussian(Kernel):
         )
 
     def scaled(self, factor: float) -> Self:
-        return type(self)((factor * factor if self.full else factor) * self.sigma)
+        return cast("Self", Gaussian((factor * factor if self.full else factor) * self.sigma))
 
     def squared(self) -> Self:
         return self.scaled(math.sqrt(0.5))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.estimators.conditional import KernelSoSConditional
 from ksos.ground.arrays import is_other_array, to_numpy
 from ksos.ground.names import as_row, in_order, quoted
@@ -33,7 +33,7 @@ _MOST_SUPPORT = 100
 # values of x in a label, which must stay one line
 _MOST_GIVEN = 3
 _Panels = dict[tuple[int, ...], OnGrid | Atoms]
-_Density = SoSDensity | SoSMixture
+_Density = SoSDensity
 
 
 def figure_size(k: int) -> tuple[float, float]:
@@ -111,7 +111,7 @@ class DensityDisplay(Display):
 
         Parameters
         ----------
-        density : SoSDensity or SoSMixture
+        density : SoSDensity
         X : array (n, d) or data frame, optional
             Data to show with it. Samples far outside the mass, or too many to see, are excluded;
             the legend counts those shown.
@@ -130,7 +130,7 @@ class DensityDisplay(Display):
         """
         if not isinstance(density, _Density):
             raise TypeError(
-                f"a ksos.SoSDensity or SoSMixture is needed; got {density!r}; a fitted estimator"
+                f"a ksos.SoSDensity is needed; got {density!r}; a fitted estimator"
                 " goes to from_estimator"
             )
         require_matplotlib()
@@ -152,7 +152,7 @@ class DensityDisplay(Display):
                 " some with"
                 f" features=[{'0, 1' if names is None else quoted(names[:2])}, ...]"
             )
-        density = density.with_feature_names(None).on_host()
+        density = density.with_feature_names(None).to(None)
         resolution = None if resolution is None else as_count(resolution, "resolution", minimum=8)
         panels = _make_panels(density, chosen, X, _as_regions(regions, density), resolution)
         return cls(panels, chosen, X, names).plot(ax, **options)

@@ -133,7 +133,7 @@ class OnGrid:
         alone = len(windows) == 1
         finest, fewest, most = _CURVE if alone else _SMALL_SURFACE if small else _SURFACE
         axes = []
-        for window, sigma in zip(windows, p.bandwidths, strict=True):
+        for window, sigma in zip(windows, p.terms.on_host.bandwidths, strict=True):
             n = int(np.clip(finest * (window.high - window.low) / float(sigma), fewest, most))
             axes.append(np.linspace(window.low, window.high, resolution or n))
         points = np.stack([grid.ravel() for grid in np.meshgrid(*axes)], axis=1)
@@ -273,7 +273,7 @@ class Atoms:
         """
         nodes = p.measure.atoms.points[:, list(features)]
         points, place = np.unique(nodes, axis=0, return_inverse=True)
-        masses = np.bincount(place.ravel(), weights=p.node_masses())
+        masses = np.bincount(place.ravel(), weights=p.terms.on_host.node_masses)
         columns = [None] * len(features) if samples is None else list(samples.T)
         windows = tuple(
             window_around(float(x.min()), float(x.max()), column)

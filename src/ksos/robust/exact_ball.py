@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, square_of
 from ksos.ground.arrays import to_numpy
 from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
@@ -138,7 +138,7 @@ def exactly(problem: Problem, point: Point) -> Exact:
     G, space, mass = factor(point.C), problem.space, 1.0
     density = space.density(G)
     if isinstance(density, SoSDensity):
-        size = float(np.linalg.norm(to_numpy(density.unit_factor)))
+        size = float(np.linalg.norm(to_numpy(square_of(density).unit_factor)))
         mass = (float(np.linalg.norm(to_numpy(space.T @ G))) / size) ** 2
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RuntimeWarning)

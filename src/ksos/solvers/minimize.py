@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ksos.density import square_of
 from ksos.functionals import Bound, Functional, Objective, Point, SquaredMMD, Trace
 from ksos.ground.arrays import (
     Array,
@@ -458,7 +459,7 @@ def quick_mmd_fit(space: SoSSpace, data: MeanEmbedding) -> Array:
     chosen = pivoted_cholesky(support, most, integrals, space.tol_model)
     small = SoSSpace(space.kernel, support[chosen], space.measure, space.embedding_kernel)
     functional = SquaredMMD(data) + digits * Trace(relative=True)
-    p = minimize(functional, small, tol=digits).distribution
+    p = square_of(minimize(functional, small, tol=digits).distribution)
     log_W = integrals.log_gram(space.support_points, like(p.support_points, space.T))
     W = namespace(space.T).exp(log_W - space.log_unit)
     G = space.T.T @ (W @ like(p.unit_factor * np.exp(0.5 * (space.log_unit - p.log_unit)), space.T))

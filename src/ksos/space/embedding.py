@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,10 +18,16 @@ import numpy as np
 
 from ksos.data.kernel_sums import KernelSums, kernel_sums
 from ksos.data.sources import Chunk, Chunks, as_source
-from ksos.density import SoSDensity, SoSMixture
-from ksos.density.normal_sum import inner_product
-from ksos.density.part import Part, Reference, Squares
-from ksos.density.standard import feature_scales
+from ksos.density import (
+    Corrected,
+    SoSDensity,
+    Square,
+    embedded,
+    feature_scales,
+    inner_product,
+    joint_of,
+    normal_groups,
+)
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.arrays import Array, inner, like, namespace, norm, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
@@ -114,7 +119,7 @@ class MeanEmbedding(KernelSum):
 
 
 # what a target becomes: its embedding can be evaluated anywhere
-Embedded = MeanEmbedding | SoSDensity | SoSMixture
+Embedded = MeanEmbedding | SoSDensity
 
 
 class Projection:
@@ -166,7 +171,7 @@ def mmd(
 
     Parameters
     ----------
-    a, b : array (n, d), MeanEmbedding, SoSDensity or SoSMixture
+    a, b : array (n, d), MeanEmbedding or SoSDensity
         Or samples in chunks, ``ksos.chunks(…)``, an array or a data frame of Dask: any number with
         ``landmarks``, else at most 20 000.
     kernel : Kernel, optional
@@ -189,7 +194,7 @@ def mmd(
     a, b = _in_order(a, names, "a"), _in_order(b, names, "b")
     if kernel is None:
         # an embedding knows its RKHS; a density only suggests its own kernel
-        kinds = (MeanEmbedding, SoSDensity, SoSMixture)
+        kinds = (MeanEmbedding, SoSDensity)
         known = [t.kernel for kind in kinds for t in (a, b) if isinstance(t, kind)]
         if not known and (isinstance(a, Chunks) or isinstance(b, Chunks)):
             raise ValueError(
@@ -281,11 +286,9 @@ def median_kernel(a: Any, b: Any, rng: Any = 0) -> Gaussian:
 
 
 def as_target(target: Any, kernel: Kernel, name: str = "target") -> Embedded:
-    """Samples become a :class:`MeanEmbedding`; embeddings and densities pass, as mixtures where
-    their measure makes them so.
-    """
-    if isinstance(target, (SoSDensity, SoSMixture)):
-        return target.unnamed if target.plain is not None else target.unnamed.as_mixture()
+    """Samples become a :class:`MeanEmbedding`; embeddings and densities pass."""
+    if isinstance(target, SoSDensity):
+        return target.with_feature_names(None)
     if isinstance(target, MeanEmbedding):
         return _in_rkhs(target, kernel, name)
     if isinstance(target, KernelSums):
@@ -306,7 +309,7 @@ def _in_rkhs(target: Any, kernel: Kernel, name: str) -> Any:
 
 
 def _names(target: Any) -> tuple[str, ...] | None:
-    if isinstance(target, (SoSDensity, SoSMixture, MeanEmbedding)):
+    if isinstance(target, (SoSDensity, MeanEmbedding)):
         return target.feature_names
     if isinstance(target, Chunks):
         return target.names
@@ -317,7 +320,7 @@ def _in_order(target: Any, names: tuple[str, ...] | None, what: str) -> Any:
     """A target with its features in the order of ``names``; chunks are put in order one by one."""
     if isinstance(target, Chunks):
         return target
-    if not isinstance(target, (SoSDensity, SoSMixture, MeanEmbedding)):
+    if not isinstance(target, (SoSDensity, MeanEmbedding)):
         return in_order(target, names, what)
     if (order := order_of(target.feature_names, names, what)) is None:
         return target
@@ -337,13 +340,9 @@ def evaluate(target: Embedded, kernel: Kernel, Z: Array) -> Array:
     if isinstance(target, MeanEmbedding):
         return _atoms_at(target, kernel, Z)
     return sum(
-        (weight * part.embedded(kernel, Z) for weight, part in _parts(target)),
+        (weight * embedded(term, kernel, Z) for weight, term in target.terms.parts),
         zeros((Z.shape[0],), Z),
     )
-
-
-def _parts(p: SoSDensity | SoSMixture) -> Sequence[tuple[float, Part]]:
-    return p.parts if isinstance(p, SoSMixture) else [(1.0, Squares(p))]
 
 
 def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
@@ -397,7 +396,10 @@ def _in_axes(kernel: Kernel, a: Embedded, b: Embedded) -> tuple[Kernel, Embedded
     coordinates, and no closed form.
     """
     densities = [
-        part.density for p in (a, b) if not isinstance(p, MeanEmbedding) for _, part in _parts(p)
+        joint_of(term)
+        for p in (a, b)
+        if not isinstance(p, MeanEmbedding)
+        for _, term in p.terms.on_host.parts
     ]
     if (
         not kernel.full
@@ -542,7 +544,7 @@ class _OnGrid:
     masses: np.ndarray
 
 
-_Form = MeanEmbedding | _OnGrid | SoSDensity | Reference
+_Form = MeanEmbedding | _OnGrid | Square | Corrected
 
 
 def _exact_forms(
@@ -554,19 +556,13 @@ def _exact_forms(
     if isinstance(target, MeanEmbedding):
         return [(1.0, target)]
     return [
-        (
-            w,
-            part
-            if isinstance(part, Reference)
-            else _exact_form(part.density, kernel, max_operations),
-        )
-        for w, part in _parts(target.on_host() if target.plain is not None else target.as_mixture())
+        (w, term if isinstance(term, Corrected) else _exact_form(term, kernel, max_operations))
+        for w, term in target.terms.on_host.parts
     ]
 
 
-def _exact_form(p: SoSDensity, kernel: Kernel, max_operations: float) -> _Form:
-    """Atoms, masses on a grid, or the density itself for order-4 integrals."""
-    p = p.on_host()
+def _exact_form(p: Square, kernel: Kernel, max_operations: float) -> _Form:
+    """Atoms, masses on a grid, or the square itself for order-4 integrals."""
     if (atoms := p.measure.atoms) is not None:
         return MeanEmbedding(atoms.points, atoms.weights * p.pdf(atoms.points), kernel=kernel)
     if not (p.kernel.smooth and kernel.smooth):
@@ -612,13 +608,13 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
         a = MeanEmbedding(a.rule.nodes, a.masses.ravel(), kernel=kernel)
     if isinstance(a, MeanEmbedding):
         return inner(a.weights, _embedding_at(b, kernel, a.points))
-    if isinstance(a, SoSDensity) and isinstance(b, SoSDensity):
+    if isinstance(a, Square) and isinstance(b, Square):
         counts = a.support_points.shape[0], b.support_points.shape[0]
         what = f"densities with {counts[0]} and {counts[1]} support points"
         _require_operations(float(counts[0]) ** 2 * float(counts[1]) ** 2, what, max_operations)
         return density_inner(a, b, kernel)
     forms: tuple[Any, Any] = a, b
-    left, right = ((p if isinstance(p, Reference) else Squares(p)).groups() for p in forms)
+    left, right = (normal_groups(form) for form in forms)
     if left is None or right is None or not isinstance(kernel, Gaussian):
         raise IntegralNotAvailableError(
             "the exact MMD between these densities has no formula; pass landmarks= for the"
@@ -634,7 +630,9 @@ def _embedding_at(form: _Form, kernel: Kernel, Z: Array) -> Array:
     """w_form(Z_r), shape (ℓ,)."""
     if isinstance(form, _OnGrid):
         return form.rule.seen_from(to_numpy(Z), form.masses)
-    return form.embedded(kernel, Z) if isinstance(form, Reference) else evaluate(form, kernel, Z)
+    if isinstance(form, MeanEmbedding):
+        return evaluate(form, kernel, Z)
+    return embedded(form, kernel, Z)
 
 
 def _require_operations(cost: float, what: str, most: float) -> None:
@@ -663,11 +661,15 @@ class Witness(Observable):
         return np.asarray(to_numpy(_embedding_at(self._form, kernel, X)) - to_numpy(self.data(X)))
 
     @cached_property
+    def _square(self) -> Square:
+        return joint_of(self.p.terms.on_host.parts[0][1])
+
+    @cached_property
     def _form(self) -> _Form:
         """Atoms, or masses on a grid wherever there is one: no large weights, none of them
         negative.
         """
-        p, kernel = self.p.on_host(), self.data.kernel
+        p, kernel = self._square, self.data.kernel
         if p.measure.atoms is not None:
             return _exact_form(p, kernel, 0.0)
         if not _has_rule(p.kernel, p.support_points, p.measure, kernel):
@@ -678,7 +680,7 @@ class Witness(Observable):
     def _matrix(
         self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
     ) -> ObservableMatrix:
-        p, form = self.p.on_host(), self._form
+        p, form = self._square, self._form
         points, weights = to_numpy(self.data.points), to_numpy(self.data.weights)
         if _has_rule(kernel, X, measure, self.data.kernel):
             own = (

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ksos.density import SoSDensity, mixture
+from ksos.density import SoSDensity, mixture, square_of
 from ksos.ground.arrays import to_numpy
 from ksos.ground.validation import as_points, as_weights, instead
 from ksos.kernels import Kernel
@@ -98,7 +98,7 @@ class LabelledDensity:
 
     def mass(self) -> float:
         """Σ_label ∫ p(x, label) dρ."""
-        return sum(share * density.mass() for _, density, share in self._parts())
+        return sum(share * square_of(density).mass() for _, density, share in self._parts())
 
     def pdf(self, X: Any, labels: Any) -> np.ndarray:
         """p(x, label) at the rows of X; ``labels`` is one label, or one per row."""

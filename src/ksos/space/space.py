@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ksos.data.kernel_sums import KernelSums
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity, Square, from_terms
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.pivoted_cholesky import thin_root
@@ -216,14 +216,14 @@ class Direction:
         return (_expected(self.function, target) - float(self.along @ z)) / self.length
 
 
-def _expected(f: Observable, target: MeanEmbedding | SoSDensity | SoSMixture) -> float:
+def _expected(f: Observable, target: MeanEmbedding | SoSDensity) -> float:
     """⟨f, w_target⟩ = ∫ f dtarget."""
     if isinstance(target, MeanEmbedding):
         return float(to_numpy(target.weights) @ f(to_numpy(target.points)))
-    if isinstance(target, SoSMixture):
+    if (p := target.terms.on_host.square) is None:
         return float(target.expectation(f))
-    X, F = to_numpy(target.support_points), to_numpy(target.unit_factor)
-    return float(np.trace(f.matrix(target.kernel, X, target.measure, target.log_unit, F).values))
+    M = f.matrix(p.kernel, p.support_points, p.measure, p.log_unit, p.unit_factor)
+    return float(np.trace(M.values))
 
 
 class SoSSpace:
@@ -420,11 +420,11 @@ class SoSSpace:
             return self._labelled_density(to_numpy(factor))
         rows = self._model.whitening.T @ factor
         constant, rows = (rows[0, :], rows[1:, :]) if self.constant else (None, rows)
-        p = SoSDensity.from_units(
-            self.kernel, self.support_points, rows, self.log_unit, self.measure, constant
-        )
+        p = Square(self.kernel, self.support_points, rows, self.log_unit, self.measure, constant)
         # a space with nodes has TᵀWT = I to more digits than Σ B_ij W_ij may have
-        return p if self._model.corrected and abs(p.mass() - 1.0) > _ROUNDING else p.scaled_to_one()
+        mass = p.mass()
+        keeps = self._model.corrected and abs(mass - 1.0) > _ROUNDING
+        return from_terms(p if keeps else p.scaled_to_one(mass))
 
     def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
         r, plain = self._model.rank, self.with_labels(None)

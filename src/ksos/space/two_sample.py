@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import gammaincc
 
-from ksos.density import SoSDensity, SoSMixture
+from ksos.density import SoSDensity
 from ksos.ground.arrays import to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.ground.names import column_names, in_order
@@ -278,7 +278,7 @@ def two_sample_test(
 def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, np.ndarray, np.ndarray]:
     """The names of the features, and the rows with features in the same order."""
     for name, sample in (("a", a), ("b", b)):
-        if isinstance(sample, (SoSDensity, SoSMixture)):
+        if isinstance(sample, SoSDensity):
             raise TypeError(
                 f"{name} is a density, but the test needs rows: draw some, as p.rvs(1000); ksos.mmd"
                 " measures distances"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.density.moments import node_masses
 from ksos.density.sampling.inversion import (
     NODES_PER_PANEL,
     TREE_ROWS,
@@ -23,12 +22,12 @@ from ksos.density.sampling.inversion import (
 )
 from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
 from ksos.density.sampling.trains import Squares, squares_of
-from ksos.density.standard import feature_scales
+from ksos.density.square import feature_scales
 from ksos.ground.memory import available_memory, require_memory
 from ksos.ground.validation import as_choice
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = [
     "METHODS",
@@ -60,16 +59,14 @@ _CALLS = 1e-3  # some dozens of calls on small arrays, for an axis or the range 
 _MOST_TRAINS = 10  # masses of squares decay: some ten hold nearly all of it
 
 
-def draw(
-    density: SoSDensity, size: int, rng: np.random.Generator, method: str = "auto"
-) -> np.ndarray:
+def draw(density: Square, size: int, rng: np.random.Generator, method: str = "auto") -> np.ndarray:
     """``size`` independent samples of ``density``, shape (size, d). ``method`` is one of
     :data:`METHODS`.
     """
     method, m = as_choice(method, "method", METHODS), density.support_points.shape[0]
     if (atoms := density.measure.atoms) is not None and method != "rejection":
         # the distribution function of the nodes' numbers is inverted
-        return atoms.points[rng.choice(atoms.points.shape[0], size=size, p=node_masses(density))]
+        return atoms.points[rng.choice(atoms.points.shape[0], size=size, p=density.node_masses())]
     if method == "rejection":
         require_memory(
             envelope_bytes(m),
@@ -105,7 +102,7 @@ def draw(
     return np.asarray(draw_by_inversion(density, size, rng))
 
 
-def predicted_seconds(density: SoSDensity, size: int) -> dict[str, float]:
+def predicted_seconds(density: Square, size: int) -> dict[str, float]:
     """What ``size`` samples are predicted to take by each method, to a factor of about two.
 
     Rejection is among them if making an envelope, which shows how much it accepts, is worth it.

@@ -17,12 +17,12 @@ integrated over the distribution of the earlier features, is below :data:`LOST_M
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import qr
 
-from ksos.density.moments import central_point_first
 from ksos.density.standard import standardize
 from ksos.ground.arrays import (
     Array,
@@ -43,7 +43,7 @@ from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import PanelDistribution, Panels, cut, positions
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = [
     "NODES_PER_PANEL",
@@ -67,25 +67,25 @@ _TALL = 4  # rows per column from which a first QR without pivoting, twice as fa
 
 
 def draw_by_inversion(
-    density: SoSDensity, size: int, rng: np.random.Generator, *, tree: bool | None = None
+    density: Square, size: int, rng: np.random.Generator, *, tree: bool | None = None
 ) -> Array:
     """``size`` independent samples of ``density``, shape (size, d), where its arrays lie. Factors
     are made on the host.
 
     ``tree`` says whether to prepare trees. Default: on the host, if that is predicted to be faster.
     """
-    reference, host = density.support_points, density.on_host()
+    reference, host = density.support_points, density.moved(to_numpy)
     # y_k is an increasing function of x_k given the earlier features, so that conditional
     # distributions in standard coordinates are those in x
     standard = standardize(host, shorten=False) if host.kernel.full else None
     # all uniform numbers at once: samples do not depend on the blocks
     x = uniforms(rng, (size, host.n_features), reference)
     with one_blas_thread(host.support_points.shape[0]), quiet():
-        _solve(host if standard is None else standard.density, x, tree)
+        _solve(host if standard is None else standard.square, x, tree)
     return x if standard is None else like(standard.points(to_numpy(x)), reference)
 
 
-def _solve(density: SoSDensity, x: Array, tree: bool | None) -> None:
+def _solve(density: Square, x: Array, tree: bool | None) -> None:
     """Replace uniform numbers by samples."""
     (axes, factors), xp, size = _conditionals(density), namespace(x), x.shape[0]
     m = axes[0].centres.shape[0]
@@ -111,24 +111,23 @@ def _solve(density: SoSDensity, x: Array, tree: bool | None) -> None:
                 drawn[rows, k] = axis.points(found)
 
 
-def without_silent_points(density: SoSDensity) -> tuple[SoSDensity, np.ndarray]:
+def without_silent_points(density: Square) -> tuple[Square, np.ndarray]:
     """The density without the points that carry no mass, with a central one in front, and its
     factor for kernels of norm one, (m, rank).
     """
 
-    def factor(p: SoSDensity) -> np.ndarray:
+    def factor(p: Square) -> np.ndarray:
         log_norms = 0.5 * (p.integrals.log_diagonal(p.support_points) - p.log_unit)
         return np.asarray(p.unit_factor * np.exp(log_norms)[:, None])
 
     with quiet():
         loud = np.any(factor(density) != 0.0, axis=1)
         X, F = density.support_points[loud], density.unit_factor[loud]
-        kept = density.from_units(density.kernel, X, F, density.log_unit, density.measure)
-        kept = central_point_first(kept)
+        kept = replace(density, support_points=X, unit_factor=F).central_point_first()
         return kept, factor(kept)
 
 
-def _conditionals(density: SoSDensity) -> tuple[list[Axis], list[np.ndarray]]:
+def _conditionals(density: Square) -> tuple[list[Axis], list[np.ndarray]]:
     """Per feature its axis and L_k with L_kᵀL_k = B ∘ W_{k+1} ∘ … ∘ W_d: the marginal distribution
     of the features 1 … k.
     """
@@ -160,7 +159,7 @@ class Axis:
     kernel's width, the measure and the point.
     """
 
-    def __init__(self, density: SoSDensity, k: int) -> None:
+    def __init__(self, density: Square, k: int) -> None:
         x, source = density.support_points[:, [k]], [(density.integrals, density.support_points)]
         # positions are kept relative to the first point: exact for data far from zero
         self.origin, self.centres = float(x[0, 0]), x

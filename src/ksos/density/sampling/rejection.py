@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ksos.density.moments import central_point_first
 from ksos.ground.memory import FLOAT_BYTES, row_blocks
 from ksos.ground.run import Run
 from ksos.integrals import closed_form
 from ksos.kernels import Laplace, Matern
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = ["Envelope", "draw_by_rejection", "envelope", "envelope_bytes"]
 
@@ -36,8 +35,8 @@ class Envelope:
     ``acceptance``. What falls outside of a box is rejected.
     """
 
-    def __init__(self, density: SoSDensity) -> None:
-        self.density = density = central_point_first(density)
+    def __init__(self, density: Square) -> None:
+        self.density = density = density.central_point_first()
         X = density.support_points
         everywhere = closed_form(density.kernel, density.measure.without_boundary, X.shape[1])
         # positions are relative to the first point: exact for data far from zero
@@ -95,7 +94,7 @@ class Envelope:
         return uniforms * self.bound(values) <= np.einsum("ij,ij->i", squares, squares)
 
 
-def envelope(density: SoSDensity) -> Envelope | None:
+def envelope(density: Square) -> Envelope | None:
     """The envelope of ``density``; None if there is none, as on a discrete measure."""
     integrals, measure = density.integrals, density.measure
     known = measure.by_volume and isinstance(density.kernel, (Laplace, Matern))

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ksos.density._assemble import split_columns
+from ksos.density.factor import split_columns
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, without_silent_points
 from ksos.density.standard import standardize
 from ksos.ground.memory import row_blocks
@@ -39,7 +39,7 @@ from ksos.integrals.erf import normal_between
 from ksos.quadrature import Panels, from_nodes, position_on_panel, positions
 
 if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+    from ksos.density.square import Square
 
 __all__ = ["Squares", "squares_of"]
 
@@ -67,7 +67,7 @@ class Core(NamedTuple):
     masses: np.ndarray
 
 
-def squares_of(density: SoSDensity) -> Squares | None:
+def squares_of(density: Square) -> Squares | None:
     """The sampler of a density. None if its kernel is not smooth, or its weights of both signs are
     so large that the masses of its squares are rounding.
     """
@@ -86,10 +86,10 @@ class Squares:
     # M(1 + β) = 1.65 proposals per sample: fewer need trains of higher rank, which take longer
     M, BETA = 1.5, 0.1
 
-    def __init__(self, density: SoSDensity) -> None:
+    def __init__(self, density: Square) -> None:
         self.standard = standardize(density, shorten=False) if density.kernel.full else None
         self.density, factor = without_silent_points(
-            density if self.standard is None else self.standard.density
+            density if self.standard is None else self.standard.square
         )
         X = self.density.support_points
         self.axes = [Axis(self.density, k) for k in range(density.n_features)]

@@ -1,100 +1,87 @@
-"""Entropy, Kullback–Leibler divergence, and the L² distance of two densities."""
+"""Kullback–Leibler divergence, and the L² distance of two densities."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 import numpy as np
 
-from ksos.density.expectation import Estimate, average
+from ksos.density.corrected import Corrected
+from ksos.density.estimate import Estimate
+from ksos.density.normals import Group, inner_product, pairs_of
+from ksos.density.questions.expectation import Work, expectation
+from ksos.density.square import Square
 from ksos.density.standard import standardize
+from ksos.density.terms import Term, Terms
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import row_blocks
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.quadruple import ProductIntegral
 from ksos.integrals.regions import intervals, kinks
 from ksos.kernels import Gaussian
+from ksos.observables import NumericFunction
 from ksos.quadrature import composite, cut
 
-if TYPE_CHECKING:
-    from ksos.density.sos import SoSDensity
+__all__ = ["between_squares", "kl_divergence", "l2_distance", "normal_groups"]
 
-__all__ = ["entropy", "kl_divergence", "l2_distance"]
-
-_ROUNDING = 1e-13  # of logarithms: a divergence of 0 has no relative error
-_ORDER, _LOG_LEVEL, _PANELS_PER_LENGTH = 12, -22.0, 1.5
+# of logarithms
+_ROUNDING = 1e-13
+# of normal densities: some seconds
+_MOST_PAIRS = 1e9
+# nodes of a panel, panels to a length of the kernel, and the level at which kernels are negligible:
+# together, products of four kernels are right to rounding
+_ORDER = 12
+_PANELS_PER_LENGTH = 1.5
+_LOG_LEVEL = -22.0
+# numbers held at a time
 _BLOCK_ELEMENTS = 1 << 20
 
-_Form = tuple["SoSDensity", np.ndarray]
+_Form = tuple[Square, np.ndarray]
 """(p, B): the function k(x)ᵀ B k(x) e^{−log_unit} with the kernel, the points and the unit of p,
 and with B of any sign.
 """
 
 
-def entropy(p: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any) -> Estimate:
-    """−∫ p log p dρ."""
-    standard = standardize(p)
-    found = average(
-        standard,
-        lambda _, log_p: -log_p,
-        rtol=rtol,
-        atol=_ROUNDING,
-        max_evaluations=max_evaluations,
-        rng=rng,
-    )
-    return Estimate(found + standard.log_volume, found.error, found.method)
-
-
-def kl_divergence(
-    p: SoSDensity, q: SoSDensity, *, rtol: float, max_evaluations: int | None, rng: Any
-) -> Estimate:
+def kl_divergence(p: Terms, q: Terms, work: Work) -> Estimate:
     """∫ log(dP/dQ) dP ≥ 0; infinite where P has mass and Q cannot have any."""
     _check_features(p, q)
-    same = p.measure == q.measure
-    if not same and (p.measure.atoms is not None or q.measure.atoms is not None):
+    discrete = p.measure.atoms is not None, q.measure.atoms is not None
+    if any(discrete) and p.measure != q.measure:
         raise ValueError(
             f"a density on {p.measure!r} and one on {q.measure!r} have no common reference measure;"
             " give both the same Discrete measure"
         )
-    (low, high), (other_low, other_high) = (
-        measure.boundaries(p.n_features) for measure in (p.measure, q.measure)
-    )
+    (low, high), (other_low, other_high) = (one.measure.boundaries(p.n_features) for one in (p, q))
     if np.any(low < other_low) or np.any(high > other_high):
         return Estimate(math.inf)
-    standard = standardize(p)
-    if standard.plain and standard.can_carry(q):
-        own, other = standard.density.measure, standard.same_coordinates(q)
-    else:  # log q far away depends on the true distance, which the folded coordinates have shortened, and a metric takes Gaussian kernels
-        own, other = p.measure, q
+    missed = []
 
-    def log_ratio(y: np.ndarray, log_p: np.ndarray) -> np.ndarray:
-        if other is q:
-            y, log_p = standard.points(y), log_p - standard.log_volume
-        out = log_p - other.logpdf(y)
-        return out if same else out + own.log_density(y) - other.measure.log_density(y)
+    def log_ratio(X: np.ndarray) -> np.ndarray:
+        log_p, log_q = p.log_by_volume(X), q.log_by_volume(X)
+        beyond = np.isfinite(log_p) & np.isneginf(log_q)
+        missed.append(bool(np.any(beyond)))
+        with np.errstate(invalid="ignore"):
+            return np.where(beyond | np.isneginf(log_p), 0.0, log_p - log_q)
 
-    found = average(
-        standard, log_ratio, rtol=rtol, atol=_ROUNDING, max_evaluations=max_evaluations, rng=rng
-    )
-    return Estimate(max(float(found), 0.0), found.error, found.method)
+    found = expectation(p, NumericFunction(log_ratio), work)
+    if any(missed):
+        return Estimate(math.inf)
+    # a divergence of 0 has no relative error
+    return Estimate(max(float(found), 0.0), found.error + _ROUNDING, found.method)
 
 
-def _check_features(p: SoSDensity, q: SoSDensity) -> None:
+def _check_features(p: Terms, q: Terms) -> None:
     if p.n_features != q.n_features:
         raise ValueError(
             f"the other density has {q.n_features} features, but this one has {p.n_features}"
         )
 
 
-def l2_distance(
-    p: SoSDensity, q: SoSDensity, max_operations: float, *, most_nodes: int = 1_000_000
-) -> float:
-    """(∫ (p − q)² dρ)^{1/2}.
+def l2_distance(p: Terms, q: Terms, max_operations: float) -> float:
+    """(∫ (p − q)² dρ)^{1/2}: from pairs of normal densities, or as E_p[p − q] − E_q[p − q].
 
-    In few features the square is summed over a Gauss–Legendre grid that is exact to rounding: all
-    terms are positive, and densities that nearly agree keep their digits. If the grid would have
-    more than ``most_nodes`` nodes, ∫p² − 2∫pq + ∫q² from the order-4 integrals takes its place.
+    Two squares have a rule of their own, in which densities that nearly agree keep their digits.
     """
     _check_features(p, q)
     if p.measure != q.measure and not (p.measure.by_volume and q.measure.by_volume):
@@ -103,7 +90,58 @@ def l2_distance(
             f" on {q.measure!r}; make both on the same"
         )
     if (atoms := p.measure.atoms) is not None:
-        return math.sqrt(float(atoms.weights @ (p.pdf(atoms.points) - q.pdf(atoms.points)) ** 2))
+        difference = p.logpdf(atoms.points), q.logpdf(atoms.points)
+        return math.sqrt(
+            float(atoms.weights @ (np.exp(difference[0]) - np.exp(difference[1])) ** 2)
+        )
+    a, b = p.square, q.square
+    if a is not None and b is not None:
+        return between_squares(a, b, max_operations)
+    groups = [_all_normal_groups(one) for one in (p, q)] if p.measure.by_volume else [None, None]
+    if groups[0] is not None and groups[1] is not None:
+        n = sum(group.weights.size for group in [*groups[0], *groups[1]])
+        if float(n) ** 2 <= min(max_operations, _MOST_PAIRS):
+            both = [*groups[0], *(group._replace(weights=-group.weights) for group in groups[1])]
+            return math.sqrt(max(inner_product(both, both), 0.0))
+
+    def difference_at(X: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(p.logpdf(X)) - np.exp(q.logpdf(X)))
+
+    work: Work = {"rtol": 1e-10, "max_evaluations": None, "rng": 0}
+    f = NumericFunction(difference_at)
+    return math.sqrt(max(float(expectation(p, f, work) - expectation(q, f, work)), 0.0))
+
+
+def normal_groups(term: Term) -> list[Group] | None:
+    """A term as a signed sum of normal densities; None if it is none."""
+    if isinstance(term, Corrected):
+        return list(term.groups()) if term.interval is None else None
+    if not term.is_normal_sum:
+        return None
+    X, F = term.support_points, term.unit_factor
+    log_W = term.integrals.log_gram(X, X) - term.log_unit
+    return [pairs_of(F @ F.T, log_W, X, 0.25 * term.kernel.matrix(term.n_features))]
+
+
+def _all_normal_groups(p: Terms) -> list[Group] | None:
+    """The same of a whole density."""
+    out: list[Group] = []
+    for weight, term in p.parts:
+        if (groups := normal_groups(term)) is None:
+            return None
+        out += [group._replace(weights=weight * group.weights) for group in groups]
+    return out
+
+
+def between_squares(
+    p: Square, q: Square, max_operations: float, *, most_nodes: int = 1_000_000
+) -> float:
+    """(∫ (p − q)² dρ)^{1/2} of two squares by volume.
+
+    In few features the square is summed over a Gauss–Legendre grid that is exact to rounding: all
+    terms are positive, and densities that nearly agree keep their digits. If the grid would have
+    more than ``most_nodes`` nodes, ∫p² − 2∫pq + ∫q² from the order-4 integrals takes its place.
+    """
     keep_features = (
         not (isinstance(p.kernel, Gaussian) and isinstance(q.kernel, Gaussian))
         or p.measure != q.measure
@@ -120,7 +158,7 @@ def l2_distance(
         return float(np.exp(0.5 * (log_square - standard.log_volume)))
 
 
-def _on_grid(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]]) -> float:
+def _on_grid(a: Square, b: Square, axes: list[tuple[np.ndarray, np.ndarray]]) -> float:
     shape = tuple(x.shape[0] for x, _ in axes)
     total = 0.0
     for rows in row_blocks(
@@ -137,7 +175,7 @@ def _on_grid(a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarr
     return total
 
 
-def _axis(a: SoSDensity, b: SoSDensity, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _axis(a: Square, b: Square, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of one feature for products of both kernels: panels end at kinks and where
     either density ends.
     """
@@ -156,7 +194,7 @@ def _axis(a: SoSDensity, b: SoSDensity, k: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _log_square(
-    a: SoSDensity, b: SoSDensity, axes: list[tuple[np.ndarray, np.ndarray]], max_operations: float
+    a: Square, b: Square, axes: list[tuple[np.ndarray, np.ndarray]], max_operations: float
 ) -> float:
     """log ∫(a − b)²: of the difference of the forms if they share their support, else of three
     terms.

@@ -1,5 +1,6 @@
-"""Signed sums of normal laws, Σ_a v_a N(m_a, V), in groups that share a covariance: what is linear
-in a density is a sum over them.
+"""Signed sums of normal densities, Σ_a v_a N(m_a, V), in groups that share a covariance.
+
+What is linear in a density is a sum over them: moments, embeddings, inner products.
 """
 
 from __future__ import annotations
@@ -11,26 +12,75 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos.density.interval import Interval
 from ksos.ground.memory import row_blocks
-from ksos.integrals.erf import gauss_mass, log_gauss_mass, truncated_moments
+from ksos.integrals.erf import gauss_mass, log_gauss_mass, normal_between, truncated_moments
 from ksos.kernels.distances import squared_distances
-from ksos.measures import Normals
+from ksos.measures import GaussianMixture, Normals
 from ksos.quadrature import tensor_grid
 
 __all__ = [
     "Group",
+    "Interval",
+    "NormalComponents",
+    "conditional_normals",
     "corrected_normals",
     "embedded",
     "inner_product",
     "mean_and_covariance",
     "moment",
     "pairs_of",
+    "times_normal",
 ]
 
+# numbers held at a time
 _BLOCK_ELEMENTS = 1 << 20
-_NOTHING, _LOG_ERROR = 1e-17, math.log(0.5e-16)  # of the sum of all terms; of an interpolation
-_MOST_NODES, _SMALLER = 200, 4  # of a grid along a direction; by what a grid must be smaller to pay
+# terms that are this much smaller than the sum of all terms do not change it
+_NOTHING = 1e-17
+# of an interpolation: half a rounding
+_LOG_ERROR = math.log(0.5e-16)
+# nodes of a grid along a direction; a grid must be this many times smaller to pay for its making
+_MOST_NODES = 200
+_SMALLER = 4
+
+
+class Interval(NamedTuple):
+    """A feature of a joint law, and the bounds between which it lies."""
+
+    feature: int
+    low: float
+    high: float
+
+    def scaled(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds in deviations from the mean."""
+        deviation = np.sqrt(variance)
+        return (self.low - mean) / deviation, (self.high - mean) / deviation
+
+    def log_masses(self, normals: Normals) -> np.ndarray:
+        """log P_c(t ∈ I), shape (c,)."""
+        a, b = self.scaled(
+            normals.means[:, self.feature], 2.0 * normals.covariances[:, self.feature, self.feature]
+        )
+        return log_gauss_mass(a, b)
+
+    def draw(self, normals: Normals, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Samples of Σ_c w_c N_c given t ∈ I: a law, then t, then the other features given t."""
+        weights, means, covariances = normals
+        T, logs = self.feature, np.log(weights) + self.log_masses(normals)
+        shares = np.exp(logs - logs.max())
+        which = rng.choice(weights.shape[0], size=size, p=shares / shares.sum())
+        variance = covariances[:, T, T]
+        a, b = self.scaled(means[:, T], variance)
+        z, _ = normal_between(a[which], b[which], rng.random(size))
+        pull = covariances[:, :, T] / np.sqrt(variance)[:, None]
+        rest = np.delete(np.arange(means.shape[1]), T)
+        roots = np.linalg.cholesky(
+            (covariances - pull[:, :, None] * pull[:, None, :])[:, rest[:, None], rest]
+        )
+        out = means[which] + pull[which] * z[:, None]
+        out[:, rest] += np.einsum(
+            "nij,nj->ni", roots[which], rng.standard_normal((size, rest.shape[0]))
+        )
+        return out
 
 
 class Group(NamedTuple):
@@ -319,3 +369,79 @@ def _whitened(Q: np.ndarray, metric: np.ndarray | None) -> tuple[np.ndarray, flo
         -0.5 * Q.shape[0] * np.log(np.pi) if metric is None else 0.5 * np.linalg.slogdet(metric)[1]
     )
     return np.linalg.inv(L).T, float(unit) - log_det
+
+
+class NormalComponents:
+    """The normal laws of a mixture with the roots of their precisions."""
+
+    def __init__(self, normals: Normals) -> None:
+        self.means, self.roots = (
+            normals.means,
+            np.linalg.inv(np.linalg.cholesky(normals.covariances)),
+        )
+        log_det = np.sum(np.log(np.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
+        self.constant = (
+            np.log(normals.weights) + log_det - 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
+        )
+
+    def logs(self, X: np.ndarray) -> np.ndarray:
+        """log w_c N_c(x), shape (c, n)."""
+        return self.slopes(X)[0]
+
+    def slopes(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""
+        away = (X[None, :, :] - self.means[:, None, :]) @ self.roots.transpose(0, 2, 1)
+        return (
+            self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away),
+            -away @ self.roots,
+        )
+
+
+def conditional_normals(
+    normals: Normals, given: list[int], values: np.ndarray
+) -> tuple[float, Normals] | None:
+    """Of Σ_c w_c N_c, the log density of the values, and the mixture of the conditional laws."""
+    weights, means, covariances = normals
+    known, rest = np.array(given), np.array([k for k in range(means.shape[1]) if k not in given])
+    across = covariances[:, known[:, None], rest]
+    at = covariances[:, known[:, None], known]
+    pull = np.linalg.solve(at, across).transpose(0, 2, 1)
+    logs = NormalComponents(Normals(weights, means[:, known], at)).logs(values[None, :])[:, 0]
+    peak = float(logs.max())
+    if not np.isfinite(peak):
+        return None
+    narrowed = covariances[:, rest[:, None], rest] - pull @ across
+    shares, away = np.exp(logs - peak), (values - means[:, known])[:, :, None]
+    narrowed = 0.5 * (narrowed + narrowed.transpose(0, 2, 1))
+    law = Normals(shares, means[:, rest] + (pull @ away)[:, :, 0], narrowed)
+    return peak + math.log(float(shares.sum())), law
+
+
+def times_normal(
+    normals: Normals, mean: np.ndarray, precision: np.ndarray
+) -> tuple[float, GaussianMixture]:
+    """(log mass, law) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision may be
+    singular.
+    """
+    log_weights, means, covariances = [], [], []
+    for weight, centre, covariance in zip(*normals, strict=True):
+        mixed = np.eye(mean.shape[0]) + covariance @ precision
+        narrowed = _symmetric(np.linalg.solve(mixed, covariance))
+        away = mean - centre
+        pulled = precision @ away
+        log_weights.append(
+            np.log(weight)
+            - 0.5 * float(np.linalg.slogdet(mixed)[1])
+            - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled)
+        )
+        means.append(centre + narrowed @ pulled)
+        covariances.append(narrowed)
+    peak = max(log_weights)
+    shares = np.exp(np.array(log_weights) - peak)
+    return float(peak + np.log(shares.sum())), GaussianMixture(
+        shares, np.stack(means), np.stack(covariances)
+    )
+
+
+def _symmetric(A: np.ndarray) -> np.ndarray:
+    return np.asarray(0.5 * (A + A.T))

@@ -1,25 +1,32 @@
-"""What is left of a corrected normal law where features are integrated out: the square's
-expectation given those that are shown.
+"""What is left of a corrected normal density where features are hidden: the expectation of the
+square, or the probability of an interval, given the features that are shown.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ksos.density._assemble import hadamard_factor, unit_rows
+from ksos.density.factor import hadamard_factor, unit_rows
+from ksos.density.normals import Interval
+from ksos.integrals.erf import log_gauss_mass
 from ksos.kernels.distances import squared_distances
+from ksos.measures import Normals
 
 if TYPE_CHECKING:
     from ksos.density.corrected import Corrected
 
-__all__ = ["ExpectedSquare", "HiddenKernels"]
+__all__ = ["ExpectedSquare", "HiddenKernels", "Inside"]
 
+# the rounding of one operation in float64
 _ROUNDING = 2.3e-16
-_NEAR = 500.0  # the largest ‖x‖² for ‖x − y‖² from products: an error of so many roundings
-_TOLERANCE = 1e-12  # of the value: where rounding may be more, the product is factored
+# the largest ‖x‖² for ‖x − y‖² from products: an error of so many roundings
+_NEAR = 500.0
+# of the value: where rounding may be more, the product is factored
+_TOLERANCE = 1e-12
 
 
 class HiddenKernels:
@@ -144,3 +151,29 @@ class _Gaussians:
         """Σ_i weights_ni ∇log of the functions, shape (n, d)."""
         total = weights.sum(axis=1, keepdims=True)
         return np.asarray(2.0 * (weights @ self.centres - total * X) @ self.precision)
+
+
+class Inside:
+    """P_c(t ∈ I | x_S) of each of the laws."""
+
+    def __init__(self, normals: Normals, shown: list[int], interval: Interval) -> None:
+        _, means, covariances = normals
+        S, T = np.array(shown), interval.feature
+        across = covariances[:, S, T]
+        self.slopes = np.linalg.solve(covariances[:, S[:, None], S], across[..., None])[..., 0]
+        rest = covariances[:, T, T] - np.sum(self.slopes * across, axis=1)
+        start = means[:, T] - np.sum(self.slopes * means[:, S], axis=1)
+        self.interval, self.start, self.variances = interval, start[:, None], 2.0 * rest[:, None]
+
+    def logs(self, X: np.ndarray) -> np.ndarray:
+        """Their logarithms at the rows of X, shape (c, n)."""
+        return log_gauss_mass(*self.interval.scaled(self.start + self.slopes @ X.T, self.variances))
+
+    def gradients(self, X: np.ndarray, logs: np.ndarray) -> np.ndarray:
+        """∇ log P_c(t ∈ I | x_S), shape (c, n, d), for the logarithms that :meth:`logs` has found."""
+        a, b = self.interval.scaled(self.start + self.slopes @ X.T, self.variances)
+        with np.errstate(under="ignore", over="ignore", invalid="ignore"):
+            step = (np.exp(-a * a - logs) - np.exp(-b * b - logs)) / np.sqrt(
+                math.pi * self.variances
+            )
+        return np.where(np.isfinite(step), step, 0.0)[:, :, None] * self.slopes[:, None, :]

@@ -1,0 +1,544 @@
+"""Marginals, and the distribution of some features given values or intervals of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ksos.density.corrected import Corrected
+from ksos.density.factor import hadamard_factor, log_squares, unit_rows
+from ksos.density.hidden import Interval
+from ksos.density.normals import conditional_normals
+from ksos.density.questions.line import panel_ends
+from ksos.density.square import NoMass, Square, assemble
+from ksos.density.terms import Term, Terms, Weighted, weighed
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.integrals import closed_form
+from ksos.kernels import Gaussian, Kernel
+from ksos.measures import Atoms, Discrete, GaussianMixture, Lebesgue, Measure
+from ksos.observables import BoxIndicator
+from ksos.quadrature import Panels, composite
+
+__all__ = [
+    "at_values",
+    "conditional_logpdf",
+    "in_interval",
+    "log_panel_masses",
+    "marginal",
+]
+
+Side = tuple[float, float]
+Given = tuple[float, Term]
+"""log of the density or the mass of a condition, and what is left under it."""
+
+# below this logarithm, the difference of two of them loses digits that matter
+_FAR = -1e3
+# numbers held at a time
+_BLOCK_ELEMENTS = 1 << 17
+# rows of atoms that are compared at a time
+_ROW_ELEMENTS = 1 << 18
+# relative: below it, weights of atoms are those of a product of measures
+_PRODUCT = 1e-12
+# cuts of a spectrum that are tried in turn, from all digits to none
+_CUTS = 10.0 ** np.arange(-13, 0, 2)
+# of a sum of squares, five digits of its mass; what an interpolant may miss of the root of p; the
+# roots that do not count
+_CANCELLATION, _MISSED, _NEGLIGIBLE = 1e5, 1e-3, 1e-10  # see the line above
+# what is by this logarithm smaller than a sum does not change it
+_UNSEEN = -40.0
+# of a Gauss–Legendre rule, for 1e-9 between normal densities; more lengths would be many thousand
+_NODES_PER_LENGTH = 4.5
+_MOST_LENGTHS = 200.0
+# masses below which sums of terms of both signs have no digits left: with corrections, without
+_LEAST_LOG_MASS = math.log(1e-4)
+_LEAST_LOG_NORMALS = math.log(1e-6)
+
+
+def marginal(p: Terms, keep: list[int]) -> Terms:
+    """The density of the features ``keep``, in that order."""
+    terms: list[Weighted] = [(w, _marginal(term, keep)) for w, term in p.parts]
+    return Terms(terms, _restricted(p, terms, keep))
+
+
+def _restricted(p: Terms, terms: list[Weighted], keep: list[int]) -> Measure:
+    """What a density of these features is relative to."""
+    if p.measure.atoms is None:
+        return p.measure.restrict(keep)
+    measures = [term.measure for _, term in terms]
+    if any(other != measures[0] for other in measures):
+        raise ValueError(
+            f"the marginals of the terms are relative to different measures, {p.measure!r} being"
+            " no product; take those of the components, as in [(w, p.marginal(features)) for w, p"
+            " in mixture.components]"
+        )
+    return measures[0]
+
+
+def at_values(p: Terms, given: list[int], values: np.ndarray) -> Terms:
+    """The density of the other features given the values of these; raises NoMass."""
+    rest = [k for k in range(p.n_features) if k not in given]
+    alone = len(p.parts) == 1
+    found = [(w, given_values(term, given, values, alone=alone)) for w, term in p.parts]
+    terms = weighed([(math.log(w) + one[0], one[1]) for w, one in found if one is not None])
+    if p.measure.atoms is not None:
+        return Terms(terms, terms[0][1].measure)
+    normals = p.measure.normals(p.n_features)
+    if normals is None or not p.measure.by_components:
+        return Terms(terms, p.measure.restrict(rest))
+    conditioned = conditional_normals(normals, given, values)
+    assert conditioned is not None  # the terms have mass there
+    return Terms(terms, GaussianMixture(*conditioned[1]))
+
+
+def in_interval(p: Terms, feature: int, side: Side) -> Terms:
+    """The density of the other features given that this one lies between two sides; raises NoMass."""
+    rest, alone = [k for k in range(p.n_features) if k != feature], len(p.parts) == 1
+    found = [(math.log(w), _within(term, feature, side, alone=alone)) for w, term in p.parts]
+    terms = weighed([(log_w + log, one) for log_w, more in found for log, one in more])
+    if p.measure.by_components:
+        return Terms(terms, Lebesgue())
+    return Terms(terms, _restricted(p, terms, rest))
+
+
+def conditional_logpdf(p: Terms, X: np.ndarray, given: list[int]) -> np.ndarray:
+    """log p(x_R | x_S) = log p(x) − log p_S(x_S) at the rows x of X; −inf − −inf is NaN.
+
+    One marginal serves all rows.
+    """
+    if p.measure.atoms is not None and len(p.parts) == 1:
+        square = cast("Square", p.parts[0][1])
+        rest = [k for k in range(p.n_features) if k not in given]
+        if not (
+            square.kernel.separable(p.n_features) and _is_product(p.measure.atoms, given, rest)
+        ):
+            log_given = _given_logpdf_on_atoms(square, given, X[:, given])
+            with np.errstate(invalid="ignore"):
+                return np.asarray(square.logpdf(X) - log_given)
+    of_given = marginal(p, given)
+    log_joint, log_given = p.logpdf(X), of_given.logpdf(X[:, given])
+    if p.square is not None and p.measure.atoms is None:
+        far = log_given + of_given.weighted[0][1].log_unit < _FAR  # type: ignore[union-attr]
+        far &= p.measure.contains(X)
+        if np.any(far):
+            args = p.square, cast("Square", of_given.weighted[0][1]), X[far], given
+            log_joint[far], log_given[far] = _shifted_logarithms(*args)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(log_joint - log_given)
+
+
+def _shifted_logarithms(
+    p: Square, of_given: Square, X: np.ndarray, given: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """log p(x) and log p_S(x_S) without the largest of k_S(x_S, x̃_i)², which far away is a huge
+    exponent that both have in common.
+    """
+    others = Rest(p.kernel, given, [k for k in range(p.n_features) if k not in given])
+    kernel, origin = p.kernel.restrict(given), p.support_points[0, given]
+    joint, joint_lengths = unit_rows(p.unit_factor)
+    alone, alone_lengths = unit_rows(of_given.unit_factor)
+    at_rest = others.moved(p.support_points, origin - p.support_points[:, given])
+    log_joint, log_given = np.empty(X.shape[0]), np.empty(X.shape[0])
+    for rows in row_blocks(X.shape[0], max(joint.shape + alone.shape), _BLOCK_ELEMENTS):
+        x = X[rows]
+        terms = kernel.log(x[:, given], of_given.support_points)
+        top = terms.max(axis=1, keepdims=True)
+        top = np.where(np.isfinite(top), top, 0.0)
+        # in this order: the lengths are small numbers
+        log_given[rows] = log_squares(terms - top + alone_lengths, alone)
+        terms = kernel.log(x[:, given], p.support_points[:, given]) - top + joint_lengths
+        rest = others.kernel.log(others.moved(x, origin - x[:, given]), at_rest)
+        log_joint[rows] = log_squares(terms + rest, joint)
+    return log_joint - p.log_unit, log_given - of_given.log_unit
+
+
+# What a kernel says of some features beyond what it says of others
+
+
+class Rest:
+    r"""k(x, x̃) = k_S(x_S, x̃_S)·k_R(x_R − Cx_S, x̃_R − Cx̃_S) for features S and the others R.
+
+    A separable kernel has C = 0. A metric, with P its inverse, has C = −P_RR⁻¹P_RS = S_RS S_SS⁻¹,
+    and k_R has the metric P_RR⁻¹.
+    """
+
+    def __init__(self, kernel: Kernel, given: list[int], rest: list[int]) -> None:
+        self.given, self.rest, self.kernel = given, rest, kernel.restrict(rest)
+        self.C = np.zeros((len(rest), len(given)))
+        if kernel.full:
+            n, order = len(given), given + rest
+            L = np.linalg.cholesky(kernel.matrix(len(order))[np.ix_(order, order)])
+            self.C = solve_triangular(L[:n, :n], L[n:, :n].T, lower=True, trans="T").T
+            self.kernel = kernel.with_sigma(L[n:, n:] @ L[n:, n:].T)
+
+    def moved(self, X: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """x_R + C·steps of the rows x of X."""
+        return X[:, self.rest] + steps @ self.C.T if np.any(self.C) else X[:, self.rest]
+
+
+def _marginal(term: Term, keep: list[int]) -> Term:
+    if isinstance(term, Corrected):
+        return replace(term, shown=[term.shown[k] for k in keep])
+    drop, measure = [k for k in range(term.n_features) if k not in keep], term.measure
+    if not drop:  # another order of the features
+        kernel, points = term.kernel.restrict(keep), term.support_points[:, keep]
+        return assemble(kernel, points, measure.restrict(keep), term.unit_factor)
+    if measure.atoms is None:
+        return _integrate_out(term, keep, drop, measure.restrict(keep))
+    projected, log_density = _projected(term, keep)
+    if not term.kernel.separable(term.n_features):
+        return _interpolant(term.kernel.restrict(keep), projected, log_density)
+    out = _integrate_out(term, keep, drop, projected)
+    if _is_product(measure.atoms, keep, drop):
+        return out
+    return _with_masses(out, projected, log_density)
+
+
+def _integrate_out(
+    p: Square, keep: list[int], drop: list[int], measure: Measure, box: BoxIndicator | None = None
+) -> Square:
+    """k_Sᵀ(B ∘ W_R)k_S for the features R = ``drop``, of higher rank; over a box of R if given.
+
+    With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant. A box
+    takes a separable kernel.
+    """
+    _require_product(p)
+    X, others = p.support_points, Rest(p.kernel, keep, drop)
+    integrals = closed_form(others.kernel, p.measure.restrict(drop), len(drop))
+    at_drop = others.moved(X, X[0, keep] - X[:, keep])
+    if box is None:
+        log_W = integrals.log_gram(at_drop, at_drop)
+    else:
+        log_W = box.log_gram(others.kernel, at_drop, integrals.measure)
+    half = 0.5 * np.diagonal(log_W)
+    # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
+    alive = np.isfinite(half)
+    if not np.any(alive):
+        raise NoMass
+    rows, log_lengths = unit_rows(p.unit_factor[alive])
+    correlations = np.exp(log_W[np.ix_(alive, alive)] - half[alive, None] - half[None, alive])
+    factor, log_rows = hadamard_factor(rows, correlations), half[alive] + log_lengths
+    return assemble(p.kernel.restrict(keep), X[alive][:, keep], measure, factor, log_rows)
+
+
+def _hold_fixed(
+    p: Square, given: list[int], values: np.ndarray, rest: list[int], measure: Measure
+) -> Square:
+    """B ↦ ΔBΔ with Δ = diag(k_S(v, x̃_i)), S = ``given``.
+
+    With a metric, the points move along: x̃_R + C(v − x̃_S).
+    """
+    _require_product(p)
+    X, others = p.support_points, Rest(p.kernel, given, rest)
+    log_delta = p.kernel.restrict(given).log(values[None, :], X[:, given])[0]
+    moved = others.moved(X, values - X[:, given])
+    return assemble(others.kernel, moved, measure, p.unit_factor, log_delta)
+
+
+def _require_product(p: Square) -> None:
+    kernel, d = p.kernel, p.n_features
+    if not kernel.separable(d) and not (kernel.full and p.measure.by_volume):
+        raise IntegralNotAvailableError(
+            f"{kernel!r} is not a product over its {d} features: marginals and conditionals of its"
+            " densities are no kernel sums of squares; pass product=True to the kernel, or use a"
+            " discrete measure such as Discrete.quadrature(box, …)"
+        )
+
+
+# Given values
+
+
+def given_values(
+    term: Term, given: list[int], values: np.ndarray, *, alone: bool = False
+) -> Given | None:
+    """(log p_S(v), the term of the other features given x_S = v); None if the term vanishes there.
+
+    Of a term that is ``alone`` the logarithm does not matter, and is 0.
+    """
+    if isinstance(term, Corrected):
+        return _corrected_at(term, given, values)
+    rest = [k for k in range(term.n_features) if k not in given]
+    try:
+        if term.measure.atoms is not None:
+            found = _at_values_on_atoms(term, given, values, rest)
+        elif term.measure.restrict(given).contains(values[None, :])[0]:
+            found = _hold_fixed(term, given, values, rest, term.measure.restrict(rest))
+        else:
+            raise NoMass
+    except NoMass as error:
+        if alone:
+            raise NoMass(error.nearest) from None
+        return None
+    return (0.0 if alone else _evidence(term, found, given, values, rest)), found
+
+
+def _evidence(
+    p: Square, found: Square, given: list[int], values: np.ndarray, rest: list[int]
+) -> float:
+    """log p_S(v) = log p(v, x) − log p(x|v) at a point x where the latter is large."""
+    if (atoms := p.measure.atoms) is not None:
+        hit = np.all(atoms.points[:, given] == values, axis=1)
+        if np.any(hit):
+            return math.log(float(p.node_masses()[hit].sum()))
+        return float(cast("Square", _marginal(p, given)).logpdf(values[None, :])[0])
+    inside = np.clip(found.support_points, *found.measure.boundaries(len(rest)))
+    log_found = found.logpdf(inside)
+    best, whole = int(np.argmax(log_found)), np.empty((1, p.n_features))
+    whole[0, given], whole[0, rest] = values, inside[best]
+    return float(p.logpdf(whole)[0] - log_found[best])
+
+
+def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Given | None:
+    at = [p.shown[k] for k in given]
+    order = np.argsort(at)
+    at, values = [at[i] for i in order], values[order]
+    joint, rest = p.joint, [k for k in range(p.joint.n_features) if k not in at]
+    conditioned = conditional_normals(p.all_normals, at, values)
+    if conditioned is None:
+        return None
+    precision = np.linalg.inv(p.metric)
+    P, away = precision[np.ix_(rest, rest)], values - joint.support_points[:, at]
+    points = joint.support_points[:, rest]
+    points = points - away @ np.linalg.solve(P, precision[np.ix_(rest, at)]).T
+    log_rows = -np.einsum("ik,kl,il->i", away, np.linalg.inv(p.metric[np.ix_(at, at)]), away)
+    with np.errstate(under="ignore"):
+        F = joint.unit_factor * np.exp(log_rows)[:, None]
+    S = np.linalg.inv(P)
+    square = Square(
+        Gaussian(0.5 * (S + S.T)),
+        points,
+        F,
+        joint.log_unit,
+        GaussianMixture(*conditioned[1]),
+        joint.unit_constant,
+    )
+    if not (mass := square.mass()) > 0.0:
+        return None
+    interval = p.interval
+    if interval is not None:
+        interval = interval._replace(feature=rest.index(interval.feature))
+    shown = [rest.index(p.shown[k]) for k in range(p.n_features) if k not in given]
+    out = Corrected(square.scaled_to_one(mass), shown, interval)
+    return conditioned[0] + math.log(mass) + out.log_inside - p.log_inside, out
+
+
+# Given an interval
+
+
+def _within(term: Term, feature: int, side: Side, *, alone: bool) -> list[Given]:
+    """(log P, term of the other features) of what the term is a mixture of, the feature being
+    between the sides.
+    """
+    if isinstance(term, Corrected):
+        if term.interval is None:
+            inside = Interval(term.shown[feature], *side)
+            rest = [k for k in term.shown if k != inside.feature]
+            found = replace(term, shown=rest, interval=inside)
+            least = _LEAST_LOG_MASS if term.n_corrections else _LEAST_LOG_NORMALS
+            if found.log_inside >= least:
+                return [(found.log_inside, found)]
+        return _at_nodes(term, feature, side)
+    if term.kernel.full and term.measure.atoms is None:
+        return _at_nodes(term, feature, side)
+    rest = [k for k in range(term.n_features) if k != feature]
+    try:
+        if (atoms := term.measure.atoms) is None:
+            box = BoxIndicator([side[0]], [side[1]])
+            restricted = term.measure.restrict(rest)
+            one = _integrate_out(term, rest, [feature], restricted, box)
+        else:
+            x, masses = atoms.points[:, feature], term.node_masses()
+            hit = (side[0] <= x) & (x <= side[1])
+            if not (whole := float(masses[hit].sum())) > 0.0:
+                return []
+            some = replace(term, measure=Discrete(atoms.points[hit], atoms.weights[hit]))
+            return [(math.log(whole), _marginal(some.scaled_to_one(), rest))]
+    except NoMass:
+        return []
+    if alone:
+        return [(0.0, one)]
+    line = cast("Square", _marginal(term, [feature]))
+    _, logs = log_panel_masses(panel_ends(line), side, line.log_by_volume)
+    return [(float(np.logaddexp.reduce(logs)), one)] if logs.size else []
+
+
+def _at_nodes(term: Term, feature: int, side: Side) -> list[Given]:
+    """The terms given the value of the feature, at the nodes of a rule on the part of the interval
+    where there is mass.
+    """
+    line = _marginal(term, [feature])
+    ends, logs = log_panel_masses(panel_ends(line), side, line.log_by_volume)
+    seen = np.flatnonzero(logs > logs.max(initial=-np.inf) + _UNSEEN)
+    if not seen.size:
+        return []
+    low, high = ends[seen[0]], ends[seen[-1] + 1]
+    lengths = (high - low) / _narrowest(term, feature)
+    if lengths > _MOST_LENGTHS:
+        raise ValueError(
+            f"between {side[0]:g} and {side[1]:g}, feature {feature} is {lengths:.3g} times as"
+            " long as the length on which the density varies; take a shorter interval"
+        )
+    count = 6 + math.ceil(_NODES_PER_LENGTH * lengths)
+    x, w = composite(np.array([low]), np.array([high]), count)
+    found = [
+        (math.log(weight), given_values(term, [feature], np.array([at])))
+        for at, weight in zip(x, w, strict=True)
+    ]
+    least = logs.max() + _UNSEEN
+    both = [(log + one[0], one[1]) for log, one in found if one is not None]
+    return [(log, one) for log, one in both if log > least]
+
+
+def _narrowest(term: Term, feature: int) -> float:
+    """The length on which the density varies along a feature, the others being held fixed."""
+    if isinstance(term, Corrected):
+        return term.narrowest(feature)
+    return float(np.linalg.inv(term.kernel.matrix(term.n_features))[feature, feature] ** -0.5)
+
+
+def log_panel_masses(
+    ends: np.ndarray, side: Side, log_density: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Panels of one feature between two sides: their ends, and the logarithms of their masses."""
+    ends = np.unique(np.clip(ends, *side))
+    panels = Panels(ends[:-1], ends[1:], 16)  # nodes: right to rounding on panels of this length
+    if not len(panels):
+        return ends, np.empty(0)
+    logs = log_density(panels.nodes.reshape(-1, 1)).reshape(panels.nodes.shape)
+    return ends, np.logaddexp.reduce(logs + np.log(panels.weights), axis=1)
+
+
+# On a discrete measure the result is again a function of the kernel's class and a discrete measure,
+# which together carry exactly the masses asked for: B ∘ W_R or ΔBΔ for a separable kernel, whose
+# measure takes up what is missing if the atoms are no product; for any other kernel the square of
+# the interpolant of √p through the atoms.
+
+
+def _at_values_on_atoms(p: Square, given: list[int], values: np.ndarray, rest: list[int]) -> Square:
+    """A product of measures has the same atoms of ``rest`` for all values: any value will do."""
+    nodes = cast("Atoms", p.measure.atoms)
+    hit = np.all(nodes.points[:, given] == values, axis=1)
+    if not np.any(hit):
+        if not _is_product(nodes, given, rest):
+            distances = np.sum(np.abs(nodes.points[:, given] - values), axis=1)
+            raise NoMass(nodes.points[int(np.argmin(distances))][given])
+        hit[:] = True
+    atoms, group = _distinct(nodes.points[np.ix_(hit, rest)])
+    weights = np.bincount(group, nodes.weights[hit])
+    measure = Discrete(atoms, weights / weights.sum())
+    if p.kernel.separable(p.n_features):
+        return _hold_fixed(p, given, values, rest, measure)
+    full = np.empty((atoms.shape[0], p.n_features))
+    full[:, given], full[:, rest] = values, atoms
+    log_density = p.logpdf(full)
+    if not np.any(np.isfinite(log_density)):
+        raise NoMass
+    return _interpolant(p.kernel.restrict(rest), measure, log_density)
+
+
+def _given_logpdf_on_atoms(p: Square, given: list[int], values: np.ndarray) -> np.ndarray:
+    """The log-density of the ``given`` features, relative to the marginal of the measure, at rows
+    that belong to atoms.
+    """
+    projected, log_density = _projected(p, given)
+    found = _find(projected.points, values)
+    missing = np.flatnonzero(found < 0)
+    if missing.size:
+        row = int(missing[0])
+        raise ValueError(
+            f"no atom of {p.measure!r} has the given features of {missing.size} of"
+            f" {values.shape[0]} rows of X, first of row {row},"
+            f" {dict(zip(given, values[row].tolist(), strict=True))}: condition on values of atoms"
+        )
+    return log_density[found]
+
+
+def _distinct(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows, and which of them each row is."""
+    distinct, inverse = np.unique(points + 0.0, axis=0, return_inverse=True)
+    return distinct, inverse.ravel()
+
+
+def _find(atoms: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Which of the distinct ``atoms`` each row is, or −1."""
+    n, out = atoms.shape[0], np.empty(rows.shape[0], dtype=int)
+    for block in row_blocks(rows.shape[0], 1, max(n, _ROW_ELEMENTS)):
+        distinct, which = _distinct(np.concatenate([atoms, rows[block]]))
+        place = np.full(distinct.shape[0], -1)
+        place[which[:n]] = np.arange(n)
+        out[block] = place[which[n:]]
+    return out
+
+
+def _projected(p: Square, features: list[int]) -> tuple[Discrete, np.ndarray]:
+    """The marginal of the measure, and at its atoms the log-density of the marginal relative to it."""
+    nodes = cast("Atoms", p.measure.atoms)
+    atoms, group = _distinct(nodes.points[:, features])
+    weights = np.bincount(group, nodes.weights)
+    log_mass = p.logpdf(nodes.points) + np.log(nodes.weights)
+    top = float(log_mass.max())
+    with np.errstate(divide="ignore"):
+        log_density = np.log(np.bincount(group, np.exp(log_mass - top))) + top - np.log(weights)
+    return Discrete(atoms, weights), log_density
+
+
+def _is_product(measure: Atoms, first: list[int], second: list[int]) -> bool:
+    """Whether ρ is the product of its marginals on two groups of features."""
+    (a, i), (b, j) = (_distinct(measure.points[:, features]) for features in (first, second))
+    if a.shape[0] * b.shape[0] > measure.points.shape[0]:
+        return False
+    table = np.zeros((a.shape[0], b.shape[0]))
+    np.add.at(table, (i, j), measure.weights)
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    return bool(np.all(np.abs(table - expected) <= _PRODUCT * expected))
+
+
+def _with_masses(p: Square, projected: Discrete, log_density: np.ndarray) -> Square:
+    """The same function on atoms whose weights make their masses those of ``log_density``.
+
+    B ∘ W_R is nowhere less than the mass of an atom, because W_R sums over all atoms: the weights
+    are finite.
+    """
+    with np.errstate(invalid="ignore", under="ignore"):
+        ratio = np.exp(log_density - p.logpdf(projected.points))
+        weights = np.where(np.isfinite(log_density), ratio, 0.0) * projected.weights
+    carried = weights > 0.0
+    measure = Discrete(projected.points[carried], weights[carried])
+    return assemble(p.kernel, p.support_points, measure, p.unit_factor)
+
+
+def _interpolant(kernel: Kernel, measure: Discrete, log_density: np.ndarray) -> Square:
+    """(Σ_j α_j k(x, x_j))² with Kα ≈ √p at the atoms; their weights take up what Kα lacks."""
+    n = measure.points.shape[0]
+    require_memory(
+        4 * n * n * FLOAT_BYTES, f"a kernel matrix of {n} atoms", "use a measure with fewer nodes"
+    )
+    roots = np.exp(0.5 * (log_density - log_density.max()))
+    log_total = np.log(measure.weights @ roots**2) + log_density.max()
+    alpha = _interpolate_root(kernel(measure.points), measure.weights, roots)
+    out = assemble(kernel, measure.points, measure, alpha[:, None])
+    return _with_masses(out, measure, log_density - log_total)
+
+
+def _interpolate_root(K: np.ndarray, weights: np.ndarray, roots: np.ndarray) -> np.ndarray:
+    """α with Kα as close to ``roots`` as digits allow: the first cut of the spectrum of K whose α
+    neither cancels nor misses an atom.
+
+    If there is none, because the values of scattered atoms are rougher than the kernel, α =
+    ``roots`` is a smooth majorant of them.
+    """
+    values, V = np.linalg.eigh(K)
+    for cut in _CUTS:
+        keep = values > cut * values[-1]
+        alpha = V[:, keep] @ ((V[:, keep].T @ roots) / values[keep])
+        reached, uncancelled = K @ alpha, K @ np.abs(alpha)
+        missed = np.any((reached < _MISSED * roots) & (roots > _NEGLIGIBLE))
+        small = weights @ uncancelled**2 <= _CANCELLATION * (weights @ reached**2)
+        if small and not missed:
+            return np.asarray(alpha)
+    return roots

@@ -1,0 +1,147 @@
+"""Highest-density regions {p ≥ t}: the level t at which they hold a given mass."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ksos.density.estimate import Estimate
+from ksos.density.questions.expectation import affordable, square_clouds, term_clouds
+from ksos.density.questions.line import line
+from ksos.density.square import Square
+from ksos.density.standard import standardize
+from ksos.density.terms import Terms
+from ksos.integrals.regions import cells
+from ksos.quadrature import legendre, tensor_grid, weighted_level
+
+__all__ = ["highest_density_level"]
+
+# a grid: rounds of cutting cells, parts per axis of a cell that is cut, nodes; the error of a level
+# that was not refined; kernel values that a few seconds allow
+_ROUNDS = 6
+_PARTS = 4
+_MOST_NODES = 1 << 18
+_UNREFINED = 0.1
+_KERNEL_VALUES = 2.5e8
+_GRID_FEATURES = 3
+# beyond: points of clouds, of which a term has so many at least, or exact samples in groups
+_CLOUD_POINTS = 65_536
+_LEAST_POINTS = 2048
+_SAMPLES = 1 << 15
+_SAMPLE_GROUPS = 16
+
+
+def highest_density_level(p: Terms, mass: float, rng: Any) -> Estimate:
+    """t with P(p(x) ≥ t) = mass; on atoms the largest t whose region holds at least that much."""
+    spread, square = 0.0, p.square
+    if (atoms := p.measure.atoms) is not None:
+        log_level = weighted_level(p.logpdf(atoms.points), p.node_masses, mass)
+        method = "sum"
+    elif p.n_features == 1:
+        log_level, method = line(p).log_level(mass), "quadrature"
+    elif square is not None:
+        standard = standardize(square)
+        log_level, spread, method = _of_square(standard.square, mass, rng)
+        log_level -= standard.log_volume
+    else:
+        log_level, spread, method = _of_terms(p, mass, rng)
+    with np.errstate(over="ignore", under="ignore"):
+        level = float(np.exp(log_level))
+    return Estimate(level, level * spread, method)
+
+
+def _of_terms(p: Terms, mass: float, rng: Any) -> tuple[float, float, str]:
+    """(log t, its error, method) of a sum of terms, over clouds of points of all of them."""
+    generator = np.random.default_rng(rng)
+    cost = sum(term.value_cost for _, term in p.parts)
+    roots = np.sqrt([weight for weight, _ in p.parts])
+    most = min(_CLOUD_POINTS, affordable(cost, p.n_features))
+    counts = np.maximum(_LEAST_POINTS, (roots / roots.sum() * most).astype(int))
+    found = [
+        (weight, *term_clouds(term, int(n), generator))
+        for (weight, term), n in zip(p.parts, counts, strict=True)
+    ]
+    levels = []
+    for group in range(min(len(clouds) for _, clouds, _ in found)):
+        X = np.concatenate([clouds[group][0] for _, clouds, _ in found])
+        masses = np.concatenate([weight * clouds[group][1] for weight, clouds, _ in found])
+        levels.append(_smooth_level(p.logpdf(X), masses, mass))
+    return _mean(levels, found[0][2])
+
+
+def _mean(levels: list[float], method: str) -> tuple[float, float, str]:
+    error = float(np.std(levels, ddof=1)) / math.sqrt(len(levels))
+    return float(np.mean(levels)), error, method
+
+
+def _of_square(p: Square, mass: float, rng: Any) -> tuple[float, float, str]:
+    """The same of a square: a quantile of p over the midpoints of cells, or over points."""
+    from ksos.density.sampling import draw  # which asks questions itself
+
+    affords = max(20_000, _KERNEL_VALUES / p.support_points.shape[0])
+    if p.n_features == _GRID_FEATURES and affords < _ROUNDS * _MOST_NODES:
+        # exact samples are more accurate than the grid that there is time for
+        samples = draw(p, _SAMPLES, np.random.default_rng(rng))
+        groups = np.array_split(samples, _SAMPLE_GROUPS)
+        levels = [float(np.quantile(p.logpdf(rows), 1.0 - mass)) for rows in groups]
+        return _mean(levels, "sampling")
+    if p.n_features <= _GRID_FEATURES:
+        length, most, found = 0.5, _MOST_NODES >> p.n_features, None
+        coarse = cells(p.integrals, p.support_points, length, most, split_kinks=False)
+        if coarse is not None:  # with a side of the cells that makes about as many as allowed
+            length *= (coarse[0].shape[0] / (0.4 * most)) ** (1.0 / p.n_features)
+            found = cells(p.integrals, p.support_points, length, most, split_kinks=False)
+        if found is not None:
+            return *_on_cells(p, mass, *found), "quadrature"
+    clouds, method = square_clouds(p, _CLOUD_POINTS, rng)
+    return _mean([_smooth_level(log_p, masses, mass) for _, log_p, masses in clouds], method)
+
+
+def _on_cells(p: Square, mass: float, start: np.ndarray, stop: np.ndarray) -> tuple[float, float]:
+    """(log t, its error): cells that the boundary {p = t} may cross are cut finer, and cut again;
+    the last change is the error.
+
+    A cell is two Gauss nodes per axis with their masses: that of a cell which lies inside is exact
+    to fourth order.
+    """
+    d, level, error = p.n_features, -np.inf, np.inf
+    log_p, masses = np.empty(0), np.empty(0)
+    signs = tensor_grid([0.5 * legendre(2)[0]] * d)
+    for _ in range(_ROUNDS):
+        middle, side = 0.5 * (start + stop), stop - start
+        nodes = (middle[:, None, :] + side[:, None, :] * signs).reshape(-1, d)
+        cell_log_p = p.logpdf(nodes)
+        volumes = np.repeat(np.prod(side, axis=1), 2**d) / 2**d
+        cell_masses = np.exp(cell_log_p + p.measure.log_density(nodes)) * volumes
+        new = _smooth_level(np.r_[log_p, cell_log_p], np.r_[masses, cell_masses], mass)
+        level, error = new, abs(new - level)
+        at_middle, gradient = p.log_and_gradient(middle)
+        reach = 0.5 * np.sum(np.abs(gradient) * side, axis=1) + 2.0 * np.max(side, axis=1) ** 2
+        crossed = np.abs(at_middle - level) <= reach
+        parts = int((_MOST_NODES / max(1, 2**d * int(crossed.sum()))) ** (1.0 / d))
+        if parts < 2:
+            break
+        done = np.repeat(~crossed, 2**d)
+        log_p, masses = np.r_[log_p, cell_log_p[done]], np.r_[masses, cell_masses[done]]
+        start, stop = _cut(start[crossed], side[crossed], min(parts, _PARTS))
+    return level, error if np.isfinite(error) else _UNREFINED
+
+
+def _cut(start: np.ndarray, side: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every cell cut into ``parts`` along each axis."""
+    d = start.shape[1]
+    places = tensor_grid([np.arange(parts)] * d)
+    fine = side / parts
+    corner = (start[:, None, :] + places * fine[:, None, :]).reshape(-1, d)
+    return corner, corner + np.repeat(fine, places.shape[0], axis=0)
+
+
+def _smooth_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
+    """The level between those of neighboring points, each of which stands for the half of its mass
+    above and the half below.
+    """
+    order = np.argsort(-log_p, kind="stable")
+    cumulated = np.cumsum(masses[order]) - 0.5 * masses[order]
+    return float(np.interp(mass * masses.sum(), cumulated, log_p[order]))

@@ -1,0 +1,328 @@
+"""Probabilities of boxes, also given intervals; the distribution function and its inverse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from ksos.density.corrected import Corrected
+from ksos.density.estimate import coarsest
+from ksos.density.normals import Group
+from ksos.density.questions.condition import in_interval, log_panel_masses, marginal
+from ksos.density.questions.expectation import square_clouds
+from ksos.density.questions.line import line, panel_ends
+from ksos.density.square import NoMass, Square
+from ksos.density.standard import standardize
+from ksos.density.terms import Term, Terms
+from ksos.ground.memory import row_blocks
+from ksos.integrals import closed_form
+from ksos.integrals.erf import gauss_mass
+from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
+from ksos.kernels import Gaussian
+from ksos.observables import BoxIndicator
+from ksos.quadrature import PanelDistribution
+
+__all__ = ["Masses", "box_masses", "cumulative", "masses_within", "quantiles", "term_masses"]
+
+Sides = dict[int, tuple[float, float]]
+
+# boxes times components that are held at a time
+_BLOCK_ELEMENTS = 1 << 17
+# of the sum of all components: smaller ones do not change it
+_NEGLIGIBLE = 1e-17
+# logarithms of masses within a boundary: beyond e^200, floats of single components underflow
+_LOG_RANGE = 200.0
+# errors of draws from components of both signs: above it, points with positive weights may do better
+_ROUGH = 1e-3
+_CLOUD_POINTS = 1 << 15
+# normal densities in boxes of so many features: about half a second
+_MOST_TERMS = {1: 20_000_000, 2: 1_500_000, 3: 60_000}
+# up to this many features, pairs of kernels go on a grid first, each in an eighth of the time of a
+# normal density in a box; what the grid or the terms without one are, as a rule
+_GRID_FEATURES = 2
+_GRIDDING = 8
+_GRID_NODES = {1: 30, 2: 1000}
+# terms in arrays that fit into the cache
+_TERMS_AT_ONCE = 1 << 13
+# draws for all boxes together, and for one box at least and at most
+_BOX_POINTS = 1 << 17
+_LEAST_BOX_POINTS = 1 << 8
+_MOST_BOX_POINTS = 1 << 12
+# masses below the first are sums in which terms cancel, and are taken from panels of one feature;
+# the second is the rounding of a term, and a total rounding above the third is reported
+_DIGITS = 1e-6
+_ROUNDINGS = 1e-15
+_EXACT = 1e-11
+
+
+class Masses(NamedTuple):
+    """Probabilities of boxes, estimates of their errors (0 if exact to rounding), the method."""
+
+    values: np.ndarray
+    errors: np.ndarray
+    method: str
+
+
+def box_masses(p: Terms, low: np.ndarray, high: np.ndarray) -> Masses:
+    """P(low_b ≤ x ≤ high_b) of every box b, the sides given as rows."""
+    values, errors, methods = np.zeros(low.shape[0]), np.zeros(low.shape[0]), []
+    for weight, term in p.parts:
+        found = term_masses(term, low, high)
+        values, errors = values + weight * found.values, errors + weight * found.errors
+        methods.append(found.method)
+    return Masses(np.clip(values, 0.0, 1.0), errors, coarsest(methods))
+
+
+def cumulative(p: Terms, X: np.ndarray) -> np.ndarray:
+    """P(x ≤ X_i in every feature), shape (n,)."""
+    if p.n_features == 1 and p.measure.atoms is None:
+        return line(p).cdf(X)
+    return box_masses(p, np.full(X.shape, -np.inf), X).values
+
+
+def quantiles(p: Terms, q: np.ndarray) -> np.ndarray:
+    """The smallest x with P(x' ≤ x) ≥ q, entry by entry, of a density of one feature."""
+    if (atoms := p.measure.atoms) is None:
+        return line(p).ppf(q)
+    masses = p.node_masses
+    seen = np.flatnonzero(masses > 0.0)
+    order = seen[np.argsort(atoms.points[seen, 0], kind="stable")]
+    cumulated = np.cumsum(masses[order])
+    # the last rounding of a level must not reach the next atom
+    at = np.searchsorted(cumulated / cumulated[-1], q * (1.0 - 1e-15), side="left")
+    return np.asarray(atoms.points[order[np.minimum(at, order.shape[0] - 1)], 0])
+
+
+def masses_within(p: Terms, low: np.ndarray, high: np.ndarray, sides: Sides) -> Masses:
+    """P(low_b ≤ x ≤ high_b | x_T ∈ I) = P(box_b ∩ I)/P(I) of every box b; raises NoMass."""
+    is_discrete = p.measure.atoms is not None
+    inner, outer = np.array([sides.get(k, (-np.inf, np.inf)) for k in range(p.n_features)]).T
+    low, high = np.maximum(low, inner), np.minimum(high, outer)
+    hit = np.all(low <= high if is_discrete else low < high, axis=1)
+    found, errors = np.zeros(low.shape[0]), np.zeros(low.shape[0])
+    (whole,), (error,), method = box_masses(p, inner[None, :], outer[None, :])
+    if whole < _DIGITS and not is_discrete:
+        log_whole = _log_mass(p, inner, outer)
+        if not math.isfinite(log_whole):
+            raise NoMass
+        logs = [_log_mass(p, a, b) for a, b in zip(low[hit], high[hit], strict=True)]
+        found[hit] = [math.exp(min(log - log_whole, 0.0)) for log in logs]
+        return Masses(found, errors, "quadrature")
+    if whole == 0.0:
+        raise NoMass
+    masses, uncertain, other = box_masses(p, low[hit], high[hit])
+    found[hit] = np.clip(masses / whole, 0.0, 1.0)
+    errors[hit] = np.hypot(uncertain, found[hit] * error) / whole
+    return Masses(found, errors, coarsest([method, other]))
+
+
+def _log_mass(p: Terms, low: np.ndarray, high: np.ndarray) -> float:
+    """log P(low ≤ x ≤ high), one feature after the other: every step is a sum of positive terms,
+    and nothing underflows.
+    """
+    bounded = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
+    if not bounded.size:
+        return 0.0
+    k = int(bounded[0])
+    alone = marginal(p, [k]) if p.n_features > 1 else p
+    ends = np.concatenate([panel_ends(term) for _, term in alone.parts])
+    _, masses = log_panel_masses(ends, (float(low[k]), float(high[k])), alone.log_by_volume)
+    log = float(np.logaddexp.reduce(masses, initial=-np.inf))
+    if p.n_features == 1 or not math.isfinite(log):
+        return log
+    rest = np.arange(p.n_features) != k
+    try:
+        others = in_interval(p, k, (float(low[k]), float(high[k])))
+    except NoMass:
+        return -math.inf
+    return log + _log_mass(others, low[rest], high[rest])
+
+
+def term_masses(term: Term, low: np.ndarray, high: np.ndarray) -> Masses:
+    """The same of one term."""
+    if isinstance(term, Corrected):
+        return _corrected_masses(term, low, high)
+    exact = np.zeros(low.shape[0])
+    if (atoms := term.measure.atoms) is not None:
+        masses, out = term.node_masses(), np.empty(low.shape[0])
+        for rows in row_blocks(low.shape[0], masses.shape[0], _BLOCK_ELEMENTS):
+            out[rows] = _inside(atoms.points, low[rows], high[rows]) @ masses
+        return Masses(np.clip(out, 0.0, 1.0), exact, "sum")
+    standard = standardize(term, keep_features=True)
+    p, low, high = standard.square, standard.coordinates(low), standard.coordinates(high)
+    if p.kernel.full:
+        values, errors = _metric_masses(p, low, high)
+        method = "quasi-Monte Carlo" if np.any(errors) else "closed form"
+        return Masses(values, errors, method)
+    found = None
+    if low.shape[0] > 1 and isinstance(p.kernel, Gaussian):
+        found = _gaussian_masses(p, low, high)
+    if found is None:
+        found = np.array([_one_mass(p, a, b) for a, b in zip(low, high, strict=True)])
+    return Masses(found, exact, "closed form")
+
+
+def _inside(X: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Which rows of X lie in which boxes, shape (boxes, n)."""
+    inside = np.ones((low.shape[0], X.shape[0]), dtype=bool)
+    for k in range(X.shape[1]):
+        inside &= (low[:, k, None] <= X[:, k]) & (X[:, k] <= high[:, k, None])
+    return inside
+
+
+def _one_mass(p: Square, low: np.ndarray, high: np.ndarray) -> float:
+    """⟨B, ∫_box k kᵀ dρ⟩ in logarithms, so that the mass of a box far away does not underflow."""
+    if not np.all(low < high):  # sides that have come to coincide far outside
+        return 0.0
+    M = BoxIndicator(low, high).matrix(p.kernel, p.support_points, p.measure, p.log_unit).values
+    return float(np.clip(np.vdot(p.unit_factor @ p.unit_factor.T, M), 0.0, 1.0))
+
+
+def _gaussian_masses(p: Square, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
+    """Many boxes at once: Σ_ij P_ij Π_k ½[erf(high_k − x̄_ijk) − erf(low_k − x̄_ijk)].
+
+    None if the measure's own box holds so little of the components that floats underflow.
+    """
+    X, d = p.support_points, p.n_features
+    free = closed_form(p.kernel, p.measure.without_boundary, d)
+    normals, log_W = free.pair_normals(X), free.log_gram(X, X) - p.log_unit
+    if normals is None or float(log_W.max()) > _LOG_RANGE:
+        return None
+    P, i, j = _components(p.unit_factor, log_W)
+    centers, width = 0.5 * (normals[0][i] + normals[0][j]), normals[1]
+    inner, outer = p.measure.boundaries(d)
+    low, high = np.maximum(low, inner), np.minimum(high, outer)
+    out = np.empty(low.shape[0])
+    for rows in row_blocks(low.shape[0], P.shape[0], _BLOCK_ELEMENTS):
+        terms = np.broadcast_to(P, (out[rows].shape[0], P.shape[0]))
+        for k in range(d):
+            a, b = ((side[rows, k, None] - centers[:, k]) / width[k] for side in (low, high))
+            terms = terms * gauss_mass(a, b)
+        out[rows] = terms.sum(axis=1)
+    return np.where(np.all(low < high, axis=1), np.clip(out, 0.0, 1.0), 0.0)
+
+
+def _components(F: np.ndarray, log_W: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(P, i, j): the weights B_ij W_ij of the components that matter, both orders of a pair at once."""
+    i, j = np.triu_indices(F.shape[0])
+    P = np.where(i == j, 1.0, 2.0) * np.einsum("nr,nr->n", F[i], F[j]) * np.exp(log_W[i, j])
+    order = np.argsort(np.abs(P))
+    kept = order[np.cumsum(np.abs(P[order])) > _NEGLIGIBLE]
+    return P[kept], i[kept], j[kept]
+
+
+def _metric_masses(p: Square, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same for a metric: every component is a normal density with the covariance S/4."""
+    X, integrals = p.support_points, p.integrals
+    P, i, j = _components(p.unit_factor, integrals.log_gram(X, X) - p.log_unit)
+    covariance = 0.5 * cast("np.ndarray", integrals.pair_metric())
+    mass, error = mixture_box_masses(P, 0.5 * (X[i] + X[j]), covariance, low, high)
+    rough = error > _ROUGH
+    if np.any(rough):
+        found = square_clouds(p, _CLOUD_POINTS, 0)[0]
+        a, b = low[rough], high[rough]
+        values = np.stack([_inside(y, a, b) @ masses for y, _, masses in found])
+        standard_error = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
+        better = standard_error < error[rough]
+        mass[rough] = np.where(better, values.mean(axis=0), mass[rough])
+        error[rough] = np.where(better, standard_error, error[rough])
+    return np.where(np.all(low < high, axis=1), np.clip(mass, 0.0, 1.0), 0.0), error
+
+
+def _corrected_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:
+    """Features without a finite side are integrated out first: of a sum of normal densities they
+    are dropped. What is left has closed forms in up to three features; where that is too long a
+    sum, draws from the normal densities in the box [Genz1992], each weighted by the correction.
+    """
+    n, d = low.shape
+    bounded = [k for k in range(d) if np.any(np.isfinite(low[:, k]) | np.isfinite(high[:, k]))]
+    if not bounded:
+        return Masses(np.ones(n), np.zeros(n), "closed form")
+    if (interval := p.interval) is not None:
+        low = np.column_stack([low, np.full(n, interval.low)])
+        high = np.column_stack([high, np.full(n, interval.high)])
+        values, errors, method = _corrected_masses(p.opened, low, high)
+        inside = math.exp(p.log_inside)
+        return Masses(np.clip(values / inside, 0.0, 1.0), errors / inside, method)
+    if len(bounded) < d:
+        shown = [p.shown[k] for k in bounded]
+        return _corrected_masses(Corrected(p.joint, shown), low[:, bounded], high[:, bounded])
+    if not _few_enough(p, n):
+        if d == 1:
+            return Masses(_on_panels(p, low, high), np.zeros(n), "quadrature")
+        return Masses(*_by_points(p, low, high), "quasi-Monte Carlo")
+    values, errors, total = np.zeros(n), np.zeros(n), 0.0
+    for weights, means, covariance in _stacks(p):
+        mass, error = mixture_box_masses(weights, means, covariance, low, high)
+        values, errors, total = values + mass, errors + error, total + float(weights @ weights)
+    if d == 1 and np.any(small := values < _DIGITS):
+        values[small] = _on_panels(p, low[small], high[small])
+    rounding = _ROUNDINGS * math.sqrt(total)  # terms of both signs leave this much of their sum
+    errors = errors + (rounding if rounding > _EXACT else 0.0)
+    return Masses(np.clip(values, 0.0, 1.0), errors, "closed form")
+
+
+def _few_enough(p: Corrected, n: int) -> bool:
+    """Whether the closed forms of n boxes take about half a second at most."""
+    d, m, shapes = p.n_features, p.n_corrections, p.normals.covariances
+    if m:
+        shapes = np.concatenate([shapes, p.metric[np.ix_(p.shown, p.shown)][None]])
+    terms = 1 + m + m * (m + 1) // 2
+    if d <= _GRID_FEATURES:
+        terms = terms // _GRIDDING + n * min(terms, m + _GRID_NODES[d])
+    else:
+        terms = n * terms
+    return closed(shapes) and p.normals.weights.shape[0] * terms <= _MOST_TERMS[min(d, 3)]
+
+
+def _stacks(p: Corrected) -> Iterable[Group]:
+    """The sum of normal densities in few pieces: those that nothing corrects together."""
+    if p.n_corrections:
+        return _together(p.groups()) if p.n_features <= _GRID_FEATURES else p.groups()
+    weights, means, covariances = p.normals
+    return [Group(weights / weights.sum(), means, covariances)]
+
+
+def _together(groups: Iterable[Group]) -> Iterator[Group]:
+    """Groups on their grids, many at a time, each term with its covariance."""
+    waiting: list[Group] = []
+    for group in chain(groups, [None]):
+        waiting += [] if group is None else [group.collapsed()]
+        sizes = [one.weights.size for one in waiting]
+        if waiting and (group is None or sum(sizes) > _TERMS_AT_ONCE):
+            covariances = np.repeat(np.stack([one.covariance for one in waiting]), sizes, axis=0)
+            weights, means = (np.concatenate([one[k] for one in waiting]) for k in (0, 1))
+            yield Group(weights, means, covariances)
+            waiting = []
+
+
+def _on_panels(p: Corrected, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Masses of one feature, from the tail in which they are small."""
+    panels = PanelDistribution.from_log_density(panel_ends(p), p.log_by_volume)
+    a, b = low[:, 0][None, :], high[:, 0][None, :]
+    below = panels.cdf(b)[0] - panels.cdf(a)[0]
+    return np.where(panels.cdf(a)[0] > 0.5, panels.sf(a)[0] - panels.sf(b)[0], below)
+
+
+def _by_points(p: Corrected, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Estimates from draws of all features of the joint density: hidden ones have no sides."""
+    n, d, corrects = low.shape[0], p.joint.n_features, p.n_corrections > 0
+    sides, (weights, means, covariances) = np.stack([low, high]), p.normals
+    if corrects:
+        sides = np.stack([np.full((n, d), -np.inf), np.full((n, d), np.inf)])
+        sides[0][:, p.shown], sides[1][:, p.shown] = low, high
+        weights, means, covariances = p.all_normals
+    f = (lambda X: np.exp(p.joint.logpdf(X))) if corrects else None
+    n_points = int(np.clip(_BOX_POINTS // n, _LEAST_BOX_POINTS, _MOST_BOX_POINTS))
+    shares = weights / weights.sum()
+    each = [
+        sampled_mass(shares, means, covariances, a, b, f, n_points)
+        for a, b in zip(*sides, strict=True)
+    ]
+    values = np.array([one.mean() for one in each])
+    errors = np.array([one.std(ddof=1) / math.sqrt(one.shape[0]) for one in each])
+    return np.clip(values, 0.0, 1.0), errors

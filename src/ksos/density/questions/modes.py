@@ -1,0 +1,251 @@
+"""The gradient of the log-density, and where a density is largest."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ksos.density.normals import NormalComponents
+from ksos.density.square import Square
+from ksos.density.standard import standardize
+from ksos.density.terms import Terms
+from ksos.integrals.regions import cells
+from ksos.kernels import Kernel
+
+__all__ = ["log_and_gradient", "modes"]
+
+# features up to which starts come from a grid, its cells, and their sides in bandwidths
+_GRID_FEATURES = 2
+_GRID_CELLS = 40_000
+_GRID_LENGTH = 0.5
+# Newton's method in more features costs more than its last digits are worth; steps at most
+_NEWTON_FEATURES = 30
+_NEWTON_STEPS = 8
+# of gradients, for a Hessian: the cube root of rounding
+_DIFFERENCE = 1e-5
+# bandwidths: maxima closer than this are one
+_APART = 1e-3
+# gradients and curvatures below it are flat; climbs this far below the best one are not polished
+_FLAT = 1e-4
+# of a search along the features in turn; values at all kinks that it may take; a step beside a kink
+_SWEEPS = 100
+_KINK_WORK = 4000
+_TINY = 1e-7
+
+LogAndGradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+Found = tuple[float, np.ndarray, bool]
+"""(log p, y, whether p falls in every direction)."""
+
+
+def log_and_gradient(p: Terms, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log p relative to the measure, and Σ_c r_c ∇log p_c with r_c the share of a term at x."""
+    if (square := p.square) is not None:
+        return square.log_and_gradient(X)
+    found = [term.log_and_gradient(X) for _, term in p.parts]
+    weights = [math.log(weight) for weight, _ in p.parts]
+    logs = np.stack([log + log_p for log, (log_p, _) in zip(weights, found, strict=True)])
+    peak = logs.max(axis=0)
+    shares = np.exp(logs - np.where(np.isfinite(peak), peak, 0.0))
+    total = np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
+    log_p, shares = peak + np.log(total), shares / total
+    out = sum(share[:, None] * slope for share, (_, slope) in zip(shares, found, strict=True))
+    if (normals := p.measure.normals(p.n_features)) is not None:
+        own, slopes = NormalComponents(normals).slopes(X)
+        top = own.max(axis=0)
+        shares = np.exp(own - top)
+        whole = shares.sum(axis=0)
+        log_p = log_p - top - np.log(whole)
+        out = out - np.einsum("cn,cnd->nd", shares / whole, slopes)
+    return log_p, np.where(np.isfinite(peak)[:, None], out, 0.0)
+
+
+def modes(p: Terms, n_starts: int, *, every: bool) -> np.ndarray:
+    """The largest maximum of p, shape (1, d), or ``every`` local one that was found, the largest
+    first.
+    """
+    if (atoms := p.measure.atoms) is not None:
+        if every:
+            raise ValueError(
+                "a discrete measure has no neighbourhoods, hence no local modes; call mode() for"
+                " the best of its nodes"
+            )
+        return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]
+    if (square := p.square) is not None:
+        standard = standardize(square)
+        found = _of_square(standard.square, n_starts, every=every)
+        found = standard.points(found)
+    else:
+        found = _of_terms(p, n_starts, every=every)
+    return np.clip(found, *p.measure.boundaries(p.n_features))
+
+
+def _of_square(p: Square, n_starts: int, *, every: bool) -> np.ndarray:
+    """Those of a square in standard coordinates."""
+    limits = np.stack(p.measure.boundaries(p.n_features), axis=1)
+    starts = np.unique(np.clip(p.support_points, limits[:, 0], limits[:, 1]), axis=0)
+    if p.n_features <= _GRID_FEATURES:
+        found = cells(p.integrals, p.support_points, _GRID_LENGTH, _GRID_CELLS, split_kinks=False)
+        if found is not None:
+            on_grid = _grid_maxima(p.logpdf, 0.5 * (found[0] + found[1]))
+            starts = np.concatenate([starts, on_grid])
+    starts = starts[np.argsort(-p.logpdf(starts), kind="stable")]
+    if not _has_tip(p.kernel):
+        return _climbs(p.log_and_gradient, starts[:n_starts], limits, every=every)
+    most = min(n_starts, max(2, _KINK_WORK // p.n_features))
+    return _distinct([_from_kink_to_kink(p, y, limits, every) for y in starts[:most]], every=every)
+
+
+def _of_terms(p: Terms, n_starts: int, *, every: bool) -> np.ndarray:
+    """Those of a sum of terms, in bandwidths around the best support point."""
+    X, scale = p.support_points, p.bandwidths
+    starts = np.unique(np.clip(X, *p.measure.boundaries(p.n_features)), axis=0)
+    starts = starts[np.argsort(-p.logpdf(starts), kind="stable")[:n_starts]]
+    origin = starts[0]
+    limits = (np.stack(p.measure.boundaries(p.n_features), axis=1) - origin[:, None]) / scale[
+        :, None
+    ]
+
+    def climbed(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        log_p, gradient = log_and_gradient(p, origin + Y * scale)
+        return log_p, gradient * scale
+
+    return origin + _climbs(climbed, (starts - origin) / scale, limits, every=every) * scale
+
+
+def _climbs(
+    f: LogAndGradient, starts: np.ndarray, limits: np.ndarray, *, every: bool
+) -> np.ndarray:
+    """Climbs from all starts; those that end in one place are polished once."""
+    found = [_climb(f, y, limits) for y in starts]
+    best, ends = max(log_p for log_p, _ in found), list[np.ndarray]()
+    for log_p, y in sorted(found, key=lambda one: -one[0]):
+        high = every or log_p >= best - _FLAT
+        if high and all(np.abs(y - other).max() > _APART for other in ends):
+            ends.append(y)
+    return _distinct([_polish(f, y, limits) for y in ends], every=every)
+
+
+def _distinct(found: list[Found], *, every: bool) -> np.ndarray:
+    """The best, or all maxima that are apart."""
+    found = sorted(found, key=lambda one: -one[0])
+    kept = [found[0][1]]
+    for _, y, is_maximum in found[1:] if every else []:
+        if is_maximum and all(np.abs(y - other).max() > _APART for other in kept):
+            kept.append(y)
+    return np.stack(kept)
+
+
+def _has_tip(kernel: Kernel) -> bool:
+    """Whether k has a kink at its center so sharp that maxima sit there: log κ falls like √t."""
+    return float(kernel.log_profile(np.array([1e-12]))[0]) < -1e-8
+
+
+def _grid_maxima(logpdf: Callable[[np.ndarray], np.ndarray], middle: np.ndarray) -> np.ndarray:
+    """The nodes of a grid that no neighbor on it surpasses."""
+    log_p = logpdf(middle)
+    place = np.stack(
+        [np.unique(column, return_inverse=True)[1].ravel() for column in middle.T], axis=1
+    )
+    lattice = np.full(place.max(axis=0) + 3, -np.inf)
+    lattice[tuple((place + 1).T)] = log_p
+    highest = np.ones(log_p.shape[0], dtype=bool)
+    for step in itertools.product((-1, 0, 1), repeat=middle.shape[1]):
+        highest &= log_p >= lattice[tuple((place + 1 + np.array(step)).T)]
+    return middle[highest & np.isfinite(log_p)]
+
+
+def _climb(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> tuple[float, np.ndarray]:
+    def downhill(x: np.ndarray) -> tuple[float, np.ndarray]:
+        (log_p,), (gradient,) = f(np.clip(x, limits[:, 0], limits[:, 1])[None, :])
+        return (-float(log_p) if np.isfinite(log_p) else 1e300), -gradient
+
+    options = {"ftol": 1e-14, "gtol": 1e-8, "maxiter": 500}
+    found = minimize(downhill, y, jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    return -float(found.fun), np.clip(found.x, limits[:, 0], limits[:, 1])
+
+
+def _polish(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> Found:
+    """Newton's method on the coordinates that no boundary holds, its Hessian from differences of
+    gradients.
+    """
+    if y.shape[0] > _NEWTON_FEATURES:
+        return float(f(y[None, :])[0][0]), y, True
+    is_maximum = False
+    for _ in range(_NEWTON_STEPS):
+        (log_p,), (gradient,) = f(y[None, :])
+        held = ((y <= limits[:, 0]) & (gradient < 0.0)) | ((y >= limits[:, 1]) & (gradient > 0.0))
+        free = np.flatnonzero(~held)
+        if free.size == 0:
+            return float(log_p), y, True
+        values, vectors = np.linalg.eigh(_hessian(f, y, free, limits))
+        is_maximum = bool(values[-1] < _FLAT) and bool(np.abs(gradient[free]).max() < _FLAT)
+        step = vectors @ ((vectors.T @ gradient[free]) / np.maximum(np.abs(values), 1e-8))
+        new = y.copy()
+        new[free] = np.clip(y[free] + step, limits[free, 0], limits[free, 1])
+        lower = float(f(new[None, :])[0][0]) < log_p - 1e-13
+        if lower or np.abs(new - y).max() < 1e-15:
+            break
+        y = new
+    return float(f(y[None, :])[0][0]), y, is_maximum or _falls(f, y, limits)
+
+
+def _falls(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> bool:
+    """Whether p falls along every axis, as at the tip of a kernel, where no gradient is flat."""
+    steps = _APART * np.concatenate([np.eye(y.shape[0]), -np.eye(y.shape[0])])
+    log_p = f(np.clip(y + np.concatenate([np.zeros((1, y.shape[0])), steps]), *limits.T))[0]
+    return bool(np.all(log_p[1:] <= log_p[0]))
+
+
+def _hessian(f: LogAndGradient, y: np.ndarray, free: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    n = free.shape[0]
+    moved, index = np.tile(y, (2 * n, 1)), np.arange(n)
+    moved[index, free] += _DIFFERENCE
+    moved[n + index, free] -= _DIFFERENCE
+    moved = np.clip(moved, limits[:, 0], limits[:, 1])
+    _, gradients = f(moved)
+    way = moved[index, free] - moved[n + index, free]
+    H = (gradients[:n, free] - gradients[n:, free]) / way[:, None]
+    return 0.5 * (H + H.T)
+
+
+def _from_kink_to_kink(p: Square, y: np.ndarray, limits: np.ndarray, every: bool) -> Found:
+    """Along a feature, between kinks, p is convex: its maxima have their coordinates among those of
+    the support points and the boundary.
+
+    Features are searched in turn: for the largest maximum the whole axis, for a local one a small
+    step to either side, which if it leads up leads up to the next kink. A kink that is best along
+    every axis is a maximum: p is differentiable in each of the cells around it.
+    """
+    X, F = p.support_points, p.unit_factor
+    axes = [
+        np.unique(np.clip(np.r_[X[:, k], limits[k][np.isfinite(limits[k])]], *limits[k]))
+        for k in range(y.shape[0])
+    ]
+    on_axes = [axis[np.argmin(np.abs(axis - value))] for axis, value in zip(axes, y, strict=True)]
+    y = np.array(on_axes)
+
+    def log_factor(k: int, values: np.ndarray) -> np.ndarray:
+        return np.asarray(p.kernel.restrict([k]).log(values[:, None], X[:, [k]]))
+
+    parts = [log_factor(k, y[[k]])[0] for k in range(y.shape[0])]
+    for _ in range(_SWEEPS):
+        before = y.copy()
+        for k, axis in enumerate(axes):
+            at = int(np.searchsorted(axis, y[k]))
+            near = axis[max(at - 1, 0) : at + 2]
+            candidates = y[k] + _TINY * (near - y[k]) if every else axis
+            rows = log_factor(k, candidates)
+            log_k = sum(part for j, part in enumerate(parts) if j != k) + rows
+            psi = np.exp(log_k - log_k.max()) @ F
+            square = np.einsum("ij,ij->i", psi, psi)
+            here, best = int(np.argmin(np.abs(candidates - y[k]))), int(np.argmax(square))
+            if square[best] > square[here] * (1.0 + 1e-14):
+                y[k] = near[best] if every else axis[best]
+                parts[k] = log_factor(k, y[[k]])[0]
+        if np.array_equal(before, y):
+            break
+    return float(p.logpdf(y[None, :])[0]), y, True

@@ -1,0 +1,189 @@
+"""Densities made from one density: that of Ax + b, and the product with a Gaussian (Bayes' rule)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ksos.density.corrected import Corrected
+from ksos.density.normals import times_normal
+from ksos.density.square import NoMass, Square, assemble
+from ksos.density.standard import kernel_image
+from ksos.density.terms import Term, Terms, weighed
+from ksos.exceptions import IntegralNotAvailableError
+from ksos.kernels import Gaussian, Kernel
+from ksos.measures import Discrete, Measure
+
+__all__ = ["affine", "times_gaussian"]
+
+# beyond e^600 times the weight of the heaviest atom, the density itself has underflown
+_LARGEST_LOG = 600.0
+
+
+def affine(p: Terms, A: np.ndarray, b: np.ndarray) -> Terms:
+    """The density of Ax + b."""
+    terms = [(w, _affine(term, A, b)) for w, term in p.weighted]
+    if len(terms) == 1 and terms[0][1].measure.atoms is not None:
+        return Terms(terms, terms[0][1].measure)
+    return Terms(terms, p.measure.linear_image(A, b))
+
+
+def _affine(term: Term, A: np.ndarray, b: np.ndarray) -> Term:
+    if isinstance(term, Corrected):
+        d, shown = term.joint.n_features, term.shown
+        whole, shift = np.eye(d), np.zeros(d)
+        whole[np.ix_(shown, shown)], shift[shown] = A, b
+        joint, S = term.joint, whole @ term.metric @ whole.T
+        moved = replace(
+            joint,
+            kernel=Gaussian(0.5 * (S + S.T)),
+            support_points=joint.support_points @ whole.T + shift,
+            measure=joint.measure.linear_image(whole, shift),
+        )
+        return replace(term, joint=moved)
+    d, kernel, scale = term.n_features, term.kernel, np.diagonal(A)
+    diagonal = np.array_equal(A, np.diag(scale))
+
+    def image(points: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = scale * points + b if diagonal else points @ A.T + b
+        if not np.all(np.isfinite(points) <= np.isfinite(found)):
+            raise ValueError(
+                "scale and shift must leave the points within the range of floating-point numbers;"
+                " use smaller ones"
+            )
+        return found
+
+    if not diagonal:
+        measure: Measure = term.measure.linear_image(A, b)
+        moved_kernel = kernel_image(kernel, A)
+    else:
+        measure, one = term.measure.image(image, scale), bool(np.ptp(np.abs(scale)) == 0.0)
+        if kernel.full:
+            moved_kernel = kernel_image(kernel, A)
+        elif kernel.sigma.ndim == 0 and one:
+            moved_kernel = kernel.with_sigma(np.abs(scale[0]) * kernel.sigma)
+        else:
+            moved_kernel = kernel.with_sigma(np.abs(scale) * kernel.sigma_vector(d))
+    return assemble(moved_kernel, image(term.support_points), measure, term.unit_factor)
+
+
+def times_gaussian(p: Terms, mean: np.ndarray, precision: np.ndarray) -> Terms:
+    """p(x)·exp(−½(x − mean)ᵀ precision (x − mean)), scaled to mass one; raises NoMass."""
+    alone = len(p.parts) == 1
+    found = [(w, _times_gaussian(term, mean, precision, alone=alone)) for w, term in p.parts]
+    terms = weighed([(math.log(w) + one[0], one[1]) for w, one in found if one is not None])
+    return Terms(terms, p.measure if p.measure.atoms is None else terms[0][1].measure)
+
+
+def _times_gaussian(
+    term: Term, mean: np.ndarray, precision: np.ndarray, *, alone: bool
+) -> tuple[float, Term] | None:
+    """(log ∫ p g, p g scaled to mass one); None without mass. Alone, the logarithm is 0."""
+    if isinstance(term, Corrected):
+        return _corrected_times(term, mean, precision)
+    try:
+        if isinstance(term.kernel, Gaussian):
+            found = _square_times(term, mean, precision)
+        elif term.measure.atoms is not None:
+            found = _on_atoms(term, mean, precision)
+        else:
+            raise IntegralNotAvailableError(
+                f"the product of a density with {term.kernel!r} and a Gaussian has no closed form"
+                f" on {term.measure!r}; use the Gaussian kernel, or a discrete measure such as"
+                " Discrete.quadrature(box, …)"
+            )
+    except NoMass:
+        return None
+    if alone:
+        return 0.0, found
+    if (atoms := term.measure.atoms) is not None:
+        with np.errstate(divide="ignore"):
+            logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, precision)
+        return float(np.logaddexp.reduce(logs)), found
+    inside = np.clip(found.support_points, *found.measure.boundaries(term.n_features))
+    log_found = found.logpdf(inside)
+    best = int(np.argmax(log_found))
+    log_g = float(_exponent(inside[[best]], mean, precision)[0])
+    return float(term.logpdf(inside[[best]])[0]) + log_g - float(log_found[best]), found
+
+
+def _exponent(X: np.ndarray, mean: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """−½(x − mean)ᵀ precision (x − mean)."""
+    away = X - mean
+    return -0.5 * np.einsum("nk,kl,nl->n", away, precision, away)
+
+
+def _corrected_times(
+    p: Corrected, mean: np.ndarray, precision: np.ndarray
+) -> tuple[float, Corrected] | None:
+    d = p.joint.n_features
+    whole, center = np.zeros((d, d)), np.zeros(d)
+    whole[np.ix_(p.shown, p.shown)], center[p.shown] = precision, mean
+    log_mass, measure = times_normal(p.all_normals, center, whole)
+    new = replace(p.joint, measure=measure)
+    if not (mass := new.mass()) > 0.0:
+        return None
+    found = replace(p, joint=new.scaled_to_one(mass))
+    return log_mass + math.log(mass) + found.log_inside - p.log_inside, found
+
+
+def _square_times(p: Square, mean: np.ndarray, precision: np.ndarray) -> Square:
+    """Each function is multiplied by the root of the Gaussian, exp(−‖R(x − mean)‖²)."""
+    if p.kernel.full or not np.array_equal(precision, np.diag(np.diagonal(precision))):
+        values, axes = np.linalg.eigh(precision)  # of which some may be 0
+        return _tied_times(p, mean, 0.5 * np.sqrt(np.maximum(values, 0.0))[:, None] * axes.T)
+    X, sigma = p.support_points, p.kernel.sigma_vector(p.n_features)
+    # Gaussians of bandwidths σ and τ make one at x̃ + (mean − x̃)·σ²/(σ² + τ²), of bandwidth σ/√(1 +
+    # σ²/τ²), times exp(−(x̃ − mean)²/(σ² + τ²))
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        tau = 2.0 / np.sqrt(np.diagonal(precision))
+        ratio = sigma / tau
+        stretch = np.hypot(1.0, ratio)
+        near, far = (ratio / stretch) ** 2, stretch**-2.0  # weights that add up to one
+        moved = np.where(ratio < 1.0, X + near * (mean - X), mean + far * (X - mean))
+        width = np.hypot(sigma, tau)
+        nearest = X[int(np.argmin(np.sum(((X - mean) / width) ** 2, axis=1)))]
+        # squares would lose the digits of their differences when the mean is far away
+        steps, sums = (X - nearest) / width, ((X - mean) + (nearest - mean)) / width
+        log_rows = -np.sum(steps * np.where(steps == 0.0, 0.0, sums), axis=1)
+    narrowed = sigma / stretch
+    one = p.kernel.sigma.ndim == 0 and np.ptp(narrowed) == 0.0
+    kernel = p.kernel.with_sigma(narrowed[0] if one else narrowed)
+    return assemble(kernel, moved, p.measure, p.unit_factor, log_rows)
+
+
+def _tied_times(p: Square, mean: np.ndarray, R: np.ndarray) -> Square:
+    r"""The same where a metric S = LLᵀ or a covariance correlates the features.
+
+    With LᵀRᵀRL = QEQᵀ the product is a kernel of metric LQ(I + E)⁻¹QᵀLᵀ at x̃ − LQ·E(I +
+    E)⁻¹·QᵀL⁻¹(x̃ − mean), times e^{−‖v‖²} with v = (E/(I + E))^{1/2} QᵀL⁻¹(x̃ − mean).
+    """
+    X, L = p.support_points, np.linalg.cholesky(p.kernel.matrix(p.n_features))
+    E, Q = np.linalg.eigh((R @ L).T @ (R @ L))
+    E = np.maximum(E, 0.0)
+    LQ, near = L @ Q, E / (1.0 + E)
+    u = np.linalg.solve(LQ, (X - mean).T).T
+    v = np.sqrt(near) * u
+    nearest = v[int(np.argmin(np.einsum("ij,ij->i", v, v)))]
+    log_rows = -np.einsum("ij,ij->i", v - nearest, v + nearest)
+    kernel: Kernel = kernel_image(Gaussian(1.0 / np.sqrt(1.0 + E)), LQ)
+    return assemble(kernel, X - (near * u) @ LQ.T, p.measure, p.unit_factor, log_rows)
+
+
+def _on_atoms(p: Square, mean: np.ndarray, precision: np.ndarray) -> Square:
+    """Any kernel on a discrete measure: the Gaussian goes into the weights of the atoms."""
+    atoms = p.measure.atoms
+    assert atoms is not None
+    with np.errstate(over="ignore", under="ignore"):
+        log_likelihood = _exponent(atoms.points, mean, precision)
+        log_mass = log_likelihood + p.logpdf(atoms.points)
+        if not np.any(np.isfinite(log_mass)):
+            raise NoMass
+        log_peak = log_likelihood[int(np.argmax(log_mass))]  # at the heaviest atom the weight stays
+        weights = atoms.weights * np.exp(np.minimum(log_likelihood - log_peak, _LARGEST_LOG))
+    alive = weights > 0.0
+    measure = Discrete(atoms.points[alive], weights[alive])
+    return assemble(p.kernel, p.support_points, measure, p.unit_factor)

@@ -1,0 +1,363 @@
+"""Square: ‖c + Fᵀk(x)‖² over one kernel, relative to a measure: one term of a density."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ksos.density.factor import log_squares, merge_points, split_columns, unit_rows
+from ksos.ground.arrays import Array, is_numpy, like, namespace, on_host, quiet, to_numpy, zeros
+from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
+from ksos.integrals import Integrals, closed_form
+from ksos.integrals.exact_rule import basis_at, exact_rule
+from ksos.integrals.metric import axes_of
+from ksos.kernels import Gaussian, Kernel
+from ksos.kernels.distances import feature_squares, squared_distances
+from ksos.measures import Measure
+
+if TYPE_CHECKING:
+    from ksos.density.sampling.rejection import Envelope
+    from ksos.density.sampling.trains import Squares
+
+__all__ = ["NoMass", "Square", "assemble", "central_first", "feature_scales"]
+
+# numbers held at a time: blocks of a matrix that stay in the cache, and what a GPU takes at once
+_BLOCK_ELEMENTS = 1 << 18
+_DEVICE_ELEMENTS = 1 << 26
+# entries of kernel values for which a sum over nodes is made, and rows of W at a time
+_MASS_ENTRIES = 1 << 20
+_MASS_BLOCK = 1 << 9
+# below it, kernel values have begun to underflow and logarithms are taken row by row
+_UNDERFLOW = 1e-250
+# squares of rows of this length, times kernel values, are still floats; exp of the second is
+_LARGEST_LOG_ROW = 300.0
+_LARGEST_LOG_GRAM = 690.0
+_EPSILON = float(np.finfo(np.float64).eps)
+# a mass below it may be what rounding leaves of no mass, and is compared with the mass that the
+# terms would have without cancellation
+_DOUBTFUL = 1e-8
+# more columns than this share of the support points: a triangular factor is quicker to evaluate
+_FEW_COLUMNS = 0.5
+
+
+class NoMass(ValueError):
+    """An operation leaves no mass, at least to rounding; who asked knows the words."""
+
+    def __init__(self, nearest: np.ndarray | None = None) -> None:
+        super().__init__("no mass is left")
+        self.nearest = nearest
+        """Of values that no atom has: those of the nearest one."""
+
+
+@dataclass(eq=False, repr=False)
+class Square:
+    """p(x) = ‖c + Fᵀk(x)‖² = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) with B = FFᵀ, relative to a measure.
+
+    F and c are kept in natural units, F = unit_factor·e^{−log_unit/2}, because e^{log_unit}, the
+    largest ∫k(x, x̃_i)²dρ, leaves the range of floats in hundreds of dimensions. Nothing is checked
+    or scaled: that is what :class:`SoSDensity` does.
+    """
+
+    kernel: Kernel
+    support_points: Any
+    unit_factor: Any
+    log_unit: float
+    measure: Measure
+    unit_constant: Any = None
+
+    def __post_init__(self) -> None:
+        # One memory layout: matrix products round differently in another one, and a loaded density
+        # must give the same bits.
+        whole = np.ascontiguousarray if is_numpy(self.support_points) else _as_they_are
+        self.support_points, self.unit_factor = whole(self.support_points), whole(self.unit_factor)
+        if self.unit_constant is not None:
+            self.unit_constant = whole(self.unit_constant)
+
+    @property
+    def n_features(self) -> int:
+        """The dimension d."""
+        return int(self.support_points.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """The number of columns of F."""
+        return int(self.unit_factor.shape[1])
+
+    @property
+    def integrals(self) -> Integrals:
+        """The closed-form integrals of the kernel against the measure."""
+        return closed_form(self.kernel, self.measure, self.n_features)
+
+    @property
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the length on which the density varies, shape (d,)."""
+        return feature_scales(self.kernel, self.n_features)
+
+    @property
+    def value_cost(self) -> float:
+        """How many values of normal densities a value of this one takes."""
+        return 0.2 * self.support_points.shape[0]  # measured: a kernel value is a fifth of one
+
+    @property
+    def is_normal_sum(self) -> bool:
+        """Whether this is a signed sum of normal densities: a Gaussian kernel on all of R^d."""
+        free = np.all(np.isinf(self.measure.boundaries(self.n_features)))
+        return bool(isinstance(self.kernel, Gaussian) and self.measure.by_volume and free)
+
+    @np.errstate(under="ignore")
+    def mass(self) -> float:
+        """∫ p dρ = tr(BW), over square blocks of W: the memory does not depend on m, d or the rank.
+
+        Where few nodes give the same integral to rounding, it is a sum over them instead, in which
+        nothing cancels.
+        """
+        X, F, integrals, total = self.support_points, self.unit_factor, self.integrals, 0.0
+        xp = namespace(X)
+        if (atoms := self.measure.atoms) is not None:
+            self.measure.check_features(self.n_features)
+            weights = xp.exp(xp.log(like(atoms.weights, X)) - self.log_unit)
+            return float(weights @ self._squares(like(atoms.points, X)))
+        if X.shape[1] == 1 and self.unit_constant is None:
+            rule = exact_rule(integrals, to_numpy(X), [], _MASS_ENTRIES / X.shape[0])
+            if rule is not None:
+                return float(xp.sum(basis_at(rule, self.kernel, X, F, self.log_unit) ** 2))
+        widest = max(_MASS_BLOCK, *X.shape[1:], *F.shape[1:])
+        blocks = list(row_blocks(X.shape[0], widest, _BLOCK_ELEMENTS))
+        for i, rows in enumerate(blocks):
+            for columns in blocks[: i + 1]:
+                W = xp.exp(integrals.log_gram(X[rows, :], X[columns, :]) - self.log_unit)
+                part = float(xp.sum(F[rows, :] * (W @ F[columns, :])))
+                total += part if columns == rows else 2.0 * part
+        if (c := self.unit_constant) is not None:
+            log_mass = self.measure.log_mass(self.n_features) - self.log_unit
+            mean = xp.exp(integrals.log_mean(X) - self.log_unit)
+            total += float(xp.sum(c * c)) * math.exp(log_mass) + 2.0 * float(mean @ (F @ c))
+        return total
+
+    def scaled_to_one(self, mass: float | None = None) -> Square:
+        """The same with mass one, ``mass`` being the present one if it is known."""
+        root, c = math.sqrt(self.mass() if mass is None else mass), self.unit_constant
+        constant = None if c is None else c / root
+        return replace(self, unit_factor=self.unit_factor / root, unit_constant=constant)
+
+    @np.errstate(under="ignore")
+    def logpdf(self, X: Array) -> Array:
+        """log p at the rows of X, relative to the measure; −inf where it vanishes, never NaN."""
+        xp, out = namespace(X), self._squares(X)
+        weak = out < _UNDERFLOW
+        with quiet():
+            out = xp.log(out)
+        if bool(xp.any(weak)):
+            out[weak] = self._log_squares(xp.take(X, xp.nonzero(weak)[0], axis=0))
+        return xp.where(self.measure.contains(X), out, -xp.inf) - self.log_unit
+
+    def pdf(self, X: Array) -> Array:
+        """p at the rows of X, relative to the measure."""
+        xp = namespace(X)
+        with np.errstate(over="ignore", under="ignore"):
+            # e^{log_unit} may leave the range of floats although p does not
+            if abs(self.log_unit) > 2.0 * _LARGEST_LOG_ROW:
+                return xp.exp(self.logpdf(X))
+            out = self._squares(X) * math.exp(-self.log_unit)
+        return xp.where(self.measure.contains(X), out, 0.0)
+
+    def log_by_volume(self, X: Array) -> Array:
+        """log p·dρ/dx at the rows of X; on atoms, where there is no volume, log p."""
+        by_volume = self.measure.normals(self.n_features) is None
+        return self.logpdf(X) if by_volume else self.logpdf(X) + self.measure.log_density(X)
+
+    @np.errstate(under="ignore")
+    def _squares(self, X: Array) -> Array:
+        """‖c + Fᵀk(x)‖² in natural units, in blocks of rows."""
+        xp, out, F, single = namespace(X), zeros((X.shape[0],), X), self.unit_factor, None
+        if is_numpy(X) and F.shape[1] > F.shape[0] and self.unit_constant is None:
+            F, single = split_columns(F)
+        at, most = self.kernel.against(self.support_points), max(self.unit_factor.shape)
+        held = CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
+        for rows in row_blocks(X.shape[0], most, held):
+            k = at(X[rows, :])
+            values = k @ F
+            if self.unit_constant is not None:
+                values += self.unit_constant
+            out[rows] = xp.vecdot(values, values)
+            if single is not None:
+                out[rows] += (k * k) @ single
+        return out
+
+    @np.errstate(under="ignore")
+    def _log_squares(self, X: Array) -> Array:
+        """log ‖c + Fᵀk(x)‖² in natural units, also where kernel values underflow."""
+        out, xp, F, c = zeros((X.shape[0],), X), namespace(X), self.unit_factor, self.unit_constant
+        both = F if c is None else xp.concat([F, c[None, :]], axis=0)
+        unit, log_lengths = on_host(unit_rows)(both)
+        held = _BLOCK_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
+        for rows in row_blocks(X.shape[0], max(F.shape), held):
+            log_k = self.kernel.log(X[rows, :], self.support_points)
+            if c is not None:  # log 1 = 0
+                log_k = xp.concat([log_k, xp.zeros_like(log_k[:, :1])], axis=1)
+            out[rows] = log_squares(log_k + log_lengths, unit)
+        return out
+
+    @cached_property
+    def unit_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(M, single, log_lengths) with FFᵀ = D(MMᵀ + diag(single))D, D = diag(e^{log_lengths})."""
+        rows, log_lengths = unit_rows(self.unit_factor)
+        return *split_columns(rows), log_lengths
+
+    def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p, and ∇ log p = 2 Σ_i (Fψ)_i k_i ∇log k_i / ‖ψ‖² with ψ = Fᵀk(x); 0 where p vanishes.
+
+        The largest term of each sum Σ_i F_i k(x, x̃_i) is taken out first: it cancels, and nothing
+        underflows far away.
+        """
+        points, kernel = self.support_points, self.kernel
+        inside, axes = self.measure.contains(X), None
+        if kernel.full:  # in the axes of the metric, and back by the chain rule
+            axes, kernel = axes_of(kernel, X.shape[1]), Gaussian(1.0)
+            X, points = axes.coordinates(X, points[:1]), axes.coordinates(points, points[:1])
+        F, single, log_lengths = self.unit_columns
+        n, d = X.shape
+        sigma = kernel.sigma_vector(d)
+        log_p, gradient = np.full(n, -np.inf), np.zeros((n, d))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            for rows in row_blocks(n, max(points.shape[0], F.shape[1])):
+                x = X[rows]
+                log_terms = kernel.log(x, points) + log_lengths
+                peak = log_terms.max(axis=1)
+                peak = np.where(np.isfinite(peak), peak, 0.0)
+                k = np.exp(log_terms - peak[:, None])
+                psi = k @ F
+                square = np.einsum("ij,ij->i", psi, psi) + (k * k) @ single
+                weight = k * (psi @ F.T + k * single)
+                whole = None
+                if not kernel.product and d > 1:
+                    whole = kernel.slope(squared_distances(x, points, sigma))
+                seen = inside[rows] & (square > 0.0)
+                log_p[rows] = np.where(seen, np.log(square) + 2.0 * peak - self.log_unit, -np.inf)
+                for j, squares in enumerate(feature_squares(x, points, sigma)):
+                    slope = kernel.slope(squares) if whole is None else whole
+                    # ∂_j log k = 2·slope·(x_j − x̃_ij)/σ_j²; a weight of 0 silences distances whose
+                    # square is infinite
+                    away = (x[:, j][:, None] - points[:, j]) / sigma[j]
+                    total = np.sum(np.where(weight != 0.0, weight * slope * away, 0.0), axis=1)
+                    gradient[rows, j] = np.where(seen, 4.0 * (total / square) / sigma[j], 0.0)
+        return log_p, gradient if axes is None else gradient @ axes.V
+
+    def node_masses(self) -> np.ndarray:
+        """The mass of every node of a discrete measure."""
+        atoms = self.measure.atoms
+        assert atoms is not None
+        mass = atoms.weights * to_numpy(self.pdf(like(atoms.points, self.support_points)))
+        return np.asarray(mass / mass.sum())
+
+    def moved(self, move: Callable[[Any], Any]) -> Square:
+        """The same with its arrays elsewhere."""
+        c = None if self.unit_constant is None else move(self.unit_constant)
+        X, F = move(self.support_points), move(self.unit_factor)
+        return replace(self, support_points=X, unit_factor=F, unit_constant=c)
+
+    def central_point_first(self) -> Square:
+        """The same with a support point from the middle in front."""
+        X = self.support_points
+        order = central_first(X, self.bandwidths)
+        return replace(self, support_points=X[order], unit_factor=self.unit_factor[order])
+
+    @cached_property
+    def squares(self) -> Squares | None:
+        """The sampler that draws column by column, made when it is first needed, or None."""
+        from ksos.density.sampling import squares_of  # samplers are made of squares
+
+        return squares_of(self)
+
+    @cached_property
+    def envelope(self) -> Envelope | None:
+        """What rejection draws from, made when it is first needed; None if there is none."""
+        from ksos.density.sampling import envelope  # samplers are made of squares
+
+        return envelope(self)
+
+    def __repr__(self) -> str:
+        return f"Square(m={self.support_points.shape[0]}, rank={self.rank}, kernel={self.kernel!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = ("squares", "envelope", "unit_columns")  # they can be made again
+        return {name: value for name, value in vars(self).items() if name not in made}
+
+
+def _as_they_are(array: Array) -> Array:
+    return namespace(array).asarray(array)
+
+
+def feature_scales(kernel: Kernel, d: int) -> np.ndarray:
+    """The length of each feature: its bandwidth, or √S_kk of a metric."""
+    return np.sqrt(np.diagonal(kernel.matrix(d))) if kernel.full else kernel.sigma_vector(d)
+
+
+def central_first(X: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
+    """The order of the points that puts one from the middle in front.
+
+    Coordinates are measured from it: an outlier there would cost all the others their digits.
+    """
+    middle = np.partition(X, X.shape[0] // 2, axis=0)[X.shape[0] // 2]
+    with np.errstate(over="ignore"):
+        first = int(np.argmin(np.abs((X - middle) / scale).max(axis=1)))
+    return np.argsort(np.arange(X.shape[0]) != first, kind="stable")
+
+
+def assemble(
+    kernel: Kernel,
+    points: np.ndarray,
+    measure: Measure,
+    factor: np.ndarray,
+    log_rows: np.ndarray | float = 0.0,
+) -> Square:
+    """The square ∝ ‖Gᵀk(x)‖² with G = diag(e^{log_rows})·factor, scaled to mass one.
+
+    The scales are logarithms because they may differ by more than floats do; only their sum with
+    the norms of k(·, x̃_i) in L²(ρ) matters. Support points that coincide become one, so that their
+    amplitudes cancel before they are squared. A mass that is nothing but rounding raises NoMass.
+    """
+    log_diagonal = closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
+    rows, log_lengths = unit_rows(factor)
+    scales = np.broadcast_to(log_rows, log_lengths.shape)
+    largest = scales[np.isfinite(log_lengths) & np.isfinite(scales)].max(initial=-np.inf)
+    # in this order: scales may be huge, lengths are not
+    log_lengths = log_lengths + (scales - (largest if np.isfinite(largest) else 0.0))
+    levels = log_lengths + 0.5 * log_diagonal
+    alive = np.isfinite(levels)
+    if not np.any(alive):
+        raise NoMass
+    rows, points = rows[alive], points[alive]
+    log_unit = float(log_diagonal[alive].max())
+    log_lengths = log_lengths[alive] - levels[alive].max() + 0.5 * log_unit
+    excess = max(float(log_lengths.max()) - _LARGEST_LOG_ROW, 0.0)
+    if 2.0 * excess > _LARGEST_LOG_GRAM:
+        raise NoMass  # on the measure, the kernels differ by more than floats can
+    with np.errstate(under="ignore"):
+        G = rows * np.exp(log_lengths - excess)[:, None]
+    points, G = merge_points(points, G)
+    if G.shape[1] > G.shape[0]:
+        mixed, single = split_columns(G)
+        if mixed.shape[1] < _FEW_COLUMNS * G.shape[0]:
+            G = np.concatenate([mixed, np.diag(np.sqrt(single))[:, single > 0.0]], axis=1)
+        else:  # triangular, G = RᵀQᵀ, with an error relative to each row
+            G = np.asarray(np.linalg.qr(G.T, mode="r")).T
+    out = Square(kernel, points, G, log_unit - 2.0 * excess, measure)
+    mass = out.mass()
+    if not mass > _smallest_mass(out, mass):
+        raise NoMass
+    return out.scaled_to_one(mass)
+
+
+def _smallest_mass(square: Square, mass: float) -> float:
+    """What rounding can leave of no mass: ε of Σ_ij ‖G_i‖‖G_j‖W_ij, a mass without cancellation."""
+    if mass > _DOUBTFUL:
+        return 0.0
+    lengths = np.sqrt(np.einsum("ij,ij->i", square.unit_factor, square.unit_factor))[:, None]
+    uncancelled = replace(square, unit_factor=lengths).mass()
+    return max((8.0 * _EPSILON) ** 2, 4.0 * _EPSILON * uncancelled)

@@ -1,0 +1,241 @@
+"""What a density is a sum of: terms with weights, and the forms that questions are asked of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ksos.density.corrected import Corrected
+from ksos.density.square import NoMass, Square, assemble
+from ksos.ground.arrays import Array, is_numpy, namespace, quiet, to_numpy
+from ksos.kernels import Gaussian
+from ksos.measures import Lebesgue, Measure, Normal
+
+__all__ = ["Term", "Terms", "Weighted", "as_by_volume", "as_term", "joint_of", "weighed"]
+
+# weights that are scaled already keep their last bits; weights that floats barely hold are dropped
+_ROUNDING = 1e-14
+_NEGLIGIBLE = 1e-300
+
+Term = Square | Corrected
+Weighted = tuple[float, Term]
+"""A weight, and a term of mass one."""
+
+
+def as_term(square: Square) -> Term:
+    """A square with a constant over normal densities can hide features; any other one stays."""
+    d = square.n_features
+    if square.unit_constant is not None and square.measure.normals(d) is not None:
+        return Corrected(square, list(range(d)))
+    return square
+
+
+def weighed(terms: Iterable[tuple[float, Term]]) -> list[Weighted]:
+    """Terms with weights instead of logarithms of them, the largest being one; raises NoMass."""
+    listed = list(terms)
+    largest = max((log for log, _ in listed), default=-math.inf)
+    if not math.isfinite(largest):
+        raise NoMass
+    return [(math.exp(log - largest), term) for log, term in listed]
+
+
+class Terms:
+    """A sum of terms relative to a measure: a density without names, in arrays.
+
+    Questions about a density are functions of it. Weights are scaled to sum one.
+    """
+
+    def __init__(
+        self, weighted: Iterable[Weighted], measure: Measure, *, check: bool = False
+    ) -> None:
+        listed = list(weighted)
+        if not isinstance(measure, Measure):
+            raise TypeError(
+                f"a measure such as ksos.measures.Lebesgue() is needed; got {measure!r}"
+            )
+        if check:
+            _check([term for _, term in listed], measure)
+        total = math.fsum(w for w, _ in listed)
+        total = 1.0 if abs(total - 1.0) <= _ROUNDING else total
+        self.weighted = tuple((w / total, term) for w, term in listed if w / total > _NEGLIGIBLE)
+        self.measure = measure
+        self.made: dict[str, Any] = {}
+        """What questions keep for the next time."""
+
+    @property
+    def n_features(self) -> int:
+        """The dimension d."""
+        return self.weighted[0][1].n_features
+
+    @property
+    def home(self) -> Array:
+        """An array of the backend and on the device where the density lies."""
+        term = self.weighted[0][1]
+        return term.joint.support_points if isinstance(term, Corrected) else term.support_points
+
+    def moved(self, move: Callable[[Any], Any]) -> Terms:
+        """The same with its arrays elsewhere."""
+        return Terms([(w, term.moved(move)) for w, term in self.weighted], self.measure)
+
+    @cached_property
+    def on_host(self) -> Terms:
+        """The same in NumPy arrays, of which questions are asked; itself if it is made of them."""
+        return self if is_numpy(self.home) else self.moved(to_numpy)
+
+    @cached_property
+    def parts(self) -> list[Weighted]:
+        """The same sum of terms that answer questions."""
+        return _resolved(self.weighted)
+
+    @cached_property
+    def own(self) -> Term | None:
+        """The only term, if it is relative to the measure itself."""
+        (_, term), *more = self.weighted
+        d = term.n_features
+        same = not more and term.measure.for_features(d) == self.measure.for_features(d)
+        return term if same else None
+
+    @cached_property
+    def square(self) -> Square | None:
+        """The only term, if it is a square that answers questions for itself."""
+        return self.own if isinstance(self.own, Square) and self.parts[0][1] is self.own else None
+
+    @property
+    def support_points(self) -> Array:
+        """Those of all terms, and the means of normal densities, stacked."""
+        every = [term.support_points for _, term in self.weighted]
+        return every[0] if len(every) == 1 else namespace(every[0]).concat(every)
+
+    @property
+    def bandwidths(self) -> np.ndarray:
+        """Per feature the least length on which a term varies, shape (d,)."""
+        return np.min([term.bandwidths for _, term in self.parts], axis=0)
+
+    @cached_property
+    def node_masses(self) -> np.ndarray:
+        """The mass of every node of a discrete measure."""
+        if (atoms := self.measure.atoms) is None:
+            raise TypeError(
+                f"a density on a Discrete measure is needed; this one is on {self.measure!r}"
+            )
+        masses = atoms.weights * np.exp(self.logpdf(atoms.points))
+        return np.asarray(masses / masses.sum())
+
+    def mass(self) -> float:
+        """∫ p dρ, which is one to rounding, of terms that hide nothing."""
+        return math.fsum(w * joint_of(term).mass() for w, term in self.weighted)
+
+    def logpdf(self, X: Array) -> Array:
+        """log p relative to the measure, shape (n,); −inf where it vanishes, never NaN."""
+        if self.own is not None:
+            return self.own.logpdf(X)
+        log_p = self.log_by_volume(X)
+        relative = self.measure.normals(self.n_features) is not None
+        return log_p - self.measure.log_density(X) if relative else log_p
+
+    def pdf(self, X: Array) -> Array:
+        """p relative to the measure, shape (n,)."""
+        if isinstance(self.own, Square):
+            return self.own.pdf(X)
+        out = self.logpdf(X)
+        with quiet():
+            return namespace(out).exp(out)
+
+    def log_by_volume(self, X: Array) -> Array:
+        """log p·dρ/dx, shape (n,); on atoms, where there is no volume, log p."""
+        if len(self.weighted) == 1:
+            return self.weighted[0][1].log_by_volume(X)
+        xp = namespace(X)
+        with quiet():
+            logs = xp.stack([one.log_by_volume(X) + math.log(w) for w, one in self.weighted])
+            peak = xp.max(logs, axis=0)
+            shift = xp.where(xp.isfinite(peak), peak, 0.0)
+            return shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
+
+    def __reduce__(self) -> Any:
+        return Terms, (self.weighted, self.measure)  # the rest is made again
+
+
+def joint_of(term: Term) -> Square:
+    """The square of a term, over all features."""
+    return term.joint if isinstance(term, Corrected) else term
+
+
+def as_by_volume(term: Term) -> list[Weighted]:
+    """A term by volume, as a sum."""
+    alone = isinstance(term, Square) and term.measure.normals(term.n_features) is not None
+    return _by_normal_density(term) if alone and isinstance(term, Square) else [(1.0, term)]
+
+
+def _resolved(terms: Sequence[Weighted]) -> list[Weighted]:
+    """The same sum of terms that answer questions: by volume, on atoms, or over normal densities.
+
+    A square relative to normal densities is by volume a sum of squares, one for each of them. If
+    they are products over the features and nothing else is added, it answers for itself.
+    """
+    found: list[Weighted] = []
+    for weight, term in terms:
+        if isinstance(term, Corrected) or term.measure.normals(term.n_features) is None:
+            if isinstance(term, Square) and term.unit_constant is not None:
+                raise ValueError(
+                    f"a density with a constant relative to {term.measure!r} answers pdf and"
+                    " logpdf alone: it must be relative to a Normal or GaussianMixture measure"
+                )
+            found.append((weight, term))
+        elif len(terms) == 1 and not (term.measure.by_components or term.kernel.full):
+            found.append((weight, term))
+        else:
+            host = term.moved(to_numpy)
+            found += [(weight * mass, square) for mass, square in _by_normal_density(host)]
+    return found
+
+
+def _by_normal_density(p: Square) -> list[Weighted]:
+    r"""The squares ∝ ‖Fᵀk‖²N_c by volume with their masses, one per normal density N_c.
+
+    √N(μ, Σ)·k_i has the metric (S⁻¹ + Σ⁻¹/4)⁻¹ = S(S + 4Σ)⁻¹4Σ and the center x̃_i + S(S + 4Σ)⁻¹(μ
+    − x̃_i), where it is as large as exp(−(x̃_i − μ)ᵀ(S + 4Σ)⁻¹(x̃_i − μ)) times the root of N at
+    its mean.
+    """
+    normals, S, X = p.measure.normals(p.n_features), p.kernel.matrix(p.n_features), p.support_points
+    assert normals is not None
+    found: list[Weighted] = []
+    for weight, mean, covariance in zip(*normals, strict=True):
+        pull = np.linalg.solve(S + 4.0 * covariance, S).T  # S(S + 4Σ)⁻¹
+        metric, away = pull @ (4.0 * covariance), mean - X
+        log_rows = -np.einsum("ik,ik->i", away, np.linalg.solve(S + 4.0 * covariance, away.T).T)
+        mass = 1.0
+        if normals.weights.shape[0] > 1:
+            mass = float(weight) * replace(p, measure=Normal(mean, covariance)).mass()
+        if mass > 0.0:
+            kernel, points = Gaussian(0.5 * (metric + metric.T)), X + away @ pull.T
+            found.append((mass, assemble(kernel, points, Lebesgue(), p.unit_factor, log_rows)))
+    return found
+
+
+def _check(terms: Sequence[Term], measure: Measure) -> None:
+    """Raise where terms do not fit each other or the measure."""
+    d = terms[0].n_features
+    measure.check_features(d)
+    if any(term.n_features != d for term in terms):
+        raise ValueError(
+            "the terms of a density must have the same features; got"
+            f" {[term.n_features for term in terms]}"
+        )
+    discrete = [term.measure for term in terms if term.measure.atoms is not None]
+    mixed = len(discrete) < len(terms) or any(other != measure for other in discrete)
+    if (discrete or measure.atoms is not None) and mixed:
+        raise ValueError(
+            "densities on a discrete measure mix with others on the same measure only: they have no"
+            " density by volume; give all of them one Discrete measure"
+        )
+    low, high = measure.boundaries(d)
+    for term in terms:
+        inner, outer = term.measure.boundaries(d)
+        if np.any(inner < low) or np.any(outer > high):
+            raise ValueError(f"a term of the density has mass outside of {measure!r}")
