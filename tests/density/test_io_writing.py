@@ -121,7 +121,7 @@ SCRIPT = """
 import json, os, random, resource, signal, sys, time
 from pathlib import Path
 import numpy as np
-from ksos import _files
+from ksos.ground import files as _files
 from ksos.density import SoSDensity, io
 from ksos.kernels import Gaussian
 
