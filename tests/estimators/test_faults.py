@@ -266,7 +266,7 @@ PREDICTED: dict[str, tuple[dict[str, Any], float, str, str]] = {
     "mass matrix": (
         {"support": "random"},
         1e5,
-        "the mass matrix of 60 support points needs 0.000164 GB",
+        "the mass matrix of 60 support points needs 0.000144 GB",
         "use fewer support points",
     ),
     "landmarks": (
