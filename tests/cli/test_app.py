@@ -13,7 +13,7 @@ import pytest
 
 import ksos as library
 from ksos.cli import COMMANDS, Parser, UsageError
-from ksos.density import io as model_io
+from ksos import density as model_io
 
 Command = Callable[..., Any]
 

@@ -27,7 +27,7 @@ from ksos.cli.options import (
 )
 from ksos.cli.report import composition
 from ksos.data import Stream
-from ksos.density import io as model_io
+from ksos import density as model_io
 from ksos.ground.files import replace_whole
 from ksos.ground.validation import as_count
 
