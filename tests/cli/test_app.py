@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import ksos as library
-from ksos.cli import COMMANDS, Parser, UsageError
 from ksos import density as model_io
+from ksos.cli import COMMANDS, Parser, UsageError
 
 Command = Callable[..., Any]
 
