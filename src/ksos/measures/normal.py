@@ -57,11 +57,16 @@ class _Normals(Measure):
         # samples along the last axis, one after the other in memory: products of small matrices
         # with long rows, which take three times as long if only the strides are turned
         columns = xp.stack([X[:, k] for k in range(X.shape[1])])
-        elements = CACHE_ELEMENTS if is_numpy(X) else _DEVICE_ELEMENTS
+        # half of the cache: products and their squares are worked on together
+        elements = CACHE_ELEMENTS // 2 if is_numpy(X) else _DEVICE_ELEMENTS
         with quiet():
-            for rows in row_blocks(X.shape[0], math.prod(means.shape), elements):
-                away = roots @ (columns[None, :, rows] - means[:, :, None])
-                logs = constants[:, None] - 0.5 * xp.sum(away * away, axis=1)
+            for rows in row_blocks(X.shape[0], max(means.shape), elements):
+                x = columns[None, :, rows]
+                # hundreds of components at once would leave rows of a few samples
+                some = row_blocks(means.shape[0], math.prod(x.shape), elements)
+                away = (roots[c, :, :] @ (x - means[c, :, None]) for c in some)
+                logs = xp.concat([xp.sum(y * y, axis=1) for y in away])
+                logs = constants[:, None] - 0.5 * logs
                 peak = xp.max(logs, axis=0)
                 shift = xp.where(xp.isfinite(peak), peak, 0.0)
                 out[rows] = shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
