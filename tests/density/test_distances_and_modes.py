@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 from densities import make_density, normal
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from oracles import quadrature_rule
 from scipy.stats import chi2, norm
 from tables import KERNEL_CASES, PAIR_CASES, PairCase, answers_itself, points
@@ -24,7 +23,6 @@ every_pair = pytest.mark.parametrize("pair", CASES.values(), ids=CASES)
 
 
 # --- L²
-# -----------------------------------------------------------------------------------------------------------------------------------
 
 
 @every_pair
@@ -124,7 +122,6 @@ def test_l2_distance_refuses_what_has_no_common_measure_and_what_takes_too_long(
 
 
 # --- highest-density level
-# ----------------------------------------------------------------------------------------------------------------
 
 
 @every_pair
@@ -208,7 +205,6 @@ def test_refuses_what_is_not_a_mass(mass: object) -> None:
 
 
 # --- gradients
-# ----------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", KERNEL_CASES.values(), ids=KERNEL_CASES)
@@ -289,7 +285,6 @@ def test_gradients_far_away_and_where_nothing_is() -> None:
 
 
 # --- modes
-# --------------------------------------------------------------------------------------------------------------------------------
 
 
 @every_pair

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 from densities import random_density
 from forging import MAGIC, arrays_of, forge, forge_arrays, refuse, take_apart
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ksos.density import load, save
 from ksos.exceptions import ModelFormatError
@@ -29,7 +28,7 @@ from ksos.measures import Box, Discrete, Normal
 
 @pytest.fixture
 def content(tmp_path: Path) -> bytes:
-    """The file of a small model whose kernel has a flag and a number, and whose measure has arrays."""
+    """A small file: the kernel has a flag and a number, the measure has arrays."""
     save(
         random_density(Laplace([0.5], product=True), Box([-2.0], [np.inf]), m=2, rank=1),
         tmp_path / "small.ksos",

@@ -445,7 +445,9 @@ def test_the_mmd_of_densities_with_metrics_of_their_own() -> None:
 
 @pytest.mark.parametrize("d", [2, 5])
 def test_distances_of_two_normal_laws_to_the_last_digits(d: int) -> None:
-    """∬ k dN dN' = |S|^{1/2}|T|^{−1/2} exp(−ΔᵀT⁻¹Δ), T = S + 2Σ + 2Σ'; ∫ N N' dx = N(Δ; 0, Σ + Σ')."""
+    """∬ k dN dN' = |S|^{1/2}|T|^{−1/2} exp(−ΔᵀT⁻¹Δ) with T = S + 2Σ + 2Σ', and
+    ∫ N N' dx = N(Δ; 0, Σ + Σ').
+    """
     (first, second, S), delta = (
         (tied(d, seed=seed).kernel.matrix(d) for seed in range(3)),
         np.linspace(0.3, -0.4, d),
@@ -527,7 +529,8 @@ def test_degenerate_data_make_no_nan(X: np.ndarray) -> None:
     for q in (
         p.marginal([0]),
         p.conditional({0: X[0, 0]}),
-        p.affine(0.5 + np.eye(d), X[0]),
+        # in units of the features: a sum of features 1e12 apart is one of them, to rounding
+        p.affine((0.5 + np.eye(d)) * sigma[:, None] / sigma, X[0]),
         *products,
     ):
         assert q.terms.mass() == pytest.approx(1.0, abs=1e-7)

@@ -236,7 +236,8 @@ est = KernelSoSDensity(solver=Fista(max_iter=10**9, callback=slowly), tol=1e-300
 try:
     est.fit(X)
 except KeyboardInterrupt:
-    print("interrupted", est.solution_.status, abs(est.distribution_.terms.mass() - 1.0) < 1e-9, np.isfinite(est.score(X)))
+    good = abs(est.distribution_.terms.mass() - 1.0) < 1e-9, np.isfinite(est.score(X))
+    print("interrupted", est.solution_.status, *good)
 """
     command = [
         sys.executable,
@@ -278,7 +279,7 @@ PREDICTED: dict[str, tuple[dict[str, Any], float, str, str]] = {
     "pairs": (
         {"support": X[:50]},
         1.2e5,
-        "the pair matrices of 50 support points and 50 landmarks needs? 0.00014 GB",
+        "the pair matrices of 50 support points and 50 landmarks needs? 0.00016 GB",
         "use fewer of them",
     ),
     "tensor": (

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from oracles import conic_worst_case
 from tables import points
 
 import ksos
 from ksos.functionals import Expectation
-from ksos.ground.run import Run
+from ksos.ground import Run
 from ksos.kernels import KERNELS, Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial, coordinate
