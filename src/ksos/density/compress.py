@@ -48,7 +48,7 @@ def compressed(term: Term, rank: int | None, m: int | None) -> Term:
     column function is projected in L²(ρ) on the constant, if there is one, and on the kernels of
     the points chosen.
     """
-    square = term.joint if isinstance(term, Corrected) else term
+    square = term.joint
     X, F, c = square.support_points, square.unit_factor, square.unit_constant
     n = X.shape[0]
     if (rank is not None and rank >= square.rank) or (m is not None and m >= n):

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ksos.density.factor import log_sum
 from ksos.density.hidden import ExpectedSquare, HiddenKernels, Inside
 from ksos.density.normals import Group, Interval, NormalComponents, corrected_normals
 from ksos.density.square import Square
@@ -94,16 +95,16 @@ class Corrected:
     @property
     def bandwidths(self) -> np.ndarray:
         """Per feature the length on which the density varies, shape (d,)."""
-        of_laws = 2.0 * self.deviations.min(axis=0)
+        of_normals = 2.0 * self.deviations.min(axis=0)
         return (
-            np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown])
+            np.minimum(of_normals, np.sqrt(np.diagonal(self.metric))[self.shown])
             if self.n_corrections
-            else of_laws
+            else of_normals
         )
 
     @cached_property
     def deviations(self) -> np.ndarray:
-        """Of each law, those of the features shown; of a law within an interval, the lengths on
+        """Of each normal density, those of the features shown; of one within an interval, the lengths on
         which its density varies, shape (c, d).
         """
         variances = np.diagonal(self.normals.covariances, axis1=1, axis2=2)
@@ -114,7 +115,7 @@ class Corrected:
 
     @cached_property
     def opened(self) -> Corrected:
-        """The law of the features shown and of the one in the interval, before it was known."""
+        """The density of the features shown and of the one in the interval, before it was known."""
         return (
             self
             if self.interval is None
@@ -123,7 +124,7 @@ class Corrected:
 
     @cached_property
     def log_inside(self) -> float:
-        """log P(t ∈ I), which nothing but the law before it was known tells."""
+        """log P(t ∈ I), which nothing but the density before it was known tells."""
         if self.interval is None:
             return 0.0
         if not self.n_corrections:
@@ -144,7 +145,7 @@ class Corrected:
 
     @cached_property
     def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes and weights of a rule on the interval, as far as the laws reach."""
+        """Nodes and weights of a rule on the interval, as far as the normal densities reach."""
         interval = cast("Interval", self.interval)
         reach = _REACH * np.sqrt(
             self.all_normals.covariances[:, interval.feature, interval.feature]
@@ -180,8 +181,10 @@ class Corrected:
         """How many values of normal densities a value of the density takes; those of kernels are a fifth
         of them.
         """
-        laws, kernels = self.all_normals.weights.shape[0], _KERNEL_COST * self.n_corrections
-        return laws * (1.0 + kernels) if self.hidden and self.n_corrections else laws + kernels
+        normals, kernels = self.all_normals.weights.shape[0], _KERNEL_COST * self.n_corrections
+        return (
+            normals * (1.0 + kernels) if self.hidden and self.n_corrections else normals + kernels
+        )
 
     @cached_property
     def metric(self) -> np.ndarray:
@@ -247,10 +250,8 @@ class Corrected:
         if self.hidden:
             return self._marginal_values(X, slopes=True)
         order, (logs, slopes) = np.argsort(self.shown), self.components.slopes(X)
-        peak = logs.max(axis=0)
-        shares = np.exp(logs - peak)
-        total = shares.sum(axis=0)
-        log_p, out = peak + np.log(total), np.einsum("cn,cnd->nd", shares / total, slopes)
+        log_p, shares = log_sum(logs)
+        out = np.einsum("cn,cnd->nd", shares, slopes)
         points, F = self.joint.support_points[:, self.shown], self.joint.unit_factor
         inverse = np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
         for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS):
@@ -294,14 +295,9 @@ class Corrected:
                 logs, own = self.components.slopes(x)
                 terms = logs + inside
                 steps = own + self._inside.gradients(x, inside) if slopes else steps
-            peak = terms.max(axis=0)
-            peak = np.where(np.isfinite(peak), peak, 0.0)
-            shares = np.exp(terms - peak)
-            total = shares.sum(axis=0)
-            with np.errstate(divide="ignore"):
-                out[rows] = peak + np.log(total) - self.log_inside
+            logs, shares = log_sum(terms)
+            out[rows] = logs - self.log_inside
             if slopes:
-                shares = shares / np.where(total > 0.0, total, 1.0)
                 gradient[rows] = np.einsum("cn,cnd->nd", shares, steps)
         return out, gradient
 
@@ -329,7 +325,7 @@ class Corrected:
             n, self.normals.weights.shape[0] * (d if slopes else 1), _NORMAL_ELEMENTS
         ):
             x = X[rows]
-            logs, of_laws = (
+            logs, of_normals = (
                 self.components.slopes(x) if slopes else (self.components.logs(x), np.empty(0))
             )
             terms, steps, first = (
@@ -346,29 +342,23 @@ class Corrected:
                     with np.errstate(divide="ignore"):
                         terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023
                     if slopes:
-                        steps[c, at[some]] = slope + of_laws[c, at[some]]  # noqa: B023
+                        steps[c, at[some]] = slope + of_normals[c, at[some]]  # noqa: B023
 
             for c in np.unique(first):
                 fill(int(c), np.flatnonzero(first == c))
             least = terms[first, np.arange(x.shape[0])] + _UNSEEN - highest
             for c in range(logs.shape[0]):
                 fill(c, np.flatnonzero((logs[c] >= least) & (first != c)))
-            peak = terms.max(axis=0)
-            shares = np.exp(terms - np.where(np.isfinite(peak), peak, 0.0))
-            total = shares.sum(axis=0)
-            with np.errstate(divide="ignore"):
-                out[rows] = np.where(np.isfinite(peak), peak, 0.0) + np.log(total)
+            out[rows], shares = log_sum(terms)
             if slopes:
-                gradient[rows] = np.einsum(
-                    "cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps
-                )
+                gradient[rows] = np.einsum("cn,cnd->nd", shares, steps)
         return out - self.joint.log_unit, gradient
 
     def groups(self) -> Iterator[Group]:
         """p as a signed sum of normal densities: per normal density N_c one, then m for the k_i N_c, then
         all pairs k_i k_j N_c.
 
-        With an interval, the sum of the opened law, whose last feature is the one in the interval.
+        With an interval, the sum of the opened density, whose last feature is the one in the interval.
         """
         if self.interval is not None:
             yield from self.opened.groups()

@@ -8,7 +8,14 @@ from ksos.ground.arrays import Array, namespace, quiet
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.threads import one_blas_thread
 
-__all__ = ["hadamard_factor", "log_squares", "merge_points", "split_columns", "unit_rows"]
+__all__ = [
+    "hadamard_factor",
+    "log_squares",
+    "log_sum",
+    "merge_points",
+    "split_columns",
+    "unit_rows",
+]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 # relative to the largest: eigenvalues below it are rounding
@@ -43,6 +50,19 @@ def log_squares(log_terms: Array, rows: Array) -> Array:
     with quiet():
         values = xp.exp(log_terms - shift[:, None]) @ rows
         return xp.log(xp.vecdot(values, values)) + 2.0 * shift
+
+
+def log_sum(logs: Array) -> tuple[Array, Array]:
+    """log Σ_c e^{logs_cn}, shape (n,), and the share of every term in its sum; where all of them
+    vanish −∞ and zeros.
+    """
+    xp = namespace(logs)
+    peak = xp.max(logs, axis=0)
+    shift = xp.where(xp.isfinite(peak), peak, 0.0)
+    with quiet():
+        shares = xp.exp(logs - shift)
+        total = xp.sum(shares, axis=0)
+        return shift + xp.log(total), shares / xp.where(total > 0.0, total, 1.0)
 
 
 def split_columns(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

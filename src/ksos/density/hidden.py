@@ -48,7 +48,7 @@ class HiddenKernels:
 
 
 class ExpectedSquare:
-    """E_c[‖c + Fᵀk(x)‖² | x_S] of one reference law, for x = (x_S, x_R) with x_S shown.
+    """E_c[‖c + Fᵀk(x)‖² | x_S] of one normal density, for x = (x_S, x_R) with x_S shown.
 
     Given x_S the hidden features are normal with covariance V, and
     k_i = k^S_i · exp(−(x_R − r_i)ᵀP(x_R − r_i)) with r_i affine in x_S. Let
@@ -61,14 +61,14 @@ class ExpectedSquare:
     where h_i and b_i are Gaussians in x_S, and C does not depend on x_S.
     """
 
-    def __init__(self, kernels: HiddenKernels, law: int) -> None:
+    def __init__(self, kernels: HiddenKernels, number: int) -> None:
         self.kernels, (S, R), P = kernels, (kernels.shown, kernels.hidden), kernels.precision
-        mean, covariance = kernels.normals.means[law], kernels.normals.covariances[law]
-        of_law = np.linalg.solve(covariance[np.ix_(S, S)], covariance[np.ix_(S, R)]).T
-        V = covariance[np.ix_(R, R)] - of_law @ covariance[np.ix_(S, R)]
+        mean, covariance = kernels.normals.means[number], kernels.normals.covariances[number]
+        pull = np.linalg.solve(covariance[np.ix_(S, S)], covariance[np.ix_(S, R)]).T
+        V = covariance[np.ix_(R, R)] - pull @ covariance[np.ix_(S, R)]
         self.mean, points = mean[S], kernels.points[:, S] - mean[S]
         self._start = (kernels.points[:, R] - mean[R]) + points @ kernels.slope.T  # t_i at the mean
-        slope, unit = kernels.slope + of_law, np.eye(len(R))
+        slope, unit = kernels.slope + pull, np.eye(len(R))
         log_dets = [float(np.linalg.slogdet(unit + 2.0 * q * V @ P)[1]) for q in (1, 2)]
         once = np.linalg.inv(kernels.widths + 2.0 * V)
         self._twice = np.linalg.inv(0.5 * kernels.widths + 2.0 * V)
@@ -129,11 +129,11 @@ class _Gaussians:
         log_scale: float,
     ) -> None:
         self.precision = A + slope.T @ Q @ slope
-        self.centres = np.linalg.solve(self.precision, A @ points.T + slope.T @ Q @ start.T).T
-        away, t = self.centres - points, start - self.centres @ slope.T
+        self.centers = np.linalg.solve(self.precision, A @ points.T + slope.T @ Q @ start.T).T
+        away, t = self.centers - points, start - self.centers @ slope.T
         self.tops = log_scale - np.sum(away @ A * away, axis=1) - np.sum(t @ Q * t, axis=1)
         self.root = np.linalg.cholesky(0.5 * (self.precision + self.precision.T))
-        self.at = self.centres @ self.root
+        self.at = self.centers @ self.root
         tops = self.tops - np.einsum("mi,mi->m", self.at, self.at)
         self.columns = np.concatenate([2.0 * self.at.T, np.ones((1, tops.shape[0])), tops[None, :]])
 
@@ -150,11 +150,11 @@ class _Gaussians:
     def pull(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_ni ∇log of the functions, shape (n, d)."""
         total = weights.sum(axis=1, keepdims=True)
-        return np.asarray(2.0 * (weights @ self.centres - total * X) @ self.precision)
+        return np.asarray(2.0 * (weights @ self.centers - total * X) @ self.precision)
 
 
 class Inside:
-    """P_c(t ∈ I | x_S) of each of the laws."""
+    """P_c(t ∈ I | x_S) of each of the normal densities."""
 
     def __init__(self, normals: Normals, shown: list[int], interval: Interval) -> None:
         _, means, covariances = normals

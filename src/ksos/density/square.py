@@ -73,10 +73,23 @@ class Square:
     def __post_init__(self) -> None:
         # One memory layout: matrix products round differently in another one, and a loaded density
         # must give the same bits.
-        whole = np.ascontiguousarray if is_numpy(self.support_points) else _as_they_are
-        self.support_points, self.unit_factor = whole(self.support_points), whole(self.unit_factor)
-        if self.unit_constant is not None:
-            self.unit_constant = whole(self.unit_constant)
+        for name in ("support_points", "unit_factor", "unit_constant"):
+            if (array := getattr(self, name)) is not None:
+                whole = np.ascontiguousarray if is_numpy(array) else namespace(array).asarray
+                setattr(self, name, whole(array))
+
+    # what terms that hide features have
+    is_whole, interval = True, None
+
+    @property
+    def joint(self) -> Square:
+        """The square over all features: itself."""
+        return self
+
+    @property
+    def shown(self) -> list[int]:
+        """All features."""
+        return list(range(self.n_features))
 
     @property
     def n_features(self) -> int:
@@ -287,10 +300,6 @@ class Square:
     def __getstate__(self) -> dict[str, Any]:
         made = ("squares", "envelope", "unit_columns")  # they can be made again
         return {name: value for name, value in vars(self).items() if name not in made}
-
-
-def _as_they_are(array: Array) -> Array:
-    return namespace(array).asarray(array)
 
 
 def feature_scales(kernel: Kernel, d: int) -> np.ndarray:

@@ -137,10 +137,6 @@ class Standard:
         """∂x/∂y, where nothing was shortened."""
         return np.diag(self.scale) if self.axes is None else np.linalg.inv(self.axes.V)
 
-    def can_carry(self, other: Square) -> bool:
-        """Whether another density has a kernel of its class in these coordinates."""
-        return isinstance(other.kernel, Gaussian) or self.axes is None
-
     def same_coordinates(self, other: Square) -> Square:
         """Another density in these coordinates, with the gaps that were shortened shortened."""
         d, log_unit = (

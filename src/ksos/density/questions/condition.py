@@ -19,6 +19,7 @@ from ksos.density.square import NoMass, Square, assemble
 from ksos.density.terms import Term, Terms, Weighted, weighed
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.names import warn_caller
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Atoms, Discrete, GaussianMixture, Lebesgue, Measure
@@ -31,6 +32,7 @@ __all__ = [
     "in_interval",
     "log_panel_masses",
     "marginal",
+    "warn_if_far",
 ]
 
 Side = tuple[float, float]
@@ -55,6 +57,13 @@ _UNSEEN = -40.0
 # of a Gauss–Legendre rule, for 1e-9 between normal densities; more lengths would be many thousand
 _NODES_PER_LENGTH = 4.5
 _MOST_LENGTHS = 200.0
+# nats lost, of one feature of a normal distribution at 22 standard deviations; what each further
+# feature adds: 10 of its standard deviations
+_FEW_NATS = 200.0
+_PER_FEATURE = 50.0
+# support points at which densities are compared: their number only makes the largest value a
+# little larger
+_MOST_POINTS = 500
 # masses below which sums of terms of both signs have no digits left: with corrections, without
 _LEAST_LOG_MASS = math.log(1e-4)
 _LEAST_LOG_NORMALS = math.log(1e-6)
@@ -325,6 +334,55 @@ def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Given |
     shown = [rest.index(p.shown[k]) for k in range(p.n_features) if k not in given]
     out = Corrected(square.scaled_to_one(mass), shown, interval)
     return conditioned[0] + math.log(mass) + out.log_inside - p.log_inside, out
+
+
+def warn_if_far(p: Terms, found: Terms, given: list[int], values: np.ndarray, words: str) -> None:
+    r"""Warn if ``found``, the distribution of ``p`` given x_S = v, is the tail of a kernel and
+    nothing else.
+
+    Compared are the largest values of p itself and of p(v, x_R): for a normal distribution their
+    logarithms differ by z²/2, z being the distance of v in standard deviations. The difference does
+    not depend on the scale of any feature. A reference may have heavy tails, where the density
+    falls far less: over references, z is measured in standard deviations of the reference.
+    """
+    if p.measure.atoms is not None:
+        return
+    rest = [k for k in range(p.n_features) if k not in given]
+    own, others = (_some(one.support_points) for one in (p, found))
+    completed = np.empty((others.shape[0], p.n_features))
+    completed[:, given] = values
+    completed[:, rest] = np.clip(others, *found.measure.boundaries(len(rest)))
+    highest, there = (float(np.max(p.log_by_volume(rows))) for rows in (own, completed))
+    lost = max(highest - there, 0.5 * _reference_distance(p, given, values) ** 2)
+    if lost > _FEW_NATS + _PER_FEATURE * len(given):
+        distance = "no distance that floats hold"
+        if math.isfinite(lost):
+            distance = f"{math.sqrt(2.0 * lost):.2g} standard deviations of a normal distribution"
+        warn_caller(
+            f"the condition {words} is far outside of the data: the density there is that at"
+            f" {distance}; the answer is the tail of the nearest kernel, no more"
+        )
+
+
+def _reference_distance(p: Terms, given: list[int], values: np.ndarray) -> float:
+    """The largest distance of a value from the mean of its feature in standard deviations of the
+    references; 0 if a term has none.
+    """
+    every = []
+    for weight, term in p.parts:
+        if not isinstance(term, Corrected):
+            return 0.0
+        own = np.diagonal(term.normals.covariances, axis1=1, axis2=2)[:, given]
+        every.append((weight * term.normals.weights, term.normals.means[:, given], own))
+    weights, means, variances = (np.concatenate([one[i] for one in every]) for i in range(3))
+    middle = weights @ means
+    variance = weights @ (variances + (means - middle) ** 2)
+    return float(np.max(np.abs(values - middle) / np.sqrt(variance)))
+
+
+def _some(points: np.ndarray) -> np.ndarray:
+    """At most so many of the points, evenly through their list."""
+    return points[:: -(-points.shape[0] // _MOST_POINTS)]
 
 
 # Given an interval

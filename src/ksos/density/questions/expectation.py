@@ -397,7 +397,7 @@ def _corrected_clouds(
     p: Corrected, n_points: int, rng: np.random.Generator
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
     """Sobol' points of ρ with the weights f; exact samples if f varies so much that few count."""
-    from ksos.density.questions.samples import draw_corrected  # samplers ask questions themselves
+    from ksos.density.sampling import draw_corrected  # samplers ask questions themselves
 
     # densities that are neighbors in this order are alike in their levels
     order = np.argsort(p.log_reference(p.normals.means))
