@@ -61,10 +61,9 @@ def dyadic_samples(
     X, d = p.support_points, p.n_features
     sigma = p.kernel.sigma_vector(d)
     i, j = np.triu_indices(X.shape[0])
-    B, W = (
-        square_of(p).unit_factor @ square_of(p).unit_factor.T,
-        np.exp(p.integrals.log_gram(X, X) - p.log_unit),
-    )
+    square = square_of(p)
+    B = square.unit_factor @ square.unit_factor.T
+    W = np.exp(square.integrals.log_gram(X, X) - square.log_unit)
     weights = (B * W)[i, j] * np.where(i == j, 1.0, 2.0)
     centres, scale = (
         0.5 * (X[i] + X[j]),

@@ -19,8 +19,7 @@ from contest.app import main
 from contest.methods import solve_ours
 from contest.referee import OutOfTimeError, Referee, Watch
 from contest.report import Row, Run, optimum, ranked
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.linalg import eigh
 
 from ksos.functionals import Objective, SquaredMMD, Trace

@@ -15,8 +15,7 @@ import pandas as pd
 import pytest
 from densities import random_density
 from forging import forge, take_apart
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.base import clone
 from tables import points
 

@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.linalg import eigh
 
 from examples import paper
-from examples.paper import __main__ as command
-from examples.paper import density_theorem, figure1, figure2
+from examples.paper import __main__ as command, density_theorem, figure1, figure2
 from examples.paper.files import scientific
 from ksos.kernels import Gaussian, Laplace
 from ksos.plotting import sheet

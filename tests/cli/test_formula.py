@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ksos.cli import parse_formula
 from ksos.observables import BoxIndicator, NumericFunction, Polynomial, SumObservable

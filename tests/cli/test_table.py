@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from csv_reading import read, refusal
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ksos.data import LONGEST_LINE, TableOptions, read_table

@@ -9,8 +9,7 @@ import itertools
 import numpy as np
 import pytest
 from densities import from_square, make_density
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from oracles import quadrature_rule
 from tables import PAIR_CASES, PairCase, answers_itself, points
 

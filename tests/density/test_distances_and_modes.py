@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 from densities import make_density, normal
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from oracles import quadrature_rule
 from scipy.stats import chi2, norm
 from tables import KERNEL_CASES, PAIR_CASES, PairCase, answers_itself, points

@@ -10,8 +10,7 @@ import pickle
 import numpy as np
 import pytest
 from densities import normal
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from oracles import quadrature_rule
 from scipy.special import ndtr
 from tables import PAIR_CASES, PairCase, points

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from densities import from_square, random_density
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ksos import __version__
 from ksos.density import SoSDensity, load, read_header, save, square_of

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 from densities import random_density
 from forging import MAGIC, arrays_of, forge, forge_arrays, refuse, take_apart
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ksos.density import load, save
 from ksos.exceptions import ModelFormatError

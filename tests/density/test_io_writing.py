@@ -121,6 +121,7 @@ SCRIPT = """
 import json, os, random, resource, signal, sys, time
 from pathlib import Path
 import numpy as np
+from ksos.ground import files as _files
 from ksos.density import SoSDensity, io
 from ksos.kernels import Gaussian
 
@@ -154,7 +155,7 @@ def at_line(n):  # kill at the n-th line of the writing part
     lines = 0
     def trace(frame, event, argument):
         nonlocal lines
-        if frame.f_code.co_filename != io.replace_whole.__code__.co_filename:
+        if frame.f_code.co_filename != _files.__file__:
             return trace
         if event == "line":
             if lines == n:

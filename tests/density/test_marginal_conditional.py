@@ -9,8 +9,7 @@ import itertools
 import numpy as np
 import pytest
 from densities import from_square, make_density
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from oracles import marginal_cdf, quadrature_rule
 from scipy.integrate import cubature
 from statistics_checks import dkw_passes_at

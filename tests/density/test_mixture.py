@@ -501,7 +501,8 @@ def test_bad_input() -> None:
                 for kernel in (Gaussian(0.8), Gaussian(0.5))
             ]
         ).conditional({0: 3.0})
-    assert repr(p) == f"stacked(d=2, 1 part, measure={Lebesgue()!r})"
+    hidden = p.conditional({0: (0.0, 1.0)})
+    assert repr(hidden) == f"SoSDensity(d=1, 1 term, measure={Lebesgue()!r})"
 
 
 def test_laws_of_very_different_widths_are_answered_in_little_work() -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from densities import make_density, normal
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from oracles import quadrature_rule
 from scipy.stats import laplace, norm
 from tables import PAIR_CASES, PairCase, points

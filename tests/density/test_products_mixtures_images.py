@@ -9,8 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from densities import make_density, normal
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from oracles import quadrature_rule
 from strategies import clouds, degenerate_data
 from tables import PAIR_CASES, PairCase, points

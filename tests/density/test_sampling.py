@@ -9,8 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from densities import make_density
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from oracles import marginal_cdf, quadrature_rule
 from scipy.special import ndtr
 from statistics_checks import chi_square_passes, dkw_passes_at

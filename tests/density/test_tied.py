@@ -527,7 +527,8 @@ def test_degenerate_data_make_no_nan(X: np.ndarray) -> None:
     for q in (
         p.marginal([0]),
         p.conditional({0: X[0, 0]}),
-        p.affine(0.5 + np.eye(d), X[0]),
+        # in units of the features: a sum of features 1e12 apart is one of them, to rounding
+        p.affine((0.5 + np.eye(d)) * sigma[:, None] / sigma, X[0]),
         *products,
     ):
         assert q.terms.mass() == pytest.approx(1.0, abs=1e-7)

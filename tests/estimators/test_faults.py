@@ -278,7 +278,7 @@ PREDICTED: dict[str, tuple[dict[str, Any], float, str, str]] = {
     "pairs": (
         {"support": X[:50]},
         1.2e5,
-        "the pair matrices of 50 support points and 50 landmarks needs? 0.00014 GB",
+        "the pair matrices of 50 support points and 50 landmarks needs? 0.00016 GB",
         "use fewer of them",
     ),
     "tensor": (

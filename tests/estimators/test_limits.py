@@ -32,7 +32,7 @@ def check_density(est: Any, data: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("objective", ["likelihood", "squared_mmd"])
-@pytest.mark.parametrize("limit", [1e-6, 0.3])
+@pytest.mark.parametrize("limit", [1e-6, 0.03])
 def test_the_time_limit_of_a_density_counts_the_whole_fit(objective: str, limit: float) -> None:
     est, began = (
         KernelSoSDensity(objective=objective, tol=1e-15, time_limit=limit),

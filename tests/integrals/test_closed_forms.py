@@ -9,8 +9,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from oracles import quadrature_rule, tolerance
 from tables import KERNEL_CASES, PAIR_CASES, PairCase, points
 

@@ -12,8 +12,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from scipy.integrate import nquad
 
 from ksos.integrals import ExponentialBox, ExponentialLebesgue, LineIntegral, closed_form

@@ -7,8 +7,7 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tables import KERNEL_CASES, points
 
 from ksos.ground import resources

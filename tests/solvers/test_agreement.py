@@ -5,8 +5,7 @@ re-verify, and all agree.
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from strategies import DEGENERATE
 
 import ksos

@@ -10,8 +10,7 @@ from typing import Any
 import array_api_compat.numpy
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sklearn.datasets import make_moons
 from tables import FUNCTIONAL_CASES, points
 

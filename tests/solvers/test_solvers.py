@@ -10,8 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from oracles import brute_objective, conic_optimum
 from tables import FUNCTIONAL_CASES, REACH, SOLVER_CASES, SOLVER_FUNCTIONAL_CASES, TAKES, points
 

@@ -8,8 +8,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import chi2_contingency, rankdata
-from scipy.stats import t as student
+from scipy.stats import chi2_contingency, rankdata, t as student
 from scipy.stats.contingency import crosstab
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning

@@ -484,15 +484,15 @@ class SoSDensity:
         center = as_vector(per_feature(mean, d, names, "mean", 0.0), "mean", length=d)
         scale = per_feature(scale, d, names, "scale", np.inf)
         if (covariance := as_metric(scale, "scale")) is None:
-            precision = np.diag(as_scales(scale, d) ** -2.0)
+            root = np.diag(1.0 / as_scales(scale, d))
         elif covariance.shape[0] != d:
             raise ValueError(
                 f"scale must have, as a covariance matrix, shape {(d, d)}; got {covariance.shape}"
             )
         else:
-            precision = np.linalg.inv(covariance)
+            root = np.linalg.inv(np.linalg.cholesky(covariance))
         try:
-            return self._of(transform.times_gaussian(self.terms.on_host, center, precision))
+            return self._of(transform.times_gaussian(self.terms.on_host, center, root))
         except NoMass:
             raise ValueError(
                 f"the density vanishes where the Gaussian with mean {center.tolist()} does not"

@@ -14,7 +14,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.factor import log_sum
 from ksos.density.normals import Interval
 from ksos.density.square import NoMass, Square, assemble
-from ksos.ground.arrays import Array, is_numpy, namespace, quiet, to_numpy
+from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue, Measure, Normal
 
@@ -134,6 +134,7 @@ class Terms:
 
     def logpdf(self, X: Array) -> Array:
         """log p relative to the measure, shape (n,); −inf where it vanishes, never NaN."""
+        X = like(X, self.home)
         if self.own is not None:
             return self.own.logpdf(X)
         log_p = self.log_by_volume(X)

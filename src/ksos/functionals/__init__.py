@@ -6,32 +6,34 @@ from __future__ import annotations
 
 from ksos.functionals.base import (
     Bound,
-    BoundLinear,
+    BoundLinear as BoundLinear,
     BoundTerm,
     Constraint,
     Functional,
-    Pair,
-    ScaledSum,
-    from_values,
-    paired,
-    plus,
-    weighted_sum,
+    Pair as Pair,
+    ScaledSum as ScaledSum,
+    from_values as from_values,
+    paired as paired,
+    plus as plus,
+    weighted_sum as weighted_sum,
 )
 from ksos.functionals.custom import CustomFunctional, GradientCheck, check_gradient
-from ksos.functionals.l2 import Basis, BasisSums, SquaredL2
-from ksos.functionals.likelihood import NegativeLogLikelihood, likelihood_term
+from ksos.functionals.l2 import Basis as Basis, BasisSums, SquaredL2
+from ksos.functionals.likelihood import NegativeLogLikelihood, likelihood_term as likelihood_term
 from ksos.functionals.linear import Expectation, Frobenius, Trace
-from ksos.functionals.mmd import MMD, BoundBall, BoundSquaredMMD, SquaredMMD, within
-from ksos.functionals.objective import Objective, Point
+from ksos.functionals.mmd import (
+    MMD,
+    BoundBall as BoundBall,
+    BoundSquaredMMD as BoundSquaredMMD,
+    SquaredMMD,
+    within,
+)
+from ksos.functionals.objective import Objective as Objective, Point as Point
 
 __all__ = [
     "MMD",
-    "Basis",
     "BasisSums",
     "Bound",
-    "BoundBall",
-    "BoundLinear",
-    "BoundSquaredMMD",
     "BoundTerm",
     "Constraint",
     "CustomFunctional",
@@ -40,18 +42,9 @@ __all__ = [
     "Functional",
     "GradientCheck",
     "NegativeLogLikelihood",
-    "Objective",
-    "Pair",
-    "Point",
-    "ScaledSum",
     "SquaredL2",
     "SquaredMMD",
     "Trace",
     "check_gradient",
-    "from_values",
-    "likelihood_term",
-    "paired",
-    "plus",
-    "weighted_sum",
     "within",
 ]

@@ -14,8 +14,16 @@ from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue
 from ksos.integrals.metric import in_axes
 from ksos.measures import Measure
-from ksos.quadrature import MixtureRule, composite, cut, halved, log_outer, merged, tensor_grid
-from ksos.quadrature import cells as cells_of
+from ksos.quadrature import (
+    MixtureRule,
+    cells as cells_of,
+    composite,
+    cut,
+    halved,
+    log_outer,
+    merged,
+    tensor_grid,
+)
 
 Source = tuple[Integrals, np.ndarray]
 """A kernel, with its integrals, and its support points."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from ksos.ground.validation import as_choice
 from ksos.kernels.base import Kernel
-from ksos.kernels.distances import Products, squared_distances
+from ksos.kernels.distances import Products as Products, squared_distances as squared_distances
 from ksos.kernels.gaussian import Gaussian
 from ksos.kernels.matern import Laplace, Matern
 
@@ -20,9 +20,7 @@ __all__ = [
     "Kernel",
     "Laplace",
     "Matern",
-    "Products",
     "kernel_form",
-    "squared_distances",
 ]
 
 KERNELS: dict[str, type[Kernel]] = {kernel.name: kernel for kernel in (Gaussian, Laplace, Matern)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ksos.measures.base import Atoms, Box, Lebesgue, Measure, Normals
 from ksos.measures.discrete import Discrete
-from ksos.measures.normal import GaussianMixture, Normal, merged
+from ksos.measures.normal import GaussianMixture, Normal, merged as merged
 
 __all__ = [
     "MEASURES",
@@ -20,7 +20,6 @@ __all__ = [
     "Measure",
     "Normal",
     "Normals",
-    "merged",
 ]
 
 MEASURES: dict[str, type[Measure]] = {

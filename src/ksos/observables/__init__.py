@@ -6,10 +6,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ksos.observables.base import Observable, ObservableMatrix, SumObservable, sum_over_nodes
+from ksos.observables.base import (
+    Observable,
+    ObservableMatrix,
+    SumObservable as SumObservable,
+    sum_over_nodes,
+)
 from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunction
 from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate
-from ksos.observables.supremum import Supremum, enclosure, proven_supremum, searched_supremum
+from ksos.observables.supremum import (
+    Supremum as Supremum,
+    enclosure as enclosure,
+    proven_supremum as proven_supremum,
+    searched_supremum as searched_supremum,
+)
 
 __all__ = [
     "BoxIndicator",
@@ -18,13 +28,8 @@ __all__ = [
     "Observable",
     "ObservableMatrix",
     "Polynomial",
-    "SumObservable",
-    "Supremum",
     "as_observable",
     "coordinate",
-    "enclosure",
-    "proven_supremum",
-    "searched_supremum",
     "sum_over_nodes",
 ]
 

@@ -33,7 +33,6 @@ _MOST_SUPPORT = 100
 # values of x in a label, which must stay one line
 _MOST_GIVEN = 3
 _Panels = dict[tuple[int, ...], OnGrid | Atoms]
-_Density = SoSDensity
 
 
 def figure_size(k: int) -> tuple[float, float]:
@@ -97,7 +96,7 @@ class DensityDisplay(Display):
     @classmethod
     def from_density(
         cls,
-        density: _Density,
+        density: SoSDensity,
         X: Any = None,
         *,
         features: Sequence[int | str] | None = None,
@@ -128,7 +127,7 @@ class DensityDisplay(Display):
         ax, **options
             See :meth:`plot`.
         """
-        if not isinstance(density, _Density):
+        if not isinstance(density, SoSDensity):
             raise TypeError(
                 f"a ksos.SoSDensity is needed; got {density!r}; a fitted estimator"
                 " goes to from_estimator"
@@ -180,7 +179,7 @@ class DensityDisplay(Display):
                     " ksos.ConditionalDisplay shows many"
                 )
             density = estimator.at(X)
-            if not isinstance(density, _Density):
+            if not isinstance(density, SoSDensity):
                 raise ValueError(
                     f"the estimator has transform_={estimator.transform_!r}, and only densities"
                     " without a transform are drawn; use ksos.ConditionalDisplay, or fit with"
@@ -195,7 +194,12 @@ class DensityDisplay(Display):
             feature_names, X = feature_names or [f"{name} given {given}" for name in outputs], None
         else:
             density = vars(estimator).get("distribution_")
-            if not isinstance(density, _Density):
+            if isinstance(estimator, SoSDensity):
+                raise TypeError(
+                    "a density is no estimator; use DensityDisplay.from_density(p), with the"
+                    " samples as X if they are to be drawn"
+                )
+            if not isinstance(density, SoSDensity):
                 raise TypeError(
                     f"{type(estimator).__name__} has no density of its own (distribution_); pass a"
                     " fitted KernelSoSDensity or KernelSoSDensityCV, of a pipeline its last step"
@@ -326,7 +330,7 @@ def _legend(ax: Axes, handles: Any, labels: Any, **place: Any) -> None:
             handle.set_alpha(1.0)
 
 
-def _as_regions(regions: Sequence[float] | None, density: _Density) -> tuple[float, ...]:
+def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
     """The probabilities of the highest-density regions to draw."""
     discrete = density.measure.atoms is not None
     if regions is None:
@@ -346,7 +350,7 @@ def _as_regions(regions: Sequence[float] | None, density: _Density) -> tuple[flo
 
 
 def _make_panels(
-    density: _Density,
+    density: SoSDensity,
     features: tuple[int, ...],
     X: np.ndarray | None,
     regions: tuple[float, ...],

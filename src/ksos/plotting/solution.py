@@ -87,8 +87,9 @@ class SolutionDisplay(Display):
             check_is_fitted(estimator)
         if not hasattr(estimator, "solution_"):
             raise TypeError(
-                f"{type(estimator).__name__} has no solution_; pass a fitted KernelSoSDensity or"
-                " KernelSoSDensityCV, or a ksos.Solution to from_solution"
+                f"{type(estimator).__name__} has no solution_; of a fitted KernelSoSDensity or"
+                " KernelSoSDensityCV use SolutionDisplay.from_solution(est.solution_), or"
+                " from_estimator(est)"
             )
         return cls.from_solution(estimator.solution_, ax=ax, **options)
 

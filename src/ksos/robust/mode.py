@@ -188,6 +188,7 @@ def robust_mode(
             theta, _, status = search.run(player)
             end = attack(player.loss_at(theta), ball.radius, goal)[1]
             status = status if status != "solved" and end.status != "interrupted" else end.status
+            status = "interrupted" if run.interrupted else status
             more = status, ball.radius, end.least_radius, run.elapsed
             return RobustMode(
                 theta, None if end.value is None else -end.value, end, search.path, *more

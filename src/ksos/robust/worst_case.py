@@ -414,6 +414,8 @@ def attack(
         gap, constant = max(dual - objective, 0.0), problem.in_units_of_the_loss(saddle.constant)
     elif status in ("solved", "solved_inaccurate"):
         status = "time_limit" if run.over else "undecided"
+    if run.interrupted:  # also while the answer was mixed into the ball or bounded
+        status = "interrupted"
     if saddle.least_radius is not None:
         least = f"{saddle.least_radius:.6g} (certified)"
         note = f"the least radius that holds a density of this space is {least}"

@@ -9,103 +9,88 @@ Fista(max_iter=20000, check_every=10, restart=True)
 from __future__ import annotations
 
 from ksos.solvers.cones import (
-    ConePair,
-    ScaledPair,
-    SchurSystem,
-    cone_divide,
-    cone_product,
-    cone_step,
-    longest_step,
+    ConePair as ConePair,
+    ScaledPair as ScaledPair,
+    SchurSystem as SchurSystem,
+    cone_divide as cone_divide,
+    cone_product as cone_product,
+    cone_step as cone_step,
+    longest_step as longest_step,
 )
-from ksos.solvers.constrained import follow_central_path, known_to, nearest
-from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers, restored
-from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient, lipschitz
+from ksos.solvers.constrained import (
+    follow_central_path as follow_central_path,
+    known_to as known_to,
+    nearest as nearest,
+)
+from ksos.solvers.constrained_problem import (
+    ConstrainedProblem as ConstrainedProblem,
+    Multipliers as Multipliers,
+    restored as restored,
+)
+from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient, lipschitz as lipschitz
 from ksos.solvers.interior_point import (
-    ConicProgram,
+    ConicProgram as ConicProgram,
     InteriorPoint,
-    central_path,
-    minimum_on_face,
-    optimum_on_face,
+    central_path as central_path,
+    minimum_on_face as minimum_on_face,
+    optimum_on_face as optimum_on_face,
 )
-from ksos.solvers.lbfgs import LBFGS, Secants, descend, descend_until, lowest
-from ksos.solvers.loop import STATUSES, Progress, Solution, Solver, Stepper, iterate
-from ksos.solvers.low_rank import FactorHessian, LowRank
+from ksos.solvers.lbfgs import (
+    LBFGS,
+    Secants as Secants,
+    descend as descend,
+    descend_until as descend_until,
+    lowest as lowest,
+)
+from ksos.solvers.loop import (
+    STATUSES,
+    Progress,
+    Solution,
+    Solver,
+    Stepper as Stepper,
+    iterate as iterate,
+)
+from ksos.solvers.low_rank import FactorHessian as FactorHessian, LowRank
 from ksos.solvers.minimize import (
     SOLVERS,
     Auto,
-    as_solver,
-    check_options,
+    as_solver as as_solver,
+    check_options as check_options,
     minimize,
-    quick_mmd_fit,
+    quick_mmd_fit as quick_mmd_fit,
     regularization_path,
 )
-from ksos.solvers.newton import Minimum, Value, newton, proven_minimum
+from ksos.solvers.newton import (
+    Minimum as Minimum,
+    Value as Value,
+    newton as newton,
+    proven_minimum as proven_minimum,
+)
 from ksos.solvers.spectraplex import (
-    DENSE,
-    centre,
-    certify,
-    factor,
-    graded_bound,
-    lowest_bound,
-    lowest_eigenpairs,
-    project,
-    project_simplex,
+    DENSE as DENSE,
+    centre as centre,
+    certify as certify,
+    factor as factor,
+    graded_bound as graded_bound,
+    lowest_bound as lowest_bound,
+    lowest_eigenpairs as lowest_eigenpairs,
+    project as project,
+    project_simplex as project_simplex,
 )
 
 __all__ = [
-    "DENSE",
     "LBFGS",
     "SOLVERS",
     "STATUSES",
     "Auto",
-    "ConePair",
-    "ConicProgram",
-    "ConstrainedProblem",
-    "FactorHessian",
     "Fista",
     "FrankWolfe",
     "InteriorPoint",
     "LowRank",
-    "Minimum",
-    "Multipliers",
     "Progress",
     "ProjectedGradient",
-    "ScaledPair",
-    "SchurSystem",
-    "Secants",
     "Solution",
     "Solver",
-    "Stepper",
-    "Value",
-    "as_solver",
-    "central_path",
-    "centre",
-    "certify",
-    "check_options",
-    "cone_divide",
-    "cone_product",
-    "cone_step",
-    "descend",
-    "descend_until",
-    "factor",
-    "follow_central_path",
-    "graded_bound",
-    "iterate",
-    "known_to",
-    "lipschitz",
-    "longest_step",
-    "lowest",
-    "lowest_bound",
-    "lowest_eigenpairs",
     "minimize",
-    "minimum_on_face",
-    "nearest",
-    "newton",
-    "optimum_on_face",
-    "project",
-    "project_simplex",
-    "proven_minimum",
-    "quick_mmd_fit",
     "regularization_path",
-    "restored",
 ]

@@ -34,8 +34,7 @@ from ksos.observables import (
     Polynomial,
     as_observable,
 )
-from ksos.quadrature import NODES_PER_CELL, integrate, sobol, tensor_grid
-from ksos.quadrature import cells as box_cells
+from ksos.quadrature import NODES_PER_CELL, cells as box_cells, integrate, sobol, tensor_grid
 
 __all__ = [
     "Work",

@@ -70,25 +70,25 @@ def _affine(term: Term, A: np.ndarray, b: np.ndarray) -> Term:
     return assemble(moved_kernel, image(term.support_points), measure, term.unit_factor)
 
 
-def times_gaussian(p: Terms, mean: np.ndarray, precision: np.ndarray) -> Terms:
-    """p(x)·exp(−½(x − mean)ᵀ precision (x − mean)), scaled to mass one; raises NoMass."""
+def times_gaussian(p: Terms, mean: np.ndarray, root: np.ndarray) -> Terms:
+    """p(x)·exp(−½‖root·(x − mean)‖²), scaled to mass one; raises NoMass."""
     alone = len(p.parts) == 1
-    found = [(w, _times_gaussian(term, mean, precision, alone=alone)) for w, term in p.parts]
+    found = [(w, _times_gaussian(term, mean, root, alone=alone)) for w, term in p.parts]
     terms = weighed([(math.log(w) + one[0], one[1]) for w, one in found if one is not None])
     return Terms(terms, p.measure if p.measure.atoms is None else terms[0][1].measure)
 
 
 def _times_gaussian(
-    term: Term, mean: np.ndarray, precision: np.ndarray, *, alone: bool
+    term: Term, mean: np.ndarray, root: np.ndarray, *, alone: bool
 ) -> tuple[float, Term] | None:
     """(log ∫ p g, p g scaled to mass one); None without mass. Alone, the logarithm is 0."""
     if isinstance(term, Corrected):
-        return _corrected_times(term, mean, precision)
+        return _corrected_times(term, mean, root.T @ root)
     try:
         if isinstance(term.kernel, Gaussian):
-            found = _square_times(term, mean, precision)
+            found = _square_times(term, mean, root)
         elif term.measure.atoms is not None:
-            found = _on_atoms(term, mean, precision)
+            found = _on_atoms(term, mean, root)
         else:
             raise IntegralNotAvailableError(
                 f"the product of a density with {term.kernel!r} and a Gaussian has no closed form"
@@ -101,19 +101,18 @@ def _times_gaussian(
         return 0.0, found
     if (atoms := term.measure.atoms) is not None:
         with np.errstate(divide="ignore"):
-            logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, precision)
+            logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
         return float(np.logaddexp.reduce(logs)), found
     inside = np.clip(found.support_points, *found.measure.boundaries(term.n_features))
     log_found = found.logpdf(inside)
     best = int(np.argmax(log_found))
-    log_g = float(_exponent(inside[[best]], mean, precision)[0])
+    log_g = float(_exponent(inside[[best]], mean, root)[0])
     return float(term.logpdf(inside[[best]])[0]) + log_g - float(log_found[best]), found
 
 
-def _exponent(X: np.ndarray, mean: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """−½(x − mean)ᵀ precision (x − mean)."""
-    away = X - mean
-    return -0.5 * np.einsum("nk,kl,nl->n", away, precision, away)
+def _exponent(X: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """−½‖root·(x − mean)‖²."""
+    return -0.5 * np.sum(((X - mean) @ root.T) ** 2, axis=1)
 
 
 def _corrected_times(
@@ -130,16 +129,15 @@ def _corrected_times(
     return log_mass + math.log(mass) + found.log_inside - p.log_inside, found
 
 
-def _square_times(p: Square, mean: np.ndarray, precision: np.ndarray) -> Square:
-    """Each function is multiplied by the root of the Gaussian, exp(−‖R(x − mean)‖²)."""
-    if p.kernel.full or not np.array_equal(precision, np.diag(np.diagonal(precision))):
-        values, axes = np.linalg.eigh(precision)  # of which some may be 0
-        return _tied_times(p, mean, 0.5 * np.sqrt(np.maximum(values, 0.0))[:, None] * axes.T)
+def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
+    """Each function is multiplied by the root of the Gaussian, exp(−‖½root·(x − mean)‖²)."""
+    if p.kernel.full or not np.array_equal(root, np.diag(np.diagonal(root))):
+        return _tied_times(p, mean, 0.5 * root)
     X, sigma = p.support_points, p.kernel.sigma_vector(p.n_features)
     # Gaussians of bandwidths σ and τ make one at x̃ + (mean − x̃)·σ²/(σ² + τ²), of bandwidth σ/√(1 +
     # σ²/τ²), times exp(−(x̃ − mean)²/(σ² + τ²))
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        tau = 2.0 / np.sqrt(np.diagonal(precision))
+        tau = 2.0 / np.diagonal(root)
         ratio = sigma / tau
         stretch = np.hypot(1.0, ratio)
         near, far = (ratio / stretch) ** 2, stretch**-2.0  # weights that add up to one
@@ -173,12 +171,12 @@ def _tied_times(p: Square, mean: np.ndarray, R: np.ndarray) -> Square:
     return assemble(kernel, X - (near * u) @ LQ.T, p.measure, p.unit_factor, log_rows)
 
 
-def _on_atoms(p: Square, mean: np.ndarray, precision: np.ndarray) -> Square:
+def _on_atoms(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
     """Any kernel on a discrete measure: the Gaussian goes into the weights of the atoms."""
     atoms = p.measure.atoms
     assert atoms is not None
     with np.errstate(over="ignore", under="ignore"):
-        log_likelihood = _exponent(atoms.points, mean, precision)
+        log_likelihood = _exponent(atoms.points, mean, root)
         log_mass = log_likelihood + p.logpdf(atoms.points)
         if not np.any(np.isfinite(log_mass)):
             raise NoMass
