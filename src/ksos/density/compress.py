@@ -26,7 +26,8 @@ class Compression(NamedTuple):
     """What :meth:`SoSDensity.compress` returns.
 
     >>> import ksos
-    >>> p = ksos.SoSDensity(ksos.kernels.Gaussian(1.0), [[0.0], [0.1], [2.0]], np.eye(3), normalize=True)
+    >>> kernel, points = ksos.kernels.Gaussian(1.0), [[0.0], [0.1], [2.0]]
+    >>> p = ksos.SoSDensity(kernel, points, np.eye(3), normalize=True)
     >>> small = p.compress(m=2)  # a Compression, which unpacks as density, mmd
     >>> small.density.support_points.shape, small.mmd < 0.05
     ((2, 1), True)

@@ -25,6 +25,7 @@ __all__ = ["ConditionalLine"]
 # a polynomial through 16 nodes is right to 1e-12 on the length on which the kernel is smooth: fewer
 # nodes in all than the short panels of a sampler, whose density every sample evaluates on one panel
 _NODES_PER_PANEL = 16
+# in units of the length on which the kernel is smooth
 _PANEL_LENGTH = 1.0
 # numbers held at a time: 4 MB, near the size of a core's cache
 _BLOCK = 1 << 19

@@ -76,9 +76,10 @@ def _without_underflow(cls: type[T]) -> type[T]:
 class SoSDensity:
     r"""A density Σ_c w_c ρ_c(x)·‖c + Fᵀk(x)‖²: a kernel sum of squares, or a mixture of such terms.
 
-    The constructor makes the density of one term, p(x) = ‖Fᵀk(x)‖² = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j)
-    with B = FFᵀ. Operations on densities, :func:`ksos.mixture` and the estimators make the others.
-    Evaluation goes through the factor F, never through B: it cannot be negative.
+    The constructor makes the density of one term,
+    p(x) = ‖Fᵀk(x)‖² = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) with B = FFᵀ. Operations on densities,
+    :func:`ksos.mixture` and the estimators make the others. Evaluation goes through the factor F,
+    never through B: it cannot be negative.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Factors of positive semidefinite matrices, row by row: lengths apart, sums of squares in logarithms."""
+"""Factors of positive semidefinite matrices, row by row: lengths apart; sums in logarithms."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ __all__ = [
 _EPSILON = float(np.finfo(np.float64).eps)
 # relative to the largest: eigenvalues below it are rounding
 _DROP = 1e-15
-# times the number of support points: more columns than these go through Cholesky's method, if the
-# relative error of the density stays below the other two (with a diagonal, without)
+# times the number of support points: more columns than these are worth an attempt at Cholesky's
+# method, which costs as much as one QR of so many columns
 _MANY_COLUMNS = 4
+# relative error of the density that Cholesky's method may leave with a diagonal, where the bound is
+# pessimistic by many orders
 _SAFE = 1e-6
+# the same from the least eigenvalue alone, which itself carries rounding
 _SAFER = 1e-10
 
 
@@ -100,10 +103,10 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     digits that the entries of (FFᵀ) ∘ R have lost where they cancel. Rows of F of length one and a
     unit diagonal of R make the error relative to each row.
 
-    Where these would be many columns, and every point has a kernel b_i k_i² of its own beside them, L is
-    Cholesky's factor: the density is at least Σ b_i k_i², so that rounding changes it by no more
-    than ε Σ 1/b_i of itself anywhere, and far less where nothing cancels. The same holds with the
-    least eigenvalue of (FFᵀ) ∘ R in the place of every b_i.
+    Where these would be many columns, and every point has a kernel b_i k_i² of its own beside them,
+    L is Cholesky's factor: the density is at least Σ b_i k_i², so that rounding changes it by no
+    more than ε Σ 1/b_i of itself anywhere, and far less where nothing cancels. The same holds with
+    the least eigenvalue of (FFᵀ) ∘ R in the place of every b_i.
     """
     m = F.shape[0]
     require_memory(

@@ -153,7 +153,7 @@ def corrected_normals(
 ) -> Iterator[Group]:
     """Σ w N(x) ‖c + Fᵀk(x)‖² of some features, k having the metric S and the points X.
 
-    Of each of them, one group for the constant, one for products with a kernel, one for those with two.
+    Of each N, one group for the constant, one for products with a kernel, one for those with two.
     """
     (weights, means, covariances), (i, j) = normals, np.triu_indices(X.shape[0])
     white = (X - X[:1]) @ np.linalg.inv(np.linalg.cholesky(S)).T
@@ -380,8 +380,8 @@ def conditional_normals(
 def times_normal(
     normals: Normals, mean: np.ndarray, precision: np.ndarray
 ) -> tuple[float, GaussianMixture]:
-    """(log mass, what is left) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision may be
-    singular.
+    """(log mass, what is left) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision
+    may be singular.
     """
     weights, means, covariances = normals
     mixed = np.eye(mean.shape[0]) + covariances @ precision

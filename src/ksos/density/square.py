@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = ["NoMass", "Square", "assemble", "central_first", "feature_scales"]
 
-# numbers held at a time: blocks of a matrix that stay in the cache, and what a GPU takes at once
+# numbers held at a time: blocks of a matrix that stay in the cache
 _BLOCK_ELEMENTS = 1 << 18
+# what a GPU takes at once: 512 MB, for it is fastest on large products
 _DEVICE_ELEMENTS = 1 << 26
-# entries of kernel values for which a sum over nodes is made, and rows of W at a time
+# entries of kernel values for which a sum over nodes is made: 8 MB
 _MASS_ENTRIES = 1 << 20
+# rows of W at a time, so that a square of them fits into the cache
 _MASS_BLOCK = 1 << 9
 # below it, kernel values have begun to underflow and logarithms are taken row by row
 _UNDERFLOW = 1e-250
-# squares of rows of this length, times kernel values, are still floats; exp of the second is
+# squares of rows of this length, times kernel values, are still floats
 _LARGEST_LOG_ROW = 300.0
+# exp of this is still a float
 _LARGEST_LOG_GRAM = 690.0
 _EPSILON = float(np.finfo(np.float64).eps)
 # a mass below it may be what rounding leaves of no mass, and is compared with the mass that the
@@ -223,7 +226,7 @@ class Square:
         return *split_columns(rows), log_lengths
 
     def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p, and ∇ log p = 2 Σ_i (Fψ)_i k_i ∇log k_i / ‖ψ‖² with ψ = Fᵀk(x); 0 where p vanishes.
+        """log p, and ∇ log p = 2 Σ_i (Fψ)_i k_i ∇log k_i / ‖ψ‖², ψ = Fᵀk(x); 0 where p vanishes.
 
         The largest term of each sum Σ_i F_i k(x, x̃_i) is taken out first: it cancels, and nothing
         underflows far away.

@@ -20,8 +20,9 @@ from ksos.measures import Lebesgue, Measure, Normal
 
 __all__ = ["Term", "Terms", "Weighted", "as_by_volume", "as_term", "weighed"]
 
-# weights that are scaled already keep their last bits; weights that floats barely hold are dropped
+# weights that are scaled already keep their last bits
 _ROUNDING = 1e-14
+# weights that floats barely hold are dropped
 _NEGLIGIBLE = 1e-300
 
 Term = Square | Corrected

@@ -43,29 +43,31 @@ Given = tuple[float, Term]
 _FAR = -1e3
 # numbers held at a time
 _BLOCK_ELEMENTS = 1 << 17
-# rows of atoms that are compared at a time
-_ROW_ELEMENTS = 1 << 18
 # relative: below it, weights of atoms are those of a product of measures
 _PRODUCT = 1e-12
 # cuts of a spectrum that are tried in turn, from all digits to none
 _CUTS = 10.0 ** np.arange(-13, 0, 2)
-# of a sum of squares, five digits of its mass; what an interpolant may miss of the root of p; the
-# roots that do not count
-_CANCELLATION, _MISSED, _NEGLIGIBLE = 1e5, 1e-3, 1e-10  # see the line above
+# of a sum of squares of α, so that at least eleven of its sixteen digits are left
+_CANCELLATION = 1e5
+# what an interpolant may miss of the root of p: a factor of 1e6 in the weight of an atom
+_MISSED = 1e-3
+# of the largest root: p is below 1e-20 there, and what becomes of it does not matter
+_NEGLIGIBLE = 1e-10
 # what is by this logarithm smaller than a sum does not change it
 _UNSEEN = -40.0
 # of a Gauss–Legendre rule, for 1e-9 between normal densities; more lengths would be many thousand
 _NODES_PER_LENGTH = 4.5
+# more lengths would be terms by the thousand, each a density
 _MOST_LENGTHS = 200.0
-# nats lost, of one feature of a normal distribution at 22 standard deviations; what each further
-# feature adds: 10 of its standard deviations
+# nats lost: of one feature of a normal distribution, 22 standard deviations
 _FEW_NATS = 200.0
+# nats that each feature adds: 10 of its standard deviations
 _PER_FEATURE = 50.0
-# support points at which densities are compared: their number only makes the largest value a
-# little larger
+# support points at which densities are compared: the largest values hardly grow with more
 _MOST_POINTS = 500
-# masses below which sums of terms of both signs have no digits left: with corrections, without
+# a mass below which a sum of terms of both signs, of corrections, has no digits left
 _LEAST_LOG_MASS = math.log(1e-4)
+# the same without corrections, where all terms are positive: masses of normal densities far out
 _LEAST_LOG_NORMALS = math.log(1e-6)
 
 
@@ -106,7 +108,7 @@ def at_values(p: Terms, given: list[int], values: np.ndarray) -> Terms:
 
 
 def in_interval(p: Terms, feature: int, side: Side) -> Terms:
-    """The density of the other features given that this one lies between two sides; raises NoMass."""
+    """The density of the other features given this one between two sides; raises NoMass."""
     rest, alone = [k for k in range(p.n_features) if k != feature], len(p.parts) == 1
     found = [(math.log(w), _within(term, feature, side, alone=alone)) for w, term in p.parts]
     terms = weighed([(log_w + log, one) for log_w, more in found for log, one in more])
@@ -220,10 +222,11 @@ def _integrate_out(
     X, others = p.support_points, Rest(p.kernel, keep, drop)
     integrals = closed_form(others.kernel, p.measure.restrict(drop), len(drop))
     at_drop = others.moved(X, X[0, keep] - X[:, keep])
-    if box is None:
-        log_W = integrals.log_gram(at_drop, at_drop)
-    else:
-        log_W = box.log_gram(others.kernel, at_drop, integrals.measure)
+    log_W = (
+        integrals.log_gram(at_drop, at_drop)
+        if box is None
+        else box.log_gram(others.kernel, at_drop, integrals.measure)
+    )
     half = 0.5 * np.diagonal(log_W)
     # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
     alive = np.isfinite(half)
@@ -524,17 +527,13 @@ def _distinct(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _find(atoms: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Which of the distinct ``atoms`` each row is, or −1."""
-    n, out = atoms.shape[0], np.empty(rows.shape[0], dtype=int)
-    for block in row_blocks(rows.shape[0], 1, max(n, _ROW_ELEMENTS)):
-        distinct, which = _distinct(np.concatenate([atoms, rows[block]]))
-        place = np.full(distinct.shape[0], -1)
-        place[which[:n]] = np.arange(n)
-        out[block] = place[which[n:]]
-    return out
+    place = {atom.tobytes(): number for number, atom in enumerate(atoms)}
+    # adding 0 makes −0 and 0 one number, as in _distinct
+    return np.array([place.get(row.tobytes(), -1) for row in rows + 0.0])
 
 
 def _projected(p: Square, features: list[int]) -> tuple[Discrete, np.ndarray]:
-    """The marginal of the measure, and at its atoms the log-density of the marginal relative to it."""
+    """The marginal of the measure, and the log-density of that of p relative to it at its atoms."""
     nodes = cast("Atoms", p.measure.atoms)
     atoms, group = _distinct(nodes.points[:, features])
     weights = np.bincount(group, nodes.weights)

@@ -19,12 +19,15 @@ from ksos.kernels import Kernel
 
 __all__ = ["log_and_gradient", "modes"]
 
-# features up to which starts come from a grid, its cells, and their sides in bandwidths
+# features up to which starts come from a grid: beyond, support points are starts enough
 _GRID_FEATURES = 2
+# cells of the grid: 200 per axis of two features
 _GRID_CELLS = 40_000
+# their sides in bandwidths: no two maxima of a sum of kernels are closer
 _GRID_LENGTH = 0.5
-# Newton's method in more features costs more than its last digits are worth; steps at most
+# Newton's method in more features costs more than its last digits are worth
 _NEWTON_FEATURES = 30
+# it doubles the digits that a climb has, of which six are there
 _NEWTON_STEPS = 8
 # of gradients, for a Hessian: the cube root of rounding
 _DIFFERENCE = 1e-5
@@ -32,9 +35,11 @@ _DIFFERENCE = 1e-5
 _APART = 1e-3
 # gradients and curvatures below it are flat; climbs this far below the best one are not polished
 _FLAT = 1e-4
-# of a search along the features in turn; values at all kinks that it may take; a step beside a kink
+# of a search along the features in turn, which ends by itself after a few
 _SWEEPS = 100
+# values at all kinks of all features that it may take: some seconds
 _KINK_WORK = 4000
+# of the way to the next kink: beside a kink, and yet no rounding
 _TINY = 1e-7
 
 LogAndGradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]

@@ -49,9 +49,8 @@ METHODS = ("auto", "inversion", "rejection", "squares")
 _MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an envelope
 _MOST_SECONDS = 10.0  # more than inversion takes: as long as a person waits without a reason
 
-# proposals of a correction at a time; of them accepted, at least: fewer would take hours
-_PROPOSALS = 1 << 16
-_LEAST_ACCEPTANCE = 1e-6
+_PROPOSALS = 1 << 16  # of a correction at a time: a few megabytes
+_LEAST_ACCEPTANCE = 1e-6  # of proposals: fewer would take hours
 
 # Seconds on one core of an ordinary machine, timed on the models of benchmarks/sampling.py and on
 # fits of one to thirteen features. Only ratios matter, and where two methods are within a factor of

@@ -7,8 +7,8 @@ diagonal scaling. With kernels k̂ of norm one, the density of x_k given the ear
 ‖L_k(δ̂ ∘ k̂(t))‖², a smooth function of one variable between the kernel's kinks. There are two ways
 to find the panel that holds a sample. A scan evaluates the density at the nodes of all panels, on
 the host or on a GPU. A tree is prepared for many samples on the host: the mass of any interval is
-‖A δ̂‖² with a matrix A that does not depend on the sample, so that log₂(panels) products are enough.
-On its panel the density is a polynomial, whose distribution function is inverted by Newton's method.
+‖A δ̂‖² with a matrix A that does not depend on the sample: log₂(panels) products are enough. On
+its panel the density is a polynomial, whose distribution function is inverted by Newton's method.
 
 Only RᵀR matters of a matrix R, so that its rows are replaced by fewer ones. The mass dropped,
 integrated over the distribution of the earlier features, is below :data:`LOST_MASS`.
@@ -156,8 +156,8 @@ class Axis:
     """Feature k on panels, with ``values`` k̂(t, x̃_i) = k(t, x̃_i)·√ρ(t)/‖k(·, x̃_i)‖ at their
     nodes, (panels · nodes, m).
 
-    Lengths are in units of the kernel's width. Each k̂(·, x̃_i) has norm one in L²(dt), whatever the
-    kernel's width, the measure and the point.
+    Lengths are in units of the kernel's width. Each k̂(·, x̃_i) has norm one in L²(dt), whatever
+    the kernel's width, the measure and the point.
     """
 
     def __init__(

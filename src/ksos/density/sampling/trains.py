@@ -43,12 +43,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Squares", "squares_of"]
 
-_ERROR, _LEAST_ERROR, _TIGHTER = 1.3e-4, 1e-5, 3.0  # of f_r in L²: the first, the last, the step
+_ERROR = 1.3e-4  # of f_r in L², at first: below it, the mass that is lost is rounding
+_LEAST_ERROR = 1e-5  # at last: the Gram matrices of slices have no more digits
+_TIGHTER = 3.0  # in one step: the mass that is lost falls by 3⁶
 _LOST = 1e-10  # mass that samples may miss, and of a square that counts: 1e9 would not show it
 _CHECKED = 512  # points on which it is measured: one block of kernel values
 _SMALL_SHARE = 1e-6  # a smaller square is approximated no better than one of this mass
 _CANCELLED = 1e-5  # bound on rounding in the masses of squares: in truth 20 to 1000 times smaller
-_FIRST_SLICES, _MOST_SLICES = 48, 768  # random sums: a BLAS block, and more than any rank found
+_FIRST_SLICES = 48  # random sums: a block of BLAS, and as many as most ranks need
+_MOST_SLICES = 768  # more than any rank found
 _ROWS = 2048  # proposals at a time
 _BLOCK = 1 << 17  # kernel values at a time: 1 MB, which stays in a core's cache
 _ROUNDING = 1e-9  # of a position on a panel, for data 1e7 bandwidths from zero
