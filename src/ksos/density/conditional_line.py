@@ -27,8 +27,8 @@ __all__ = ["ConditionalLine"]
 _NODES_PER_PANEL = 16
 # in units of the length on which the kernel is smooth
 _PANEL_LENGTH = 1.0
-# numbers held at a time: 4 MB, near the size of a core's cache
-_BLOCK = 1 << 19
+# numbers held at a time: 32 MB, for every block of rows makes products of all nodes anew
+_BLOCK = 1 << 22
 
 
 class ConditionalLine:
@@ -122,12 +122,13 @@ class ConditionalLine:
         own.
         """
         panels, k = self._axis.panels, self._axis.values
-        for rows in row_blocks(X.shape[0], max(k.shape), _BLOCK):
+        squares = (k * k).T if np.any(self._single) else None
+        for rows in row_blocks(X.shape[0], max(*k.shape, _BLOCK >> 9), _BLOCK):
             log_delta, peak = self._log_delta(X[rows])
             delta = np.exp(log_delta - peak)
             values = densities(k, self._factor.T, delta)
-            if np.any(self._single):
-                values += (delta**2 * self._single) @ (k * k).T
+            if squares is not None:
+                values += (delta**2 * self._single) @ squares
             empty = np.flatnonzero(~(values.max(axis=1) > 0.0))
             if empty.size:
                 row = rows.start + int(empty[0])

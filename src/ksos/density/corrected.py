@@ -139,7 +139,7 @@ class Corrected:
         feature, *sides = cast("Interval", self.interval)
         mean = self.all_normals.means[:, feature]
         reach = _REACH * np.sqrt(self.all_normals.covariances[:, feature, feature])
-        low, high = np.clip([(mean - reach).min(), (mean + reach).max()], *sides).tolist()
+        low, high = np.clip(np.array([(mean - reach).min(), (mean + reach).max()]), *sides).tolist()
         if not low < high:
             return np.empty(0), np.empty(0)
         lengths = (high - low) / self.opened.narrowest(len(self.shown))

@@ -212,8 +212,9 @@ class SoSDensity:
     def support_points(self) -> Array:
         """The x̃_i, shape (m, d); of several terms those of all, and the means of references."""
         own = self.terms.own
-        whole = own is not None and own.joint.n_features == self.n_features
-        return own.joint.support_points if whole else self.terms.support_points
+        if own is not None and own.joint.n_features == self.n_features:
+            return own.joint.support_points
+        return self.terms.support_points
 
     @property
     def kernel(self) -> Kernel:

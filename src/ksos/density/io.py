@@ -362,7 +362,7 @@ def _parse(text: bytes) -> dict[str, Any]:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError("its header is nested too deeply") from None
-    version = header.get("format_version") if isinstance(header, dict) else None
+    version: Any = header.get("format_version") if isinstance(header, dict) else None
     _require(type(version) is int and version > 0, "its header has no format version")
     if version > _FORMAT_VERSION:
         raise ModelFormatError(

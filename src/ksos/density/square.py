@@ -114,6 +114,11 @@ class Square:
         """Per feature the length on which the density varies, shape (d,)."""
         return feature_scales(self.kernel, self.n_features)
 
+    def narrowest(self, feature: int) -> float:
+        """The length on which the density varies along a feature, the others being held fixed."""
+        precision = np.linalg.inv(self.kernel.matrix(self.n_features))
+        return float(precision[feature, feature] ** -0.5)
+
     @property
     def value_cost(self) -> float:
         """How many values of normal densities a value of this one takes."""
@@ -218,6 +223,13 @@ class Square:
                 log_k = xp.concat([log_k, xp.zeros_like(log_k[:, :1])], axis=1)
             out[rows] = log_squares(log_k + log_lengths, unit)
         return out
+
+    def best_point(self) -> tuple[np.ndarray, float]:
+        """The support point, moved into the measure, at which p is largest; log p there."""
+        inside = np.clip(self.support_points, *self.measure.boundaries(self.n_features))
+        log_p = self.logpdf(inside)
+        best = int(np.argmax(log_p))
+        return inside[best], float(log_p[best])
 
     @cached_property
     def unit_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

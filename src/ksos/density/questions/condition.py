@@ -12,8 +12,7 @@ from scipy.linalg import solve_triangular
 
 from ksos.density.corrected import Corrected
 from ksos.density.factor import hadamard_factor, log_squares, unit_rows
-from ksos.density.hidden import Interval
-from ksos.density.normals import conditional_normals
+from ksos.density.normals import Interval, conditional_normals
 from ksos.density.questions.line import panel_ends
 from ksos.density.square import NoMass, Square, assemble
 from ksos.density.terms import Term, Terms, Weighted, weighed
@@ -298,11 +297,10 @@ def _evidence(
         if np.any(hit):
             return math.log(float(p.node_masses()[hit].sum()))
         return float(cast("Square", _marginal(p, given)).logpdf(values[None, :])[0])
-    inside = np.clip(found.support_points, *found.measure.boundaries(len(rest)))
-    log_found = found.logpdf(inside)
-    best, whole = int(np.argmax(log_found)), np.empty((1, p.n_features))
-    whole[0, given], whole[0, rest] = values, inside[best]
-    return float(p.logpdf(whole)[0] - log_found[best])
+    whole = np.empty((1, p.n_features))
+    whole[0, given] = values
+    whole[0, rest], log_found = found.best_point()
+    return float(p.logpdf(whole)[0]) - log_found
 
 
 def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Given | None:
@@ -313,22 +311,15 @@ def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Given |
     conditioned = conditional_normals(p.all_normals, at, values)
     if conditioned is None:
         return None
-    precision = np.linalg.inv(p.metric)
-    P, away = precision[np.ix_(rest, rest)], values - joint.support_points[:, at]
-    points = joint.support_points[:, rest]
-    points = points - away @ np.linalg.solve(P, precision[np.ix_(rest, at)]).T
+    # the Gaussian that is left has the metric P⁻¹, the block of the conditional covariance
+    precision, away = np.linalg.inv(p.metric), values - joint.support_points[:, at]
+    S = np.linalg.inv(precision[np.ix_(rest, rest)])
+    points = joint.support_points[:, rest] - away @ precision[np.ix_(at, rest)] @ S
     log_rows = -np.einsum("ik,kl,il->i", away, np.linalg.inv(p.metric[np.ix_(at, at)]), away)
     with np.errstate(under="ignore"):
         F = joint.unit_factor * np.exp(log_rows)[:, None]
-    S = np.linalg.inv(P)
-    square = Square(
-        Gaussian(0.5 * (S + S.T)),
-        points,
-        F,
-        joint.log_unit,
-        GaussianMixture(*conditioned[1]),
-        joint.unit_constant,
-    )
+    kernel, measure = Gaussian(0.5 * (S + S.T)), GaussianMixture(*conditioned[1])
+    square = Square(kernel, points, F, joint.log_unit, measure, joint.unit_constant)
     if not (mass := square.mass()) > 0.0:
         return None
     interval = p.interval
@@ -351,7 +342,8 @@ def warn_if_far(p: Terms, found: Terms, given: list[int], values: np.ndarray, wo
     if p.measure.atoms is not None:
         return
     rest = [k for k in range(p.n_features) if k not in given]
-    own, others = (_some(one.support_points) for one in (p, found))
+    points = [one.support_points for one in (p, found)]
+    own, others = (X[:: math.ceil(X.shape[0] / _MOST_POINTS)] for X in points)  # evenly
     completed = np.empty((others.shape[0], p.n_features))
     completed[:, given] = values
     completed[:, rest] = np.clip(others, *found.measure.boundaries(len(rest)))
@@ -381,11 +373,6 @@ def _reference_distance(p: Terms, given: list[int], values: np.ndarray) -> float
     middle = weights @ means
     variance = weights @ (variances + (means - middle) ** 2)
     return float(np.max(np.abs(values - middle) / np.sqrt(variance)))
-
-
-def _some(points: np.ndarray) -> np.ndarray:
-    """At most so many of the points, evenly through their list."""
-    return points[:: -(-points.shape[0] // _MOST_POINTS)]
 
 
 # Given an interval
@@ -438,7 +425,7 @@ def _at_nodes(term: Term, feature: int, side: Side) -> list[Given]:
     if not seen.size:
         return []
     low, high = ends[seen[0]], ends[seen[-1] + 1]
-    lengths = (high - low) / _narrowest(term, feature)
+    lengths = (high - low) / term.narrowest(feature)
     if lengths > _MOST_LENGTHS:
         raise ValueError(
             f"between {side[0]:g} and {side[1]:g}, feature {feature} is {lengths:.3g} times as"
@@ -453,13 +440,6 @@ def _at_nodes(term: Term, feature: int, side: Side) -> list[Given]:
     least = logs.max() + _UNSEEN
     both = [(log + one[0], one[1]) for log, one in found if one is not None]
     return [(log, one) for log, one in both if log > least]
-
-
-def _narrowest(term: Term, feature: int) -> float:
-    """The length on which the density varies along a feature, the others being held fixed."""
-    if isinstance(term, Corrected):
-        return term.narrowest(feature)
-    return float(np.linalg.inv(term.kernel.matrix(term.n_features))[feature, feature] ** -0.5)
 
 
 def log_panel_masses(

@@ -158,7 +158,8 @@ def _term_expectation(
         M = f.matrix(term.kernel, term.support_points, term.measure, term.log_unit)
         value, error = M.expectation(term.unit_factor @ term.unit_factor.T)
         return Estimate(value, error, "closed form" if term.measure.atoms is None else "sum")
-    standard, work = standardize(term), {"rtol": rtol, "max_evaluations": most, "rng": rng}
+    standard = standardize(term)
+    work: Work = {"rtol": rtol, "max_evaluations": most, "rng": rng}
     return _square_average(standard, lambda y, _: f(standard.points(y)), **work)
 
 

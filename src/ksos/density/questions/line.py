@@ -125,11 +125,11 @@ def panel_ends(term: Term, *, tails: bool = True) -> np.ndarray:
         return inside
     mean, deviation = term.normals.means[:, 0], np.sqrt(term.normals.covariances[:, 0, 0])
     # a normal density falls by e⁴ per panel
-    outer, ends = np.sqrt(np.arange(_REACH**2, _TAIL**2, 8.0)), []
+    outer, sides = np.sqrt(np.arange(_REACH**2, _TAIL**2, 8.0)), []
     for sign in (-1.0, 1.0):
         far = int(np.argmax(sign * mean + _TAIL * deviation))  # the last one to vanish
-        ends.append(mean[far] + sign * deviation[far] * outer)
-    left, right = ends[0][ends[0] < inside[0]], ends[1][ends[1] > inside[-1]]
+        sides.append(mean[far] + sign * deviation[far] * outer)
+    left, right = sides[0][sides[0] < inside[0]], sides[1][sides[1] > inside[-1]]
     return np.unique(np.concatenate([left, inside, right]))
 
 

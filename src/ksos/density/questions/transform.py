@@ -103,11 +103,9 @@ def _times_gaussian(
         with np.errstate(divide="ignore"):
             logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
         return float(np.logaddexp.reduce(logs)), found
-    inside = np.clip(found.support_points, *found.measure.boundaries(term.n_features))
-    log_found = found.logpdf(inside)
-    best = int(np.argmax(log_found))
-    log_g = float(_exponent(inside[[best]], mean, root)[0])
-    return float(term.logpdf(inside[[best]])[0]) + log_g - float(log_found[best]), found
+    best, log_found = found.best_point()
+    log_g = float(_exponent(best[None, :], mean, root)[0])
+    return float(term.logpdf(best[None, :])[0]) + log_g - log_found, found
 
 
 def _exponent(X: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:

@@ -201,7 +201,7 @@ def densities(values: np.ndarray, L: np.ndarray, delta: Array) -> Array:
     for nodes in row_blocks(values.shape[0], max(n, m) * rank, most):
         A = xp.reshape(values[nodes, None, :] * L[None, :, :], (-1, m))
         terms = xp.reshape(delta @ A.T, (n, -1, rank))
-        out[:, nodes] = xp.sum(terms * terms, axis=2)
+        out[:, nodes] = xp.vecdot(terms, terms)
     return out
 
 

@@ -24,7 +24,7 @@ which is measured on points of h. It falls with the sixth power of the train's e
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -265,7 +265,7 @@ class Squares:
         return self._mixed[features, n]
 
 
-def _invert(panels: Panels, core: Core, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+def _invert(panels: Panels, core: Core, values: np.ndarray, uniforms: Any) -> np.ndarray:
     """t with density ‖u(t)·values‖², for values (n, count, right) or (1, count, right)."""
     n = uniforms.shape[0]
     gram = np.matmul(values, values.transpose(0, 2, 1))  # of one distribution for all, or of n
