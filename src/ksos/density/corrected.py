@@ -136,10 +136,10 @@ class Corrected:
     @cached_property
     def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
         """Nodes and weights of a rule on the interval, as far as the normal densities reach."""
-        feature, *sides = cast("Interval", self.interval)
+        feature, least, most = cast("Interval", self.interval)
         mean = self.all_normals.means[:, feature]
         reach = _REACH * np.sqrt(self.all_normals.covariances[:, feature, feature])
-        low, high = np.clip(np.array([(mean - reach).min(), (mean + reach).max()]), *sides).tolist()
+        low, high = max(least, float((mean - reach).min())), min(most, float((mean + reach).max()))
         if not low < high:
             return np.empty(0), np.empty(0)
         lengths = (high - low) / self.opened.narrowest(len(self.shown))

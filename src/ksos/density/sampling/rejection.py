@@ -71,7 +71,7 @@ class Envelope:
             return np.asarray(0.5 * (self.means[i] + self.means[j]) + noise)
         kernel = cast("Laplace | Matern", self.density.kernel)
         # κ² = e^{−2r} Σ_k squared_k r^k, and ∫ r^k e^{−2r} dr = k!/2^{k+1}
-        squared = np.convolve(*[np.asarray(kernel.polynomial)] * 2)
+        squared = np.convolve(polynomial := np.asarray(kernel.polynomial), polynomial)
         gammas = [e * math.factorial(k) / 2.0 ** (k + 1) for k, e in enumerate(squared)]
         shape = 1.0 + _draw_index(np.cumsum(gammas), rng.random((n, d)))
         distance = 0.5 * rng.standard_gamma(shape) * kernel.sigma_vector(d)
