@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import ksos as library
+from ksos import density as model_io
 from ksos.cli import COMMANDS, Parser, UsageError
-from ksos.density import io as model_io
 
 Command = Callable[..., Any]
 

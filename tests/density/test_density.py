@@ -1,4 +1,4 @@
-"""Laws of SoSDensity, run on every (kernel, measure) pair: mass, positivity, logarithms, moments."""
+"""SoSDensity on every (kernel, measure) pair: mass, positivity, logarithms, moments."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ every_pair = pytest.mark.parametrize("pair", CASES.values(), ids=CASES)
 
 
 # --- L²
-# -----------------------------------------------------------------------------------------------------------------------------------
 
 
 @every_pair
@@ -123,7 +122,6 @@ def test_l2_distance_refuses_what_has_no_common_measure_and_what_takes_too_long(
 
 
 # --- highest-density level
-# ----------------------------------------------------------------------------------------------------------------
 
 
 @every_pair
@@ -207,7 +205,6 @@ def test_refuses_what_is_not_a_mass(mass: object) -> None:
 
 
 # --- gradients
-# ----------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", KERNEL_CASES.values(), ids=KERNEL_CASES)
@@ -288,7 +285,6 @@ def test_gradients_far_away_and_where_nothing_is() -> None:
 
 
 # --- modes
-# --------------------------------------------------------------------------------------------------------------------------------
 
 
 @every_pair

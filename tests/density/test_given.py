@@ -1,4 +1,4 @@
-"""What is known of some features: values and intervals, against quadrature over the joint density."""
+"""Values and intervals of some features, against quadrature over the joint density."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from ksos.measures import Box, Discrete, Normal
 
 @pytest.fixture
 def content(tmp_path: Path) -> bytes:
-    """The file of a small model whose kernel has a flag and a number, and whose measure has arrays."""
+    """A small file: the kernel has a flag and a number, the measure has arrays."""
     save(
         random_density(Laplace([0.5], product=True), Box([-2.0], [np.inf]), m=2, rank=1),
         tmp_path / "small.ksos",

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from densities import random_density
 
-import ksos.density.io
+import ksos.density
 from ksos.density import load, save, square_of
 from ksos.kernels import Gaussian, Laplace
 
-SOURCE = Path(ksos.density.io.__file__).parents[2]
+SOURCE = Path(ksos.density.__file__).parents[2]
 
 
 @pytest.fixture
@@ -129,7 +129,8 @@ target = Path(sys.argv[1])
 rng = np.random.default_rng(0)
 
 def model(sigma):
-    return SoSDensity(Gaussian(sigma), rng.normal(size=(16, 1)), rng.normal(size=(16, 8192)), normalize=True)
+    X, F = rng.normal(size=(16, 1)), rng.normal(size=(16, 8192))
+    return SoSDensity(Gaussian(sigma), X, F, normalize=True)
 
 models = [model(1.0), model(2.0)]
 io.save(models[1], target)
@@ -204,7 +205,8 @@ def limited():
         os._exit(error.errno)
 
 io.save(models[0], target)
-full = os.waitstatus_to_exitcode(os.waitpid(child(limited), 0)[1]), seen(), len(list(target.parent.iterdir()))
+code = os.waitstatus_to_exitcode(os.waitpid(child(limited), 0)[1])
+full = code, seen(), len(list(target.parent.iterdir()))
 print(json.dumps({"steps": steps, "moments": moments, "names": names, "full": full}))
 """
 

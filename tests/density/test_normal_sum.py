@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ksos.density import Group
-from ksos.integrals.normal_boxes import mixture_box_masses
+from ksos.integrals import mixture_box_masses
 
 
 def group_of(d: int, spread: float, seed: int = 0, n: int = 3000) -> Group:

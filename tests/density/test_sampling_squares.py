@@ -14,8 +14,7 @@ from statistics_checks import dkw_passes_at
 from tables import PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
-from ksos.density import square_of
-from ksos.density.conditional_line import ConditionalLine
+from ksos.density import ConditionalLine, square_of
 from ksos.density.sampling import predicted_seconds, squares_of
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal

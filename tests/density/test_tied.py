@@ -445,7 +445,9 @@ def test_the_mmd_of_densities_with_metrics_of_their_own() -> None:
 
 @pytest.mark.parametrize("d", [2, 5])
 def test_distances_of_two_normal_laws_to_the_last_digits(d: int) -> None:
-    """∬ k dN dN' = |S|^{1/2}|T|^{−1/2} exp(−ΔᵀT⁻¹Δ), T = S + 2Σ + 2Σ'; ∫ N N' dx = N(Δ; 0, Σ + Σ')."""
+    """∬ k dN dN' = |S|^{1/2}|T|^{−1/2} exp(−ΔᵀT⁻¹Δ) with T = S + 2Σ + 2Σ', and
+    ∫ N N' dx = N(Δ; 0, Σ + Σ').
+    """
     (first, second, S), delta = (
         (tied(d, seed=seed).kernel.matrix(d) for seed in range(3)),
         np.linspace(0.3, -0.4, d),

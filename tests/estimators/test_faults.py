@@ -236,7 +236,8 @@ est = KernelSoSDensity(solver=Fista(max_iter=10**9, callback=slowly), tol=1e-300
 try:
     est.fit(X)
 except KeyboardInterrupt:
-    print("interrupted", est.solution_.status, abs(est.distribution_.terms.mass() - 1.0) < 1e-9, np.isfinite(est.score(X)))
+    good = abs(est.distribution_.terms.mass() - 1.0) < 1e-9, np.isfinite(est.score(X))
+    print("interrupted", est.solution_.status, *good)
 """
     command = [
         sys.executable,

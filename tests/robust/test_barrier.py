@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ksos
-from ksos.ground.run import Run
+from ksos.ground import Run
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 from ksos.robust import Goal, JointBarrier, NodeRisk, Problem, UserLoss, solve

@@ -16,7 +16,7 @@ from tables import points
 
 import ksos
 from ksos.functionals import Expectation
-from ksos.ground.run import Run
+from ksos.ground import Run
 from ksos.kernels import KERNELS, Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, Observable, Polynomial, coordinate

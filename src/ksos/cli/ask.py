@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ksos import density as model_io
 from ksos.cli import values
 from ksos.cli.console import DONE, Console, aligned, require_writable
 from ksos.cli.options import (
@@ -27,7 +28,6 @@ from ksos.cli.options import (
 )
 from ksos.cli.report import composition
 from ksos.data import Stream
-from ksos.density import io as model_io
 from ksos.ground.files import replace_whole
 from ksos.ground.validation import as_count
 

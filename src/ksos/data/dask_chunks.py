@@ -67,7 +67,7 @@ class DaskChunks(Chunks):
             self._sizes = [float(n) for n in X.chunks[0]]
         none = [None] * len(self._data)
         self._weights = none if weights is None else _weights(weights, self._sizes)
-        self._located = partial(_located, choice, int(X.shape[1]))
+        self._located: Callable[..., Chunk] = partial(_located, choice, int(X.shape[1]))
         self._labels = [
             f"chunk {k}" if np.isnan(end) else f"chunk {k} (rows {first:.0f} to {end - 1:.0f})"
             for k, (first, end) in enumerate(pairwise(np.cumsum([0.0, *self._sizes])))

@@ -642,9 +642,10 @@ class SoSDensity:
                 )
             return Masses(hit.astype(float), nothing, "closed form")
         terms = self._given_values(values) if values else self.terms.on_host
+        box = low[hit][:, left], high[hit][:, left]
         within = {left.index(k): side for k, side in sides.items()}
         try:
-            found = masses_within(terms, low[hit][:, left], high[hit][:, left], within)
+            found = masses_within(terms, *box, within) if sides else box_masses(terms, *box)
         except NoMass:
             raise ValueError(
                 f"the density vanishes {self._interval_words(sides)}, at least to rounding: there"

@@ -36,7 +36,7 @@ _CANCELED = 1e-14
 _SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 
 
-# --- at points ---
+# Losses at points
 
 
 class ParametricLoss(ABC):
@@ -211,7 +211,7 @@ class LogisticScores(ParametricLoss):
         return np.asarray(H.reshape(self.n_parameters, self.n_parameters))
 
 
-# --- in expectation ---
+# Losses in expectation
 
 
 class NodeRisk(ParametricRisk):
@@ -318,7 +318,7 @@ def _expected(loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray) -> Va
     return f
 
 
-# --- with names ---
+# Losses with names
 
 
 class _Loss:

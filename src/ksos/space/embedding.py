@@ -490,7 +490,7 @@ class TensorRule:
             log_outer([w for _, w in rules]) + measure.log_density(nodes),
         )
 
-    def masses(self, p: SoSDensity) -> np.ndarray:
+    def masses(self, p: Square) -> np.ndarray:
         """What p puts on the nodes, shaped as the tensor that they are. None is negative: nothing
         cancels.
         """

@@ -5,7 +5,7 @@ x')·1[label = label'].
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -87,8 +87,7 @@ class LabelledDensity:
     def marginal(self) -> SoSDensity:
         """p(x) = Σ_label P(label) p(x | label)."""
         _, densities, shares = zip(*self._parts(), strict=True)
-        # densities of one kernel: not a mixture of several
-        return cast("SoSDensity", mixture(densities, shares))
+        return mixture(densities, shares)
 
     def _parts(self) -> list[tuple[Any, SoSDensity, float]]:
         """(label, density, probability) of the labels that have one."""
