@@ -213,7 +213,7 @@ def _gaussian_masses(p: Square, low: np.ndarray, high: np.ndarray) -> np.ndarray
 
 
 def _components(F: np.ndarray, log_W: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(P, i, j): the weights B_ij W_ij of the components that matter, both orders of a pair once."""
+    """(P, i, j): the weights B_ij W_ij of components that matter, both orders of a pair once."""
     i, j = np.triu_indices(F.shape[0])
     P = np.where(i == j, 1.0, 2.0) * np.einsum("nr,nr->n", F[i], F[j]) * np.exp(log_W[i, j])
     order = np.argsort(np.abs(P))
