@@ -330,8 +330,8 @@ class Corrected:
         return out - self.joint.log_unit, gradient
 
     def groups(self) -> Iterator[Group]:
-        """p as a signed sum of normal densities: per normal density N_c one, then m for the k_i N_c,
-        then all pairs k_i k_j N_c.
+        """p as a signed sum of normal densities: per normal density N_c one, m for the k_i N_c, then
+        all pairs k_i k_j N_c.
 
         With an interval, that of the opened density, whose last feature is the one in the interval.
         """

@@ -6,14 +6,13 @@ import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
-from types import FunctionType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
 from ksos.density.compress import Compression, compressed
 from ksos.density.estimate import Estimate
-from ksos.density.questions import condition, transform
+from ksos.density.questions import condition, transform, without_underflow
 from ksos.density.questions.divergence import kl_divergence, l2_distance
 from ksos.density.questions.expectation import Work, entropy, expectation
 from ksos.density.questions.levels import highest_density_level
@@ -61,18 +60,8 @@ __all__ = ["SoSDensity", "from_terms", "square_of"]
 # a mass that differs from one by more is no rounding
 _MASS_TOLERANCE = 1e-6
 
-T = TypeVar("T")
 
-
-def _without_underflow(cls: type[T]) -> type[T]:
-    """The class with public methods inside of which an underflow is 0, as kernels far away are."""
-    for name, method in list(vars(cls).items()):
-        if isinstance(method, FunctionType) and not name.startswith("_"):
-            setattr(cls, name, np.errstate(under="ignore")(method))
-    return cls
-
-
-@_without_underflow
+@without_underflow
 class SoSDensity:
     r"""A density Σ_c w_c ρ_c(x)·‖c + Fᵀk(x)‖²: a kernel sum of squares, or a mixture of such terms.
 
