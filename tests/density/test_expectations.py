@@ -272,7 +272,7 @@ def test_standard_coordinates_begin_at_a_central_support_point_and_lead_back() -
     frame = standardize(square_of(p))
     assert frame.square.support_points[0, 0] == 0.0
     assert np.abs(frame.square.support_points).max() < 1e5
-    assert not frame.plain
+    assert not frame.folds[0].plain
     np.testing.assert_array_equal(frame.points(frame.coordinates(x)), x)
     queries = np.array([-np.inf, -2e9, -1e9, -1e6, 3.9, 4.25, 8.0, 1e11, 1e12, np.inf])[:, None]
     y = frame.coordinates(queries)

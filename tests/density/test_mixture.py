@@ -19,7 +19,7 @@ from tables import MEASURE_CASES, points
 
 import ksos
 from ksos import SoSDensity
-from ksos.density import from_terms, joint_of, reference_density, square_of, to_sklearn
+from ksos.density import from_terms, reference_density, square_of, to_sklearn
 from ksos.functionals import NegativeLogLikelihood, Trace
 from ksos.kernels import Gaussian, Laplace, Matern
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
@@ -159,7 +159,7 @@ def test_values_moments_and_expectations_agree_with_quadrature(name: str) -> Non
     f = Polynomial({powers: 2.0}, 0.1) + 3.0 * KernelFunction(
         points(4, d, 9), [1.0, -1.0, 0.5, 0.2], kernel=Gaussian(0.7)
     )
-    if all(joint_of(term).kernel.smooth for _, term in p.terms.parts):
+    if all(term.joint.kernel.smooth for _, term in p.terms.parts):
         assert p.expectation(f) == pytest.approx(mass @ f(nodes), abs=1e-8)
     cosine = p.expectation(lambda X: np.cos(X[:, 0]), rng=0)
     assert cosine == pytest.approx(mass @ np.cos(nodes[:, 0]), abs=1e-8)

@@ -73,8 +73,8 @@ def test_samples_follow_the_density(pair: PairCase) -> None:
 def test_searched_models(d: int, measure: Measure, sigma: object) -> None:
     p, n = searched(d, measure=measure, sigma=sigma), 20_000
     squares = squares_of(square_of(p))
-    assert squares.shares.sum() + squares.bumps.sum() == pytest.approx(1.0, abs=1e-7)
-    assert squares.bumps.min() > 0.0
+    assert squares.shares.sum() + squares.single.sum() == pytest.approx(1.0, abs=1e-7)
+    assert squares.single.min() > 0.0
     samples = p.rvs(n, rng=1, method="squares")
     for k in range(d):
         q = p.marginal([k])
@@ -91,7 +91,7 @@ def test_proposals_dominate_their_squares(d: int, sigma: float) -> None:
     """
     p = searched(d, sigma=sigma)
     squares, x = squares_of(square_of(p)), p.rvs(4000, rng=0, method="inversion")
-    f, h = squares.squares_and_bumps(x, squares.F)
+    f, h = squares.squares_and_components(x, squares.F)
     for r, share in enumerate(squares.shares):
         train = squares.train(r)
         approximate = squares.follow(train, x)[1]

@@ -9,7 +9,6 @@ import numpy as np
 from ksos import KernelSoSDensityCV, Solution
 from ksos.cli.console import described
 from ksos.data import Stream, Table, find_columns
-from ksos.density import joint_of
 from ksos.estimators.search import MOST_SAMPLES
 
 # of columns on a line, which must stay one line
@@ -30,7 +29,7 @@ def composition(density: Any) -> dict[str, Any]:
     """
     n = m = 0
     for _, term in density.terms.on_host.weighted:
-        part = joint_of(term)
+        part = term.joint
         normals = None if part.unit_constant is None else part.measure.normals(part.n_features)
         n += 0 if normals is None else len(normals.weights)
         m += part.support_points.shape[0] if normals is None or part.unit_factor.any() else 0

@@ -7,7 +7,6 @@ from ksos.density.conditional_line import ConditionalLine
 from ksos.density.corrected import Corrected
 from ksos.density.density import SoSDensity, from_terms, square_of
 from ksos.density.estimate import Estimate
-from ksos.density.far import FeatureRange
 from ksos.density.io import load, read_header, save
 from ksos.density.mixture import mixture, reference_density, to_sklearn
 from ksos.density.normals import Group, inner_product
@@ -15,14 +14,13 @@ from ksos.density.questions.divergence import between_squares, normal_groups
 from ksos.density.questions.expectation import embedded, square_clouds
 from ksos.density.square import Square, feature_scales
 from ksos.density.standard import standardize
-from ksos.density.terms import Terms, joint_of
+from ksos.density.terms import Terms
 
 __all__ = [
     "Compression",
     "ConditionalLine",
     "Corrected",
     "Estimate",
-    "FeatureRange",
     "Group",
     "SoSDensity",
     "Square",
@@ -32,7 +30,6 @@ __all__ = [
     "feature_scales",
     "from_terms",
     "inner_product",
-    "joint_of",
     "load",
     "mixture",
     "normal_groups",

@@ -26,7 +26,8 @@ class Compression(NamedTuple):
     """What :meth:`SoSDensity.compress` returns.
 
     >>> import ksos
-    >>> p = ksos.SoSDensity(ksos.kernels.Gaussian(1.0), [[0.0], [0.1], [2.0]], np.eye(3), normalize=True)
+    >>> kernel, points = ksos.kernels.Gaussian(1.0), [[0.0], [0.1], [2.0]]
+    >>> p = ksos.SoSDensity(kernel, points, np.eye(3), normalize=True)
     >>> small = p.compress(m=2)  # a Compression, which unpacks as density, mmd
     >>> small.density.support_points.shape, small.mmd < 0.05
     ((2, 1), True)
@@ -48,7 +49,7 @@ def compressed(term: Term, rank: int | None, m: int | None) -> Term:
     column function is projected in L²(ρ) on the constant, if there is one, and on the kernels of
     the points chosen.
     """
-    square = term.joint if isinstance(term, Corrected) else term
+    square = term.joint
     X, F, c = square.support_points, square.unit_factor, square.unit_constant
     n = X.shape[0]
     if (rank is not None and rank >= square.rank) or (m is not None and m >= n):

@@ -1,4 +1,5 @@
-r"""A mixture of normal densities, corrected by a square with a constant: Σ_c w_c N_c(x)‖c + Fᵀk(x)‖².
+r"""A mixture of normal densities, corrected by a square with a constant:
+Σ_c w_c N_c(x)‖c + Fᵀk(x)‖².
 
 The class is closed under conditioning, affine maps and products with Gaussians. A marginal keeps
 the joint density and the features that are shown: what is linear in p is asked of the joint one,
@@ -22,7 +23,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ksos.density.hidden import ExpectedSquare, HiddenKernels, Inside
+from ksos.density.factor import log_sum
+from ksos.density.hidden import ExpectedSquare, Inside
 from ksos.density.normals import Group, Interval, NormalComponents, corrected_normals
 from ksos.density.square import Square
 from ksos.ground.arrays import Array, like, to_numpy
@@ -33,8 +35,9 @@ from ksos.quadrature import composite
 
 __all__ = ["Corrected"]
 
-# numbers held at a time: values of kernels, values of normal densities
+# values of kernels that are held at a time: 2 MB, which a core's cache holds
 _BLOCK_ELEMENTS = 1 << 18
+# values of normal densities that are held at a time: 8 MB, with few passes over all of them
 _NORMAL_ELEMENTS = 1 << 20
 # what is by this logarithm smaller than a sum does not change it
 _UNSEEN = -40.0
@@ -42,6 +45,7 @@ _UNSEEN = -40.0
 _REACH = 8.5
 # of a Gauss–Legendre rule, for 1e-12 on lengths on which the density varies
 _NODES_PER_LENGTH = 4.5
+# short enough that a rule of few nodes, which is made quickly, serves every panel
 _LENGTHS_PER_PANEL = 3.0
 # a kernel value takes this share of the time of a value of a normal density
 _KERNEL_COST = 0.2
@@ -77,34 +81,31 @@ class Corrected:
         """What :meth:`logpdf` is relative to."""
         return self.joint.measure if self.is_whole else Lebesgue()
 
-    @property
-    def rank(self) -> int:
-        """The number of columns of F."""
-        return self.joint.rank
+    @cached_property
+    def correction(self) -> tuple[np.ndarray, np.ndarray]:
+        """The support points and rows of F that change the reference."""
+        X, F = (to_numpy(part) for part in (self.joint.support_points, self.joint.unit_factor))
+        used = np.any(F != 0.0, axis=1)
+        return X[used], F[used]
 
     @property
     def support_points(self) -> np.ndarray:
-        """Those of the correction and the means of the normal densities, as far as they are shown."""
-        X, F = (to_numpy(part) for part in (self.joint.support_points, self.joint.unit_factor))
-        return like(
-            np.concatenate([X[np.any(F != 0.0, axis=1)], self.all_normals.means])[:, self.shown],
-            self.joint.support_points,
-        )
+        """Those of the correction, and the means of the normal densities, in the features shown."""
+        every = np.concatenate([self.correction[0], self.all_normals.means])
+        return like(every[:, self.shown], self.joint.support_points)
 
     @property
     def bandwidths(self) -> np.ndarray:
         """Per feature the length on which the density varies, shape (d,)."""
-        of_laws = 2.0 * self.deviations.min(axis=0)
-        return (
-            np.minimum(of_laws, np.sqrt(np.diagonal(self.metric))[self.shown])
-            if self.n_corrections
-            else of_laws
-        )
+        of_normals = 2.0 * self.deviations.min(axis=0)
+        if not self.n_corrections:
+            return of_normals
+        return np.minimum(of_normals, np.sqrt(np.diagonal(self.metric))[self.shown])
 
     @cached_property
     def deviations(self) -> np.ndarray:
-        """Of each law, those of the features shown; of a law within an interval, the lengths on
-        which its density varies, shape (c, d).
+        """Of each normal density, those of the features shown; of one within an interval, the
+        lengths on which its density varies, shape (c, d).
         """
         variances = np.diagonal(self.normals.covariances, axis1=1, axis2=2)
         if self.interval is not None:
@@ -114,46 +115,31 @@ class Corrected:
 
     @cached_property
     def opened(self) -> Corrected:
-        """The law of the features shown and of the one in the interval, before it was known."""
-        return (
-            self
-            if self.interval is None
-            else Corrected(self.joint, [*self.shown, self.interval.feature])
-        )
+        """The density of the features shown and of the one in the interval, before it was known."""
+        shown = self.shown if self.interval is None else [*self.shown, self.interval.feature]
+        return Corrected(self.joint, shown)
 
     @cached_property
     def log_inside(self) -> float:
-        """log P(t ∈ I), which nothing but the law before it was known tells."""
+        """log P(t ∈ I), which nothing but the density before it was known tells."""
         if self.interval is None:
             return 0.0
         if not self.n_corrections:
             weights = self.all_normals.weights
-            return float(
-                np.logaddexp.reduce(
-                    np.log(weights / weights.sum()) + self.interval.log_masses(self.all_normals)
-                )
-            )
-        t, w = self._nodes
-        return float(
-            np.logaddexp.reduce(
-                Corrected(self.joint, [self.interval.feature]).log_by_volume(t[:, None])
-                + np.log(w),
-                initial=-np.inf,
-            )
-        )
+            logs = np.log(weights / weights.sum()) + self.interval.log_masses(self.all_normals)
+        else:
+            t, w = self._nodes
+            alone = Corrected(self.joint, [self.interval.feature])
+            logs = alone.log_by_volume(t[:, None]) + np.log(w)
+        return float(np.logaddexp.reduce(logs, initial=-np.inf))
 
     @cached_property
     def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes and weights of a rule on the interval, as far as the laws reach."""
-        interval = cast("Interval", self.interval)
-        reach = _REACH * np.sqrt(
-            self.all_normals.covariances[:, interval.feature, interval.feature]
-        )
-        mean = self.all_normals.means[:, interval.feature]
-        low, high = (
-            max(interval.low, float((mean - reach).min())),
-            min(interval.high, float((mean + reach).max())),
-        )
+        """Nodes and weights of a rule on the interval, as far as the normal densities reach."""
+        feature, least, most = cast("Interval", self.interval)
+        mean = self.all_normals.means[:, feature]
+        reach = _REACH * np.sqrt(self.all_normals.covariances[:, feature, feature])
+        low, high = max(least, float((mean - reach).min())), min(most, float((mean + reach).max()))
         if not low < high:
             return np.empty(0), np.empty(0)
         lengths = (high - low) / self.opened.narrowest(len(self.shown))
@@ -165,28 +151,31 @@ class Corrected:
         """The length on which the density varies along a feature, the others being held fixed."""
         precision = 0.25 * np.linalg.inv(self.normals.covariances)[:, feature, feature].max()
         if self.n_corrections:
-            precision += np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])[
-                feature, feature
-            ]
+            precision += self.precision[feature, feature]
         return float(1.0 / np.sqrt(precision))
 
-    @cached_property
+    @property
     def n_corrections(self) -> int:
         """The number of kernels that change the reference."""
-        return int(np.count_nonzero(np.any(to_numpy(self.joint.unit_factor) != 0.0, axis=1)))
+        return int(self.correction[0].shape[0])
 
     @property
     def value_cost(self) -> float:
-        """How many values of normal densities a value of the density takes; those of kernels are a fifth
-        of them.
-        """
-        laws, kernels = self.all_normals.weights.shape[0], _KERNEL_COST * self.n_corrections
-        return laws * (1.0 + kernels) if self.hidden and self.n_corrections else laws + kernels
+        """How many values of normal densities a value of the density takes."""
+        normals, kernels = self.all_normals.weights.shape[0], _KERNEL_COST * self.n_corrections
+        return (
+            normals * (1.0 + kernels) if self.hidden and self.n_corrections else normals + kernels
+        )
 
     @cached_property
     def metric(self) -> np.ndarray:
         """S of the joint kernel."""
         return cast("Gaussian", self.joint.kernel).matrix(self.joint.n_features)
+
+    @cached_property
+    def precision(self) -> np.ndarray:
+        """The inverse of what S is for the features shown."""
+        return np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
 
     @cached_property
     def all_normals(self) -> Normals:
@@ -210,12 +199,9 @@ class Corrected:
         """c in natural units."""
         return cast("np.ndarray", self.joint.unit_constant)
 
-    def log_reference(self, X: Array) -> Array:
-        """log ρ of the features shown."""
-        return self._reference.log_density(X)
-
     @cached_property
-    def _reference(self) -> GaussianMixture:
+    def reference(self) -> GaussianMixture:
+        """ρ of the features shown."""
         return GaussianMixture(*self.normals)
 
     def logpdf(self, X: Array) -> Array:
@@ -228,7 +214,7 @@ class Corrected:
             return like(self._values_within(to_numpy(X))[0], X)
         if not self.n_corrections and not self.is_whole:
             square = math.log(float(self.constant @ self.constant)) - self.joint.log_unit
-            return self.log_reference(X) + square
+            return self.reference.log_density(X) + square
         if self.hidden:
             return like(self._marginal_values(to_numpy(X))[0], X)
         X = X if self.is_whole else X[:, np.argsort(self.shown)]
@@ -237,7 +223,7 @@ class Corrected:
     def log_ratio(self, X: np.ndarray) -> np.ndarray:
         """log p − log ρ of the features shown: the square alone if all of them are."""
         if self.hidden or self.interval is not None:
-            return np.asarray(self.log_by_volume(X) - self.log_reference(X))
+            return np.asarray(self.log_by_volume(X) - self.reference.log_density(X))
         return np.asarray(self.joint.logpdf(X[:, np.argsort(self.shown)]))
 
     def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -247,19 +233,18 @@ class Corrected:
         if self.hidden:
             return self._marginal_values(X, slopes=True)
         order, (logs, slopes) = np.argsort(self.shown), self.components.slopes(X)
-        peak = logs.max(axis=0)
-        shares = np.exp(logs - peak)
-        total = shares.sum(axis=0)
-        log_p, out = peak + np.log(total), np.einsum("cn,cnd->nd", shares / total, slopes)
+        log_p, shares = log_sum(logs)
+        out = np.einsum("cn,cnd->nd", shares, slopes)
         points, F = self.joint.support_points[:, self.shown], self.joint.unit_factor
-        inverse = np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
         for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS):
             k = self.joint.kernel(X[rows][:, order], self.joint.support_points)
             psi = self.constant + k @ F
             weight, square = k * (psi @ F.T), np.einsum("nr,nr->n", psi, psi)
             # Σ_i (Fψ)_i k_i (x̃_i − x)
             pull = weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]
-            out[rows] += 4.0 * (pull @ inverse) / np.where(square > 0.0, square, 1.0)[:, None]
+            out[rows] += (
+                4.0 * (pull @ self.precision) / np.where(square > 0.0, square, 1.0)[:, None]
+            )
             with np.errstate(divide="ignore"):
                 log_p[rows] += np.log(square) - self.joint.log_unit
         return log_p, out
@@ -294,22 +279,16 @@ class Corrected:
                 logs, own = self.components.slopes(x)
                 terms = logs + inside
                 steps = own + self._inside.gradients(x, inside) if slopes else steps
-            peak = terms.max(axis=0)
-            peak = np.where(np.isfinite(peak), peak, 0.0)
-            shares = np.exp(terms - peak)
-            total = shares.sum(axis=0)
-            with np.errstate(divide="ignore"):
-                out[rows] = peak + np.log(total) - self.log_inside
+            logs, shares = log_sum(terms)
+            out[rows] = logs - self.log_inside
             if slopes:
-                shares = shares / np.where(total > 0.0, total, 1.0)
                 gradient[rows] = np.einsum("cn,cnd->nd", shares, steps)
         return out, gradient
 
     @cached_property
     def _marginals(self) -> Callable[[int], ExpectedSquare]:
         """By the number of the normal density, each computed where it is first needed."""
-        kernels = HiddenKernels(self)
-        return cache(lambda c: ExpectedSquare(kernels, c))
+        return cache(lambda number: ExpectedSquare(self, number))
 
     def _marginal_values(
         self, X: np.ndarray, *, slopes: bool = False
@@ -320,23 +299,15 @@ class Corrected:
         none exceeds w_c N_c(x)·sup f.
         """
         n, d = X.shape
-        out, gradient, highest = (
-            np.empty(n),
-            np.zeros((n, d)),
-            math.log(self.bound()) + self.joint.log_unit,
-        )
+        out, gradient = np.empty(n), np.zeros((n, d))
+        highest = math.log(self.bound()) + self.joint.log_unit
         for rows in row_blocks(
             n, self.normals.weights.shape[0] * (d if slopes else 1), _NORMAL_ELEMENTS
         ):
             x = X[rows]
-            logs, of_laws = (
-                self.components.slopes(x) if slopes else (self.components.logs(x), np.empty(0))
-            )
-            terms, steps, first = (
-                np.full(logs.shape, -np.inf),
-                np.zeros((*logs.shape, d) if slopes else 0),
-                logs.argmax(axis=0),
-            )
+            logs, of_normals = self.components.slopes(x)
+            terms, first = np.full(logs.shape, -np.inf), logs.argmax(axis=0)
+            steps = np.zeros((*logs.shape, d) if slopes else 0)
 
             def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
                 for some in row_blocks(
@@ -346,37 +317,29 @@ class Corrected:
                     with np.errstate(divide="ignore"):
                         terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023
                     if slopes:
-                        steps[c, at[some]] = slope + of_laws[c, at[some]]  # noqa: B023
+                        steps[c, at[some]] = slope + of_normals[c, at[some]]  # noqa: B023
 
             for c in np.unique(first):
                 fill(int(c), np.flatnonzero(first == c))
             least = terms[first, np.arange(x.shape[0])] + _UNSEEN - highest
             for c in range(logs.shape[0]):
                 fill(c, np.flatnonzero((logs[c] >= least) & (first != c)))
-            peak = terms.max(axis=0)
-            shares = np.exp(terms - np.where(np.isfinite(peak), peak, 0.0))
-            total = shares.sum(axis=0)
-            with np.errstate(divide="ignore"):
-                out[rows] = np.where(np.isfinite(peak), peak, 0.0) + np.log(total)
+            out[rows], shares = log_sum(terms)
             if slopes:
-                gradient[rows] = np.einsum(
-                    "cn,cnd->nd", shares / np.where(total > 0.0, total, 1.0), steps
-                )
+                gradient[rows] = np.einsum("cn,cnd->nd", shares, steps)
         return out - self.joint.log_unit, gradient
 
     def groups(self) -> Iterator[Group]:
-        """p as a signed sum of normal densities: per normal density N_c one, then m for the k_i N_c, then
+        """p as a signed sum of normal densities: per normal density N_c one, m for the k_i N_c, then
         all pairs k_i k_j N_c.
 
-        With an interval, the sum of the opened law, whose last feature is the one in the interval.
+        With an interval, that of the opened density, whose last feature is the one in the interval.
         """
         if self.interval is not None:
             yield from self.opened.groups()
             return
-        used, unit = np.any(self.joint.unit_factor != 0.0, axis=1), math.exp(-self.joint.log_unit)
-        X, F = self.joint.support_points[used], self.joint.unit_factor[used]
-        weights, means, covariances = self.all_normals
-        normals = Normals(unit * weights, means, covariances)
+        (X, F), (weights, means, covariances) = self.correction, self.all_normals
+        normals = Normals(math.exp(-self.joint.log_unit) * weights, means, covariances)
         yield from corrected_normals(normals, self.metric, X, F, self.constant, self.shown)
 
     def by_component(self) -> list[tuple[float, Corrected]]:
@@ -391,12 +354,11 @@ class Corrected:
         return found
 
     def bound(self) -> float:
-        """A number that p/ρ never exceeds: ‖Fᵀk(x)‖² ≤ λ_max(FᵀKF) since k(x)ᵀK⁻¹k(x) ≤ k(x,x) = 1."""
+        """What p/ρ never exceeds: ‖Fᵀk(x)‖² ≤ λ_max(FᵀKF) since k(x)ᵀK⁻¹k(x) ≤ k(x,x) = 1."""
         X, F = self.joint.support_points, self.joint.unit_factor
         largest = float(np.linalg.eigvalsh(F.T @ self.joint.kernel(X, X) @ F)[-1])
-        return (
-            float(np.linalg.norm(self.constant)) + math.sqrt(max(largest, 0.0))
-        ) ** 2 * math.exp(-self.joint.log_unit)
+        length = float(np.linalg.norm(self.constant)) + math.sqrt(max(largest, 0.0))
+        return length**2 * math.exp(-self.joint.log_unit)
 
     def draw_reference(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Samples of ρ, all features, in the interval if there is one."""

@@ -11,20 +11,17 @@ from typing import Any, Self
 import numpy as np
 
 from ksos.density.compress import Compression, compressed
-from ksos.density.corrected import Corrected
 from ksos.density.estimate import Estimate
-from ksos.density.far import warn_if_far
-from ksos.density.questions import condition, transform
+from ksos.density.questions import condition, transform, without_underflow
 from ksos.density.questions.divergence import kl_divergence, l2_distance
 from ksos.density.questions.expectation import Work, entropy, expectation
 from ksos.density.questions.levels import highest_density_level
 from ksos.density.questions.mass import Masses, box_masses, cumulative, masses_within, quantiles
 from ksos.density.questions.modes import log_and_gradient, modes
 from ksos.density.questions.moments import mean_and_covariance, moment
-from ksos.density.questions.samples import draw_terms
-from ksos.density.quiet import without_underflow
+from ksos.density.sampling import draw_terms
 from ksos.density.square import NoMass, Square
-from ksos.density.terms import Terms, as_by_volume, as_term, joint_of
+from ksos.density.terms import Terms, as_by_volume, as_term
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device, to_numpy
 from ksos.ground.names import (
     as_feature_names,
@@ -68,9 +65,10 @@ _MASS_TOLERANCE = 1e-6
 class SoSDensity:
     r"""A density Σ_c w_c ρ_c(x)·‖c + Fᵀk(x)‖²: a kernel sum of squares, or a mixture of such terms.
 
-    The constructor makes the density of one term, p(x) = ‖Fᵀk(x)‖² = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j)
-    with B = FFᵀ. Operations on densities, :func:`ksos.mixture` and the estimators make the others.
-    Evaluation goes through the factor F, never through B: it cannot be negative.
+    The constructor makes the density of one term,
+    p(x) = ‖Fᵀk(x)‖² = Σ_ij B_ij k(x, x̃_i) k(x, x̃_j) with B = FFᵀ. Operations on densities,
+    :func:`ksos.mixture` and the estimators make the others. Evaluation goes through the factor F,
+    never through B: it cannot be negative.
 
     Parameters
     ----------
@@ -203,19 +201,20 @@ class SoSDensity:
     def support_points(self) -> Array:
         """The x̃_i, shape (m, d); of several terms those of all, and the means of references."""
         own = self.terms.own
-        whole = own is not None and joint_of(own).n_features == self.n_features
-        return joint_of(own).support_points if whole else self.terms.support_points
+        if own is not None and own.joint.n_features == self.n_features:
+            return own.joint.support_points
+        return self.terms.support_points
 
     @property
     def kernel(self) -> Kernel:
         """The kernel of the term with the largest weight."""
         _, term = max(self.terms.weighted, key=lambda one: one[0])
-        return joint_of(term).kernel
+        return term.joint.kernel
 
     @property
     def rank(self) -> int:
         """The number of columns of the factors of all terms."""
-        return sum(joint_of(term).rank for _, term in self.terms.weighted)
+        return sum(term.joint.rank for _, term in self.terms.weighted)
 
     @property
     def factor(self) -> np.ndarray:
@@ -396,7 +395,7 @@ class SoSDensity:
                 f" condition on the value of an atom; the nearest is {nearest}"
             ) from None
         if found.n_features:
-            warn_if_far(self.terms.on_host, found, given, at, words)
+            condition.warn_if_far(self.terms.on_host, found, given, at, words)
         return found
 
     def _no_density(self, where: str) -> ValueError:
@@ -633,9 +632,10 @@ class SoSDensity:
                 )
             return Masses(hit.astype(float), nothing, "closed form")
         terms = self._given_values(values) if values else self.terms.on_host
+        box = low[hit][:, left], high[hit][:, left]
         within = {left.index(k): side for k, side in sides.items()}
         try:
-            found = masses_within(terms, low[hit][:, left], high[hit][:, left], within)
+            found = masses_within(terms, *box, within) if sides else box_masses(terms, *box)
         except NoMass:
             raise ValueError(
                 f"the density vanishes {self._interval_words(sides)}, at least to rounding: there"
@@ -863,10 +863,10 @@ class SoSDensity:
     def __repr__(self) -> str:
         d = f"d={self.n_features}{shown_names(self.feature_names)}"
         (_, term), *more = self.terms.weighted
-        if more or (isinstance(term, Corrected) and not term.is_whole):
+        if more or not term.is_whole:
             n = len(more) + 1
             return f"SoSDensity({d}, {n} term{'s' * (n > 1)}, measure={self.measure!r})"
-        one = joint_of(term)
+        one = term.joint
         constant = "" if one.unit_constant is None else ", constant"
         return (
             f"SoSDensity({d}, m={one.support_points.shape[0]}{constant}, rank={one.rank},"
@@ -893,6 +893,6 @@ def from_terms(terms: Terms | Square, names: tuple[str, ...] | None = None) -> S
 def square_of(p: SoSDensity) -> Square:
     """The square of a density of one term over all features."""
     (_, term), *more = p.terms.weighted
-    if more or (isinstance(term, Corrected) and not term.is_whole):
+    if more or not term.is_whole:
         raise AttributeError(f"{p!r} has no single factor: p.components are its parts")
-    return joint_of(term)
+    return term.joint

@@ -1,4 +1,4 @@
-"""Factors of positive semidefinite matrices, row by row: lengths apart, sums of squares in logarithms."""
+"""Factors of positive semidefinite matrices, row by row: lengths apart; sums in logarithms."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from ksos.ground.arrays import Array, namespace, quiet
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.threads import one_blas_thread
 
-__all__ = ["hadamard_factor", "log_squares", "merge_points", "split_columns", "unit_rows"]
+__all__ = [
+    "hadamard_factor",
+    "log_squares",
+    "log_sum",
+    "merge_points",
+    "split_columns",
+    "unit_rows",
+]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 # relative to the largest: eigenvalues below it are rounding
 _DROP = 1e-15
-# times the number of support points: more columns than these go through Cholesky's method, if the
-# relative error of the density stays below the other two (with a diagonal, without)
+# times the number of support points: more columns than these are worth an attempt at Cholesky's
+# method, which costs as much as one QR of so many columns
 _MANY_COLUMNS = 4
+# relative error of the density that Cholesky's method may leave with a diagonal, where the bound is
+# pessimistic by many orders
 _SAFE = 1e-6
+# the same from the least eigenvalue alone, which itself carries rounding
 _SAFER = 1e-10
 
 
@@ -43,6 +53,19 @@ def log_squares(log_terms: Array, rows: Array) -> Array:
     with quiet():
         values = xp.exp(log_terms - shift[:, None]) @ rows
         return xp.log(xp.vecdot(values, values)) + 2.0 * shift
+
+
+def log_sum(logs: Array) -> tuple[Array, Array]:
+    """log Σ_c e^{logs_cn}, shape (n,), and the share of every term in its sum; where all of them
+    vanish −∞ and zeros.
+    """
+    xp = namespace(logs)
+    peak = xp.max(logs, axis=0)
+    shift = xp.where(xp.isfinite(peak), peak, 0.0)
+    with quiet():
+        shares = xp.exp(logs - shift)
+        total = xp.sum(shares, axis=0)
+        return shift + xp.log(total), shares / xp.where(total > 0.0, total, 1.0)
 
 
 def split_columns(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -80,10 +103,10 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     digits that the entries of (FFᵀ) ∘ R have lost where they cancel. Rows of F of length one and a
     unit diagonal of R make the error relative to each row.
 
-    Where these would be many columns, and every point has a kernel b_i k_i² of its own beside them, L is
-    Cholesky's factor: the density is at least Σ b_i k_i², so that rounding changes it by no more
-    than ε Σ 1/b_i of itself anywhere, and far less where nothing cancels. The same holds with the
-    least eigenvalue of (FFᵀ) ∘ R in the place of every b_i.
+    Where these would be many columns, and every point has a kernel b_i k_i² of its own beside them,
+    L is Cholesky's factor: the density is at least Σ b_i k_i², so that rounding changes it by no
+    more than ε Σ 1/b_i of itself anywhere, and far less where nothing cancels. The same holds with
+    the least eigenvalue of (FFᵀ) ∘ R in the place of every b_i.
     """
     m = F.shape[0]
     require_memory(

@@ -19,7 +19,7 @@ from ksos.measures import Normals
 if TYPE_CHECKING:
     from ksos.density.corrected import Corrected
 
-__all__ = ["ExpectedSquare", "HiddenKernels", "Inside"]
+__all__ = ["ExpectedSquare", "Inside"]
 
 # the rounding of one operation in float64
 _ROUNDING = 2.3e-16
@@ -29,26 +29,8 @@ _NEAR = 500.0
 _TOLERANCE = 1e-12
 
 
-class HiddenKernels:
-    """The kernels as functions of the hidden features given the shown ones."""
-
-    def __init__(self, p: Corrected) -> None:
-        self.shown, self.hidden = p.shown, p.hidden
-        self.constant, self.normals = p.constant, p.all_normals
-        used = np.any(p.joint.unit_factor != 0.0, axis=1)
-        self.points, self.factor = p.joint.support_points[used], p.joint.unit_factor[used]
-        self.inverse = np.linalg.inv(p.metric[np.ix_(self.shown, self.shown)])
-        precision = np.linalg.inv(p.metric)
-        self.precision = precision[np.ix_(self.hidden, self.hidden)]
-        self.widths = np.linalg.inv(self.precision)
-        self.slope = self.widths @ precision[np.ix_(self.hidden, self.shown)]
-        self.products = self.factor @ self.factor.T
-        self.lengths = np.sqrt(np.diagonal(self.products))
-        self.linear = self.factor @ self.constant
-
-
 class ExpectedSquare:
-    """E_c[‖c + Fᵀk(x)‖² | x_S] of one reference law, for x = (x_S, x_R) with x_S shown.
+    """E_c[‖c + Fᵀk(x)‖² | x_S] of one normal density, for x = (x_S, x_R) with x_S shown.
 
     Given x_S the hidden features are normal with covariance V, and
     k_i = k^S_i · exp(−(x_R − r_i)ᵀP(x_R − r_i)) with r_i affine in x_S. Let
@@ -61,50 +43,56 @@ class ExpectedSquare:
     where h_i and b_i are Gaussians in x_S, and C does not depend on x_S.
     """
 
-    def __init__(self, kernels: HiddenKernels, law: int) -> None:
-        self.kernels, (S, R), P = kernels, (kernels.shown, kernels.hidden), kernels.precision
-        mean, covariance = kernels.normals.means[law], kernels.normals.covariances[law]
-        of_law = np.linalg.solve(covariance[np.ix_(S, S)], covariance[np.ix_(S, R)]).T
-        V = covariance[np.ix_(R, R)] - of_law @ covariance[np.ix_(S, R)]
-        self.mean, points = mean[S], kernels.points[:, S] - mean[S]
-        self._start = (kernels.points[:, R] - mean[R]) + points @ kernels.slope.T  # t_i at the mean
-        slope, unit = kernels.slope + of_law, np.eye(len(R))
-        log_dets = [float(np.linalg.slogdet(unit + 2.0 * q * V @ P)[1]) for q in (1, 2)]
-        once = np.linalg.inv(kernels.widths + 2.0 * V)
-        self._twice = np.linalg.inv(0.5 * kernels.widths + 2.0 * V)
-        known = kernels.inverse, points, self._start, slope
-        self.once = _Gaussians(*known, once, -0.5 * log_dets[0])
-        self.twice = _Gaussians(*known, 0.5 * self._twice, -0.25 * log_dets[1])
+    def __init__(self, p: Corrected, number: int) -> None:
+        (S, R), inverse = (p.shown, p.hidden), np.linalg.inv(p.metric)
+        (X, self.F), self.constant = p.correction, p.constant
+        self.lengths, self.linear = np.linalg.norm(self.F, axis=1), self.F @ p.constant
+        self.P = inverse[np.ix_(R, R)]
+        widths = np.linalg.inv(self.P)
+        slope = widths @ inverse[np.ix_(R, S)]
+        mean, covariance = p.all_normals.means[number], p.all_normals.covariances[number]
+        pull = np.linalg.solve(covariance[np.ix_(S, S)], covariance[np.ix_(S, R)]).T
+        V = covariance[np.ix_(R, R)] - pull @ covariance[np.ix_(S, R)]
+        self.mean, points = mean[S], X[:, S] - mean[S]
+        self._start = (X[:, R] - mean[R]) + points @ slope.T  # t_i at the mean
+        log_dets = [np.linalg.slogdet(np.eye(len(R)) + 2.0 * q * V @ self.P)[1] for q in (1, 2)]
+        self._twice = np.linalg.inv(0.5 * widths + 2.0 * V)
+        known, once = (
+            (p.precision, points, self._start, slope + pull),
+            np.linalg.inv(widths + 2.0 * V),
+        )
+        self.once = _Gaussians(*known, once, -0.5 * float(log_dets[0]))
+        self.twice = _Gaussians(*known, 0.5 * self._twice, -0.25 * float(log_dets[1]))
 
     @cached_property
     def _correlations(self) -> np.ndarray:
         """C."""
-        values, axes = np.linalg.eigh(0.5 * self.kernels.precision - 0.25 * self._twice)
+        values, axes = np.linalg.eigh(0.5 * self.P - 0.25 * self._twice)
         at = self._start @ (axes * np.sqrt(np.maximum(values, 0.0)))
         return np.exp(-squared_distances(at, at, np.ones(at.shape[1])))
 
     @cached_property
     def _product(self) -> np.ndarray:
         """(FFᵀ) ∘ C."""
-        return self.kernels.products * self._correlations
+        return (self.F @ self.F.T) * self._correlations
 
     @cached_property
     def _root(self) -> np.ndarray:
         """L with LLᵀ = (FFᵀ) ∘ C, whose squares lose no digits."""
-        rows, log_lengths = unit_rows(self.kernels.factor)
+        rows, log_lengths = unit_rows(self.F)
         return np.asarray(hadamard_factor(rows, self._correlations) * np.exp(log_lengths)[:, None])
 
     def values(self, X: np.ndarray, *, slopes: bool) -> tuple[np.ndarray, np.ndarray]:
         """E_c[…|x_S] at the rows of X in natural units, and the gradient of its logarithm."""
-        c, F, X = self.kernels.constant, self.kernels.factor, X - self.mean
+        c, F, X = self.constant, self.F, X - self.mean
         if not F.shape[0]:
             return np.full(X.shape[0], float(c @ c)), np.zeros(X.shape)
         with np.errstate(under="ignore"):
             h, b = self.once(X), self.twice(X)
             pulled = b @ self._product
             least, squares = c + h @ F, np.einsum("nm,nm->n", b, pulled)
-            value = float(c @ c) + 2.0 * (h @ self.kernels.linear)
-            lower, terms = np.einsum("nr,nr->n", least, least), (b @ self.kernels.lengths) ** 2
+            value = float(c @ c) + 2.0 * (h @ self.linear)
+            lower, terms = np.einsum("nr,nr->n", least, least), (b @ self.lengths) ** 2
             rough = _ROUNDING * terms > _TOLERANCE * np.maximum(value + squares, lower)
             if rough.any():
                 V = b[rough] @ self._root
@@ -112,7 +100,7 @@ class ExpectedSquare:
             value = np.maximum(value + squares, lower)
             if not slopes:
                 return value, value
-            gradient = self.once.pull(X, h * self.kernels.linear) + self.twice.pull(X, b * pulled)
+            gradient = self.once.pull(X, h * self.linear) + self.twice.pull(X, b * pulled)
         return value, 2.0 * gradient / np.where(value > 0.0, value, 1.0)[:, None]
 
 
@@ -129,11 +117,11 @@ class _Gaussians:
         log_scale: float,
     ) -> None:
         self.precision = A + slope.T @ Q @ slope
-        self.centres = np.linalg.solve(self.precision, A @ points.T + slope.T @ Q @ start.T).T
-        away, t = self.centres - points, start - self.centres @ slope.T
+        self.centers = np.linalg.solve(self.precision, A @ points.T + slope.T @ Q @ start.T).T
+        away, t = self.centers - points, start - self.centers @ slope.T
         self.tops = log_scale - np.sum(away @ A * away, axis=1) - np.sum(t @ Q * t, axis=1)
         self.root = np.linalg.cholesky(0.5 * (self.precision + self.precision.T))
-        self.at = self.centres @ self.root
+        self.at = self.centers @ self.root
         tops = self.tops - np.einsum("mi,mi->m", self.at, self.at)
         self.columns = np.concatenate([2.0 * self.at.T, np.ones((1, tops.shape[0])), tops[None, :]])
 
@@ -150,11 +138,11 @@ class _Gaussians:
     def pull(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_ni ∇log of the functions, shape (n, d)."""
         total = weights.sum(axis=1, keepdims=True)
-        return np.asarray(2.0 * (weights @ self.centres - total * X) @ self.precision)
+        return np.asarray(2.0 * (weights @ self.centers - total * X) @ self.precision)
 
 
 class Inside:
-    """P_c(t ∈ I | x_S) of each of the laws."""
+    """P_c(t ∈ I | x_S) of each of the normal densities."""
 
     def __init__(self, normals: Normals, shown: list[int], interval: Interval) -> None:
         _, means, covariances = normals
@@ -170,7 +158,7 @@ class Inside:
         return log_gauss_mass(*self.interval.scaled(self.start + self.slopes @ X.T, self.variances))
 
     def gradients(self, X: np.ndarray, logs: np.ndarray) -> np.ndarray:
-        """∇ log P_c(t ∈ I | x_S), shape (c, n, d), for the logarithms that :meth:`logs` has found."""
+        """∇ log P_c(t ∈ I | x_S), shape (c, n, d), for the logarithms that ``logs`` has found."""
         a, b = self.interval.scaled(self.start + self.slopes @ X.T, self.variances)
         with np.errstate(under="ignore", over="ignore", invalid="ignore"):
             step = (np.exp(-a * a - logs) - np.exp(-b * b - logs)) / np.sqrt(

@@ -19,7 +19,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.density import SoSDensity, from_terms
 from ksos.density.normals import Interval
 from ksos.density.square import Square
-from ksos.density.terms import Term, Terms, as_term, joint_of
+from ksos.density.terms import Term, Terms, as_term
 from ksos.exceptions import ModelFormatError
 from ksos.ground.arrays import quiet, to_numpy
 from ksos.ground.files import replace_whole
@@ -35,19 +35,19 @@ _CONDITIONAL_MAGIC = b"\x89KSOC"  # another kind of file, which holds more than 
 # interval
 _FORMAT_VERSION = 4
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # of the arrays, to a line of the cache: they can be mapped into memory
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
 _FLOATS = np.dtype("<f8")
-_MOST_DIMENSIONS, _MASS_TOLERANCE, _LONGEST_VERSION, _LONGEST_NAME = 8, 1e-6, 80, 1000
-_KERNEL_VALUE, _MOST_WORK = (
-    20,
-    2e10,
-)  # steps of an exponential; what a file may make its reader do: some ten seconds
-_OWN_ARRAYS, _CONSTANT, _INTERVAL = (
-    ("log_unit", "support_points", "unit_factor"),
-    "unit_constant",
-    "interval",
-)
+_MOST_DIMENSIONS = 8  # of an array: no kernel or measure has more than three
+_MASS_TOLERANCE = 1e-6  # that of SoSDensity: a mass farther from one is no rounding
+_LONGEST_VERSION = 80  # characters, as one line of a terminal shows them
+_LONGEST_NAME = 1000  # of a feature: columns named after sentences are known, longer ones are not
+_KERNEL_VALUE = 20  # steps of an exponential, beside those of its product with the factor
+_MOST_WORK = 2e10  # what a file may make its reader do: some ten seconds
+_OWN_ARRAYS = ("log_unit", "support_points", "unit_factor")
+_CONSTANT = "unit_constant"
+_INTERVAL = "interval"
+_WORDS = (bool, int, str, type(None))
 _COMMON_KEYS = {"format_version", "library_version", "measure", "arrays", "sha256"}
 _TABLES: dict[str, Mapping[str, type[Any]]] = {"kernel": KERNELS, "measure": MEASURES}
 
@@ -59,7 +59,7 @@ def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
     """Write ``density`` to the file ``path``; at every moment the old file or the new one is there,
     whole.
 
-    It raises ValueError if :func:`load` would refuse the file: a kernel or measure of the user's
+    It raises ValueError if :func:`load` would not read the file: a kernel or measure of the user's
     own, or a density that is not one; and OSError if the file cannot be written; then the old one
     is untouched and nothing else is left behind.
     """
@@ -122,60 +122,42 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             ) from None
 
 
-# --- a density as a header and arrays ---
+# A density as a header and arrays
 
 
 def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
     """What the file says of ``density``: its header, and its arrays in their order."""
-    header: dict[str, Any] = {"format_version": 1, "library_version": __version__}
-    terms, names = density.terms.on_host, density.feature_names
-    if terms.own is not None and _is_whole(terms.own):
-        square = joint_of(terms.own)
-        entries, arrays = _describe_square(square, "")
-        header["format_version"] = 1 if square.unit_constant is None else 2
-        header |= entries
+    terms, names, arrays = density.terms.on_host, density.feature_names, Arrays()
+    header: dict[str, Any] = {"format_version": 2, "library_version": __version__}
+    if (own := terms.own) is not None and own.is_whole:
+        header |= _describe_square(own.joint, "", arrays)
+        header["format_version"] = 1 if own.joint.unit_constant is None else 2
     else:
-        entry, arrays = _describe_role("measure", terms.measure, "")
-        header |= {"format_version": 2, "measure": entry, "parts": []}
+        header |= {"measure": _describe_role("measure", terms.measure, "", arrays), "parts": []}
         arrays["weights"] = _as_floats([weight for weight, _ in terms.weighted])
         for number, (_, term) in enumerate(terms.weighted):
-            entries, own = _describe_square(joint_of(term), f"parts.{number}.")
-            corrected = isinstance(term, Corrected)
-            features = term.shown if corrected else list(range(term.n_features))
-            header["parts"].append({**entries, "features": features})
-            arrays |= own
-            if corrected and (interval := term.interval) is not None:
-                header["format_version"], header["parts"][-1]["within"] = 4, interval.feature
-                arrays[f"parts.{number}.{_INTERVAL}"] = _as_floats([interval.low, interval.high])
+            prefix = f"parts.{number}."
+            entry = _describe_square(term.joint, prefix, arrays) | {"features": term.shown}
+            if (interval := term.interval) is not None:
+                header["format_version"], entry["within"] = 4, interval.feature
+                arrays[prefix + _INTERVAL] = _as_floats([interval.low, interval.high])
+            header["parts"].append(entry)
     if names is not None:
         version = max(3, header["format_version"])
         header |= {"format_version": version, "feature_names": list(names)}
-    header["arrays"] = [
-        {"name": name, "shape": list(array.shape)} for name, array in arrays.items()
-    ]
-    header["sha256"] = _checksum(arrays)
-    return header, arrays
+    shapes = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
+    return header | {"arrays": shapes, "sha256": _checksum(arrays)}, arrays
 
 
-def _is_whole(term: Term) -> bool:
-    return isinstance(term, Square) or term.is_whole
+def _describe_square(square: Square, prefix: str, arrays: Arrays) -> dict[str, Any]:
+    own = (square.log_unit, square.support_points, square.unit_factor, square.unit_constant)
+    for name, value in zip((*_OWN_ARRAYS, _CONSTANT), own, strict=True):
+        if value is not None:
+            arrays[prefix + name] = _as_floats(value)
+    return {role: _describe_role(role, getattr(square, role), prefix, arrays) for role in _TABLES}
 
 
-def _describe_square(density: Square, prefix: str) -> tuple[dict[str, Any], Arrays]:
-    own = (density.log_unit, density.support_points, density.unit_factor)
-    arrays: Arrays = {
-        prefix + name: _as_floats(value) for name, value in zip(_OWN_ARRAYS, own, strict=True)
-    }
-    if density.unit_constant is not None:
-        arrays[prefix + _CONSTANT] = _as_floats(density.unit_constant)
-    entries = {}
-    for role, part in (("kernel", density.kernel), ("measure", density.measure)):
-        entries[role], numbers = _describe_role(role, part, prefix)
-        arrays |= numbers
-    return entries, arrays
-
-
-def _describe_role(role: str, part: Any, prefix: str) -> tuple[dict[str, Any], Arrays]:
+def _describe_role(role: str, part: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
     table = _TABLES[role]
     if table.get(part.name) is not type(part):
         raise ValueError(
@@ -183,9 +165,8 @@ def _describe_role(role: str, part: Any, prefix: str) -> tuple[dict[str, Any], A
             f" name: {', '.join(table)}"
         )
     words, numbers = _split(part.parameters())
-    return {"name": part.name, "parameters": words}, {
-        f"{prefix}{role}.{name}": value for name, value in numbers.items()
-    }
+    arrays |= {f"{prefix}{role}.{name}": value for name, value in numbers.items()}
+    return {"name": part.name, "parameters": words}
 
 
 def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
@@ -193,113 +174,67 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
     that it makes sense.
     """
     for name, array in arrays.items():
-        if np.isnan(
-            array.min()
-        ):  # no temporary as large as the array, as isnan(array).any() would need
-            raise ValueError(f"its array {name!r} has NaN inside")
-    constants = header["format_version"] > 1
+        # no temporary as large as the array, as isnan(array).any() would need
+        _require(not np.isnan(array.min()), f"its array {name!r} has NaN inside")
     if "parts" in header:
         terms = _assemble_terms(header, arrays)
     else:
-        square = _assemble_square(header, arrays, "", constants=constants)
+        square = _assemble_square(header, arrays, "", constants=header["format_version"] > 1)
         terms = Terms([(1.0, as_term(square))], square.measure)
-    if arrays:
-        raise ValueError(f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
-    names = _feature_names(header, terms.n_features)
-    return from_terms(terms, None if names is None else tuple(names))
-
-
-def _feature_names(header: dict[str, Any], d: int) -> list[str] | None:
-    """The names that the header gives: they are shown on terminals, and so must be printable."""
+    _require(not arrays, f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
     if "feature_names" not in header:
-        return None
-    names = header["feature_names"]
-    if (
-        not isinstance(names, list)
-        or len(names) != d
-        or not all(isinstance(name, str) for name in names)
-    ):
-        raise ValueError(f"its feature names must be {d} words; got {_shown(names)}")
+        return from_terms(terms)
+    names, d = header["feature_names"], terms.n_features
+    fits = _is_list_of(names, str) and len(names) == d
+    _require(fits, f"its feature names must be {d} words; got {_shown(names)}")
+    _require(len(set(names)) == d, f"its feature names must differ; got {_shown(names)}")
     for name in names:
-        if not name.isprintable() or len(name) > _LONGEST_NAME:
-            raise ValueError(
-                "the name of a feature in a file must be printable and have at most"
-                f" {_LONGEST_NAME} characters; got {_shown(name)}"
-            )
-    if len(set(names)) < d:
-        raise ValueError(f"its feature names must differ; got {_shown(names)}")
-    return names
+        _require_word(name, _LONGEST_NAME, "the name of a feature in a file")
+    return from_terms(terms, tuple(names))
 
 
 def _assemble_terms(header: dict[str, Any], arrays: Arrays) -> Terms:
-    entries, measure, weights = (
-        header["parts"],
-        _rebuild("measure", header["measure"], arrays, ""),
-        arrays.pop("weights", None),
-    )
-    if not isinstance(entries, list) or not entries:
-        raise ValueError(f"its header must list the parts of the mixture; got {_shown(entries)}")
-    if weights is None or weights.shape != (len(entries),):
-        raise ValueError(
-            f"its mixture of {len(entries)} parts must have an array of as many weights"
-        )
-    if not (weights.min() > 0.0 and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE):
-        raise ValueError("its weights must be positive and sum to 1")
+    entries, measure = header["parts"], _rebuild("measure", header["measure"], arrays, "")
+    listed = isinstance(entries, list) and len(entries) > 0
+    _require(listed, f"its header must list the parts of the mixture; got {_shown(entries)}")
+    n, weights = len(entries), arrays.pop("weights", np.empty(0))
+    given = weights.shape == (n,)
+    _require(given, f"its mixture of {n} parts must have an array of as many weights")
+    positive = weights.min() > 0.0 and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE
+    _require(positive, "its weights must be positive and sum to 1")
     parts = []
     for number, (entry, weight) in enumerate(zip(entries, weights.tolist(), strict=True)):
         inside = header["format_version"] > 3 and isinstance(entry, dict) and "within" in entry
-        _check_keys(
-            entry,
-            {"kernel", "measure", "features"} | ({"within"} if inside else set()),
-            "a part of its mixture",
-        )
-        square = _assemble_square(entry, arrays, f"parts.{number}.", constants=True)
-        d, features = square.n_features, entry["features"]
-        if (
-            not isinstance(features, list)
-            or not all(type(k) is int and 0 <= k < d for k in features)
-            or len(set(features)) < len(features)
-        ):
-            raise ValueError(
-                f"the features of a part must be different numbers from 0 to {d - 1}; got"
-                f" {_shown(features)}"
-            )
-        interval = (
-            _interval(entry["within"], d, features, arrays.pop(f"parts.{number}.{_INTERVAL}", None))
-            if inside
-            else None
-        )
-        parts.append((weight, _as_term(square, features, interval)))
+        keys = {"kernel", "measure", "features"} | ({"within"} if inside else set())
+        _check_keys(entry, keys, "a part of its mixture")
+        parts.append((weight, _assemble_part(entry, arrays, f"parts.{number}.")))
     return Terms(parts, measure, check=True)
 
 
-def _as_term(square: Square, features: list[int], interval: Interval | None) -> Term:
+def _assemble_part(entry: dict[str, Any], arrays: Arrays, prefix: str) -> Term:
     """Only a square with a constant over normal densities can hide features."""
-    term = as_term(square)
-    if isinstance(term, Corrected):
-        return Corrected(square, features, interval)
-    whole = features == list(range(square.n_features)) and interval is None
-    normal = square.measure.normals(square.n_features) is not None
-    if not whole or normal or square.unit_constant is not None:
-        raise ValueError(
-            "a part that hides features or is relative to normal densities must have a constant"
-            f" over a Normal or GaussianMixture measure; got one on {square.measure!r}"
-        )
+    square = _assemble_square(entry, arrays, prefix, constants=True)
+    d, shown, interval = square.n_features, entry["features"], None
+    fits = _is_list_of(shown, int) and set(shown) <= set(range(d)) and len(set(shown)) == len(shown)
+    words = f"the features of a part must be different numbers from 0 to {d - 1}"
+    _require(fits, f"{words}; got {_shown(shown)}")
+    if "within" in entry:
+        feature, sides = entry["within"], arrays.pop(prefix + _INTERVAL, np.empty(0))
+        hidden = type(feature) is int and feature in set(range(d)) - set(shown)
+        words = f"the feature of a part in an interval must be one of the {d} that are"
+        _require(hidden, f"{words} integrated out; got {_shown(feature)}")
+        ordered = sides.shape == (2,) and bool(sides[0] < sides[1])
+        words = "an interval must have two sides, the lower one first"
+        _require(ordered, f"{words}; got {_shown(sides.tolist())}")
+        interval = Interval(feature, float(sides[0]), float(sides[1]))
+    term, whole = as_term(square, shown, interval), shown == square.shown and interval is None
+    plain = square.unit_constant is None and square.measure.normals(d) is None
+    _require(
+        isinstance(term, Corrected) or (whole and plain),
+        "a part that hides features or is relative to normal densities must have a constant"
+        f" over a Normal or GaussianMixture measure; got one on {square.measure!r}",
+    )
     return term
-
-
-def _interval(feature: Any, d: int, features: list[int], sides: np.ndarray | None) -> Interval:
-    if type(feature) is not int or not 0 <= feature < d or feature in features:
-        raise ValueError(
-            f"the feature of a part in an interval must be one of the {d} that are integrated out;"
-            f" got {_shown(feature)}"
-        )
-    if sides is None or sides.shape != (2,) or not sides[0] < sides[1]:
-        raise ValueError(
-            "an interval must have two sides, the lower one first; got"
-            f" {_shown(None if sides is None else sides.tolist())}"
-        )
-    return Interval(feature, float(sides[0]), float(sides[1]))
 
 
 def _assemble_square(
@@ -307,56 +242,46 @@ def _assemble_square(
 ) -> Square:
     kernel, measure = (_rebuild(role, entries[role], arrays, prefix) for role in _TABLES)
     missing = {prefix + name for name in _OWN_ARRAYS} - arrays.keys()
-    if missing:
-        raise ValueError(f"its arrays lack {', '.join(sorted(missing))}")
+    _require(not missing, f"its arrays lack {', '.join(sorted(missing))}")
     log_unit, points, F = (arrays.pop(prefix + name) for name in _OWN_ARRAYS)
     constant = arrays.pop(prefix + _CONSTANT, None) if constants else None
-    if log_unit.ndim != 0 or points.ndim != 2 or F.ndim != 2 or F.shape[0] != points.shape[0]:
-        raise ValueError(
-            "log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); "
-            f"got {log_unit.shape}, {points.shape} and {F.shape}"
-        )
-    if constant is not None and constant.shape != F.shape[1:]:
-        raise ValueError(
-            f"{_CONSTANT} must have one entry for each of the {F.shape[1]} columns of unit_factor;"
-            f" got {constant.shape}"
-        )
-    if constant is not None and not math.isfinite(measure.log_mass(points.shape[1])):
-        raise ValueError(f"it has a constant on {measure!r}, whose mass is not finite")
-    for name, array in zip((*_OWN_ARRAYS, _CONSTANT), (log_unit, points, F, constant), strict=True):
-        if array is not None and not (np.isfinite(array.min()) and np.isfinite(array.max())):
-            raise ValueError(f"its array {name!r} has an infinity inside")
-    density = Square(kernel, points, F, float(log_unit), measure, constant)
-    m, n = (
-        points.shape[0],
-        points.shape[0] if measure.atoms is None else measure.atoms.points.shape[0],
+    fits = log_unit.ndim == 0 and points.ndim == F.ndim == 2 and len(F) == len(points)
+    _require(
+        fits,
+        "log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); "
+        f"got {log_unit.shape}, {points.shape} and {F.shape}",
     )
-    if (work := m * n * float(points.shape[1] + F.shape[1] + _KERNEL_VALUE)) > _MOST_WORK:
-        raise ValueError(
-            f"its mass, of {m} support points at {n} places, would take {work:.1e} steps to verify,"
-            f" more than {_MOST_WORK:.0e}"
-        )
+    if constant is not None:
+        words = f"{_CONSTANT} must have one entry for each of the columns of unit_factor"
+        _require(constant.shape == F.shape[1:], f"{words}; got {constant.shape}, {F.shape}")
+        finite = math.isfinite(measure.log_mass(points.shape[1]))
+        _require(finite, f"it has a constant on {measure!r}, whose mass is not finite")
+    for name, array in zip((*_OWN_ARRAYS, _CONSTANT), (log_unit, points, F, constant), strict=True):
+        finite = array is None or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+        _require(finite, f"its array {name!r} has an infinity inside")
+    square = Square(kernel, points, F, float(log_unit), measure, constant)
+    m = points.shape[0]
+    n = m if measure.atoms is None else measure.atoms.points.shape[0]
+    work = m * n * float(points.shape[1] + F.shape[1] + _KERNEL_VALUE)
+    _require(
+        work <= _MOST_WORK,
+        f"its mass, of {m} support points at {n} places, would take {work:.1e} steps to verify,"
+        f" more than {_MOST_WORK:.0e}",
+    )
     with quiet():
-        mass = density.mass()  # which also finds a kernel or a measure of another dimension
-    if not abs(mass - 1.0) <= _MASS_TOLERANCE:
-        raise ValueError(
-            f"its density has mass {mass:.9g}, where 1 within {_MASS_TOLERANCE:g} was expected"
-        )
-    return density
+        mass = square.mass()  # which also finds a kernel or a measure of another dimension
+    words = f"where 1 within {_MASS_TOLERANCE:g} was expected"
+    _require(abs(mass - 1.0) <= _MASS_TOLERANCE, f"its density has mass {mass:.9g}, {words}")
+    return square
 
 
 def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
     """Flags, whole numbers and words, which JSON keeps, apart from real numbers, which the arrays
     keep to the last bit.
     """
-    words = {
-        name: value
-        for name, value in parameters.items()
-        if value is None or isinstance(value, (bool, int, str))
-    }
-    return words, {
-        name: _as_floats(value) for name, value in parameters.items() if name not in words
-    }
+    words = {name: value for name, value in parameters.items() if isinstance(value, _WORDS)}
+    rest = parameters.keys() - words.keys()
+    return words, {name: _as_floats(parameters[name]) for name in parameters if name in rest}
 
 
 def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
@@ -365,37 +290,24 @@ def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
     """
     _check_keys(entry, {"name", "parameters"}, f"the {role} in its header")
     name, words, table = entry["name"], entry["parameters"], _TABLES[role]
-    if not isinstance(name, str) or name not in table:
-        raise ValueError(
-            f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected"
-        )
-    if not isinstance(words, dict) or not all(
-        value is None or isinstance(value, (bool, int, str)) for value in words.values()
-    ):
-        raise ValueError(
-            f"the parameters of its {role} must be flags, whole numbers and words; got"
-            f" {_shown(words)}"
-        )
-    own = [key for key in arrays if key.startswith(f"{prefix}{role}.")]
-    numbers = {key.removeprefix(f"{prefix}{role}."): arrays.pop(key) for key in own}
-    part = table[name](
-        **words, **{key: value if value.ndim else float(value) for key, value in numbers.items()}
-    )
+    known = isinstance(name, str) and name in table
+    _require(known, f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected")
+    plain = isinstance(words, dict) and _is_list_of(list(words.values()), *_WORDS)
+    what = f"the parameters of its {role}"
+    _require(plain, f"{what} must be flags, whole numbers and words; got {_shown(words)}")
+    start = f"{prefix}{role}."
+    own = [key for key in arrays if key.startswith(start)]
+    numbers = {key.removeprefix(start): arrays.pop(key) for key in own}
+    scalars = {key: value if value.ndim else float(value) for key, value in numbers.items()}
+    part = table[name](**words, **scalars)
     # A constructor fills gaps and converts types: what it made must say of itself exactly what the
     # file says of it.
     true_words, true_numbers = _split(part.parameters())
-    same_words = words == true_words and all(
-        type(words[key]) is type(true_words[key]) for key in words
-    )  # True == 1
-    if (
-        not same_words
-        or numbers.keys() != true_numbers.keys()
-        or not all(np.array_equal(numbers[k], true_numbers[k]) for k in numbers)
-    ):
-        raise ValueError(
-            f"the parameters of its {role} are not those of a {name} {role}:"
-            f" {_shown(sorted({*words, *numbers}))}"
-        )
+    same = numbers.keys() == true_numbers.keys() and words == true_words
+    same = same and all(type(words[key]) is type(true_words[key]) for key in words)  # True == 1
+    same = same and all(np.array_equal(numbers[key], true_numbers[key]) for key in numbers)
+    shown = _shown(sorted({*words, *numbers}))
+    _require(same, f"{what} are not those of a {name} {role}: {shown}")
     return part
 
 
@@ -415,7 +327,7 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-# --- reading ---
+# Reading
 
 
 def _header_and_its_end(file: BinaryIO) -> tuple[dict[str, Any], int]:
@@ -436,11 +348,11 @@ def _header_and_its_end(file: BinaryIO) -> tuple[dict[str, Any], int]:
             )
         raise ValueError(f"it begins with {prefix[: len(_MAGIC)]!r}, where {_MAGIC!r} was expected")
     length = int.from_bytes(prefix[8:16], "little")
-    if not 0 < length <= _HEADER_LIMIT or (_PREFIX_BYTES + length) % _ALIGNMENT:
-        raise ValueError(f"it announces a header of {length} bytes, which no model has")
+    fits = 0 < length <= _HEADER_LIMIT and not (_PREFIX_BYTES + length) % _ALIGNMENT
+    _require(fits, f"it announces a header of {length} bytes, which no model has")
     text = file.read(length)
-    if hashlib.sha256(text).digest() != prefix[16:]:
-        raise ValueError("the checksum of its header does not match")
+    same = hashlib.sha256(text).digest() == prefix[16:]
+    _require(same, "the checksum of its header does not match")
     return _parse(text), _PREFIX_BYTES + length
 
 
@@ -450,9 +362,8 @@ def _parse(text: bytes) -> dict[str, Any]:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError("its header is nested too deeply") from None
-    version = header.get("format_version") if isinstance(header, dict) else None
-    if type(version) is not int or version < 1:
-        raise ValueError("its header has no format version")
+    version: Any = header.get("format_version") if isinstance(header, dict) else None
+    _require(type(version) is int and version > 0, "its header has no format version")
     if version > _FORMAT_VERSION:
         raise ModelFormatError(
             f"the file is in format version {_shown(version)}, written by ksos"
@@ -464,13 +375,7 @@ def _parse(text: bytes) -> dict[str, Any]:
         {"feature_names"} if version == 3 or (version > 3 and "feature_names" in header) else set()
     )
     _check_keys(header, _COMMON_KEYS | named | ({"parts"} if mixed else {"kernel"}), "its header")
-    written_by = header["library_version"]
-    if (
-        not isinstance(written_by, str)
-        or not written_by.isprintable()
-        or len(written_by) > _LONGEST_VERSION
-    ):  # it is shown on terminals
-        raise ValueError(f"its library version must be a word; got {_shown(written_by)}")
+    _require_word(header["library_version"], _LONGEST_VERSION, "its library version")
     return header
 
 
@@ -481,15 +386,13 @@ def _read_arrays(file: BinaryIO, header: dict[str, Any], data_start: int) -> Arr
     size = os.fstat(file.fileno()).st_size
     shapes = _shapes(header["arrays"], (size - data_start) // FLOAT_BYTES)
     expected = data_start + FLOAT_BYTES * sum(math.prod(shape) for shape in shapes.values())
-    if size != expected:
-        raise ValueError(f"it has {size} bytes, where its header announces {expected}")
+    _require(size == expected, f"it has {size} bytes, where its header announces {expected}")
     require_memory(expected - data_start, "the model", "load it where there is more memory")
     arrays = {name: np.empty(shape, dtype=_FLOATS) for name, shape in shapes.items()}
     for array in arrays.values():
-        if file.readinto(_bytes_of(array)) != array.nbytes:  # type: ignore[attr-defined]
-            raise ValueError("it ended while it was read")
-    if _checksum(arrays) != header["sha256"]:
-        raise ValueError("the checksum of its arrays does not match")
+        n = file.readinto(_bytes_of(array))  # type: ignore[attr-defined]
+        _require(n == array.nbytes, "it ended while it was read")
+    _require(_checksum(arrays) == header["sha256"], "the checksum of its arrays does not match")
     return {name: array.astype(np.float64, copy=False) for name, array in arrays.items()}
 
 
@@ -497,36 +400,46 @@ def _shapes(entries: Any, available: int) -> dict[str, tuple[int, ...]]:
     """Name and shape of every array; none has a side longer than the ``available`` numbers, so that
     products stay small.
     """
-    if not isinstance(entries, list):
-        raise ValueError(f"its header must list the arrays; got {_shown(entries)}")
+    _require(isinstance(entries, list), f"its header must list the arrays; got {_shown(entries)}")
     shapes: dict[str, tuple[int, ...]] = {}
     for entry in entries:
         _check_keys(entry, {"name", "shape"}, "an array in its header")
         name, shape = entry["name"], entry["shape"]
-        if not isinstance(name, str) or name in shapes:
-            raise ValueError(f"its arrays must have names, one each; got {_shown(name)}")
-        if (
-            not isinstance(shape, list)
-            or len(shape) > _MOST_DIMENSIONS
-            or not all(type(n) is int and 1 <= n <= available for n in shape)
-        ):
-            raise ValueError(f"its array {_shown(name)} cannot have shape {_shown(shape)}")
+        new = isinstance(name, str) and name not in shapes
+        _require(new, f"its arrays must have names, one each; got {_shown(name)}")
+        fits = _is_list_of(shape, int) and len(shape) <= _MOST_DIMENSIONS
+        fits = fits and all(1 <= n <= available for n in shape)
+        _require(fits, f"its array {_shown(name)} cannot have shape {_shown(shape)}")
         shapes[name] = tuple(shape)
     return shapes
 
 
+def _require(true: bool, message: str) -> None:
+    """Whatever a forger put there: either this holds, or the file is no model."""
+    if not true:
+        raise ValueError(message)
+
+
+def _require_word(value: Any, most: int, what: str) -> None:
+    """A word that is shown on terminals, which a forger would like to control."""
+    fits = isinstance(value, str) and value.isprintable() and len(value) <= most
+    _require(fits, f"{what} must be printable, of at most {most} characters; got {_shown(value)}")
+
+
 def _check_keys(entry: Any, keys: set[str], what: str) -> None:
-    if not isinstance(entry, dict) or entry.keys() != keys:
-        got = sorted(entry) if isinstance(entry, dict) else entry
-        raise ValueError(
-            f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}"
-        )
+    got = sorted(entry) if isinstance(entry, dict) else entry
+    fits = isinstance(entry, dict) and entry.keys() == keys
+    _require(fits, f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}")
+
+
+def _is_list_of(value: Any, *types: type) -> bool:
+    """Whether it is a list of these types and none derived from them: True is no number."""
+    return isinstance(value, list) and all(type(one) in types for one in value)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
-    if len(out) != len(pairs):
-        raise ValueError("its header names a field twice")
+    _require(len(out) == len(pairs), "its header names a field twice")
     return out
 
 

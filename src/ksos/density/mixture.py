@@ -81,8 +81,9 @@ def _one_square(squares: list[tuple[float, Any]]) -> Terms:
 
 def _as_densities(densities: Any) -> list[SoSDensity]:
     every = list(densities) if isinstance(densities, Iterable) else [densities]
-    every = [_from_sklearn(p) if hasattr(p, "covariances_") else p for p in every]
-    for p in every:
+    for a, p in enumerate(every):
+        if hasattr(p, "covariances_"):  # a fitted mixture, whatever its covariance type
+            every[a] = p = reference_density(GaussianMixture.from_sklearn(p)).by_volume()
         if not isinstance(p, SoSDensity):
             raise TypeError(f"densities must be a list of SoSDensity; got {p!r}")
     if not every:
@@ -122,15 +123,8 @@ def _same_class(first: Square | None, other: Square) -> bool:
 
 def _common_measure(every: list[Terms]) -> Measure:
     """The measure that all densities share; Lebesgue if they differ."""
-    d = every[0].n_features
-    measures = [p.measure.for_features(d) for p in every]
-    same = all(other == measures[0] for other in measures)
-    if any(one.atoms is not None for one in measures) and not same:
-        raise ValueError(
-            "densities on a discrete measure mix with others on the same measure only: they have no"
-            " density by volume; give all of them one Discrete measure"
-        )
-    return measures[0] if same else Lebesgue()
+    measures = [p.measure.for_features(p.n_features) for p in every]
+    return measures[0] if all(one == measures[0] for one in measures) else Lebesgue()
 
 
 def reference_density(measure: Measure) -> SoSDensity:
@@ -142,11 +136,6 @@ def reference_density(measure: Measure) -> SoSDensity:
     return from_terms(Square(kernel, points, np.zeros((1, 1)), 0.0, measure, np.ones(1)))
 
 
-def _from_sklearn(fitted: FittedMixture) -> SoSDensity:
-    """The density of a fitted mixture, whatever its covariance type."""
-    return reference_density(GaussianMixture.from_sklearn(fitted)).by_volume()
-
-
 def to_sklearn(p: SoSDensity) -> FittedMixture:
     """The same distribution as a fitted :class:`sklearn.mixture.GaussianMixture` (type "full").
 
@@ -156,12 +145,13 @@ def to_sklearn(p: SoSDensity) -> FittedMixture:
 
     shares, means, covariances = [], [], []
     for weight, term in p.terms.on_host.parts:
-        for group in normal_groups(term) or [None]:
-            if group is None or group.weights.size > 1 or group.weights[0] < 0.0:
-                raise ValueError(
-                    f"{p!r} is no mixture of normal densities: one of its terms is a sum of squares"
-                    " over several support points"
-                )
+        groups = normal_groups(term)
+        if not groups or any(one.weights.size > 1 or one.weights[0] < 0.0 for one in groups):
+            raise ValueError(
+                f"{p!r} is no mixture of normal densities: one of its terms is a sum of squares"
+                " over several support points"
+            )
+        for group in groups:
             shares.append(weight * float(group.weights[0]))
             means.append(group.means[0])
             covariances.append(group.covariance)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebpts1, chebvander
+from scipy.special import gammaln
 
+from ksos.density.factor import log_sum
 from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import gauss_mass, log_gauss_mass, normal_between, truncated_moments
 from ksos.kernels.distances import squared_distances
@@ -38,13 +40,14 @@ _BLOCK_ELEMENTS = 1 << 20
 _NOTHING = 1e-17
 # of an interpolation: half a rounding
 _LOG_ERROR = math.log(0.5e-16)
-# nodes of a grid along a direction; a grid must be this many times smaller to pay for its making
+# nodes of a grid along a direction: with more, √n! is beyond all that a sum of terms can need
 _MOST_NODES = 200
+# a grid must be this many times smaller than the sum to pay for its making
 _SMALLER = 4
 
 
 class Interval(NamedTuple):
-    """A feature of a joint law, and the bounds between which it lies."""
+    """A feature of a joint distribution, and the bounds between which it lies."""
 
     feature: int
     low: float
@@ -63,23 +66,19 @@ class Interval(NamedTuple):
         return log_gauss_mass(a, b)
 
     def draw(self, normals: Normals, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Samples of Σ_c w_c N_c given t ∈ I: a law, then t, then the other features given t."""
+        """Samples of Σ_c w_c N_c given t ∈ I: a normal density, then t, then the others given t."""
         weights, means, covariances = normals
         T, logs = self.feature, np.log(weights) + self.log_masses(normals)
-        shares = np.exp(logs - logs.max())
-        which = rng.choice(weights.shape[0], size=size, p=shares / shares.sum())
+        which = rng.choice(weights.shape[0], size=size, p=log_sum(logs[:, None])[1][:, 0])
         variance = covariances[:, T, T]
         a, b = self.scaled(means[:, T], variance)
         z, _ = normal_between(a[which], b[which], rng.random(size))
         pull = covariances[:, :, T] / np.sqrt(variance)[:, None]
         rest = np.delete(np.arange(means.shape[1]), T)
-        roots = np.linalg.cholesky(
-            (covariances - pull[:, :, None] * pull[:, None, :])[:, rest[:, None], rest]
-        )
+        given = (covariances - pull[:, :, None] * pull[:, None, :])[:, rest[:, None], rest]
+        noise = rng.standard_normal((size, rest.shape[0]))
         out = means[which] + pull[which] * z[:, None]
-        out[:, rest] += np.einsum(
-            "nij,nj->ni", roots[which], rng.standard_normal((size, rest.shape[0]))
-        )
+        out[:, rest] += np.einsum("nij,nj->ni", np.linalg.cholesky(given)[which], noise)
         return out
 
 
@@ -117,46 +116,31 @@ class Group(NamedTuple):
         if _SMALLER * math.prod(counts) > self.weights.shape[0]:
             return self
         middle, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), np.finfo(float).tiny)
-        nodes = [np.cos(math.pi * (np.arange(n) + 0.5) / n) for n in counts]
+        nodes = [chebpts1(n) for n in counts]
         total, last = self.weights[None, :], len(counts) - 1
         scaled = np.clip((white - middle[:, None]) / half[:, None], -1.0, 1.0)
         for k, (n, x) in enumerate(zip(counts, nodes, strict=True)):
-            D = _chebyshev(x, n)
-            D[1:] *= 2.0
-            T = D.T @ _chebyshev(scaled[k], n) / n  # Lagrange's polynomials of the nodes
+            D = chebvander(x, n - 1) * np.where(np.arange(n) > 0, 2.0, 1.0)
+            T = D @ chebvander(scaled[k], n - 1).T / n  # Lagrange's polynomials of the nodes
             total = total @ T.T if k == last else (total[:, None, :] * T).reshape(-1, T.shape[1])
         grid = middle + half * tensor_grid(nodes)
         return Group(total.ravel(), self.means[0] + grid @ L.T, self.covariance)
 
 
-@cache
-def _log_factorials() -> np.ndarray:
-    return np.cumsum(np.log(np.maximum(np.arange(_MOST_NODES), 1)))
-
-
 def _nodes(r: float) -> int:
     """The least n with 2(r/2)ⁿ/√n! ≤ 1e-16."""
     n = np.arange(_MOST_NODES)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        small = n * np.log(max(r, 1e-300) / 2.0) - 0.5 * _log_factorials() <= _LOG_ERROR
+    small = n * math.log(max(r, 1e-300) / 2.0) - 0.5 * gammaln(n + 1.0) <= _LOG_ERROR
     return int(np.argmax(small)) if small.any() else _MOST_NODES
 
 
-def _chebyshev(x: np.ndarray, n: int) -> np.ndarray:
-    """T_0 … T_{n−1}, shape (n, number of x)."""
-    out = np.ones((n, x.shape[0]))
-    for k in range(1, n):
-        out[k] = x if k == 1 else 2.0 * x * out[k - 1] - out[k - 2]
-    return out
-
-
 def pairs_of(
-    B: np.ndarray, log_W: np.ndarray, centres: np.ndarray, covariance: np.ndarray
+    B: np.ndarray, log_W: np.ndarray, centers: np.ndarray, covariance: np.ndarray
 ) -> Group:
-    """Σ_ij B_ij e^{log_W_ij} N((centres_i + centres_j)/2, covariance), every pair once."""
+    """Σ_ij B_ij e^{log_W_ij} N((centers_i + centers_j)/2, covariance), every pair once."""
     i, j = np.triu_indices(B.shape[0])
     weights = np.where(i == j, 1.0, 2.0) * B[i, j] * np.exp(log_W[i, j])
-    return Group(weights, 0.5 * (centres[i] + centres[j]), covariance)
+    return Group(weights, 0.5 * (centers[i] + centers[j]), covariance)
 
 
 def corrected_normals(
@@ -169,49 +153,40 @@ def corrected_normals(
 ) -> Iterator[Group]:
     """Σ w N(x) ‖c + Fᵀk(x)‖² of some features, k having the metric S and the points X.
 
-    Of each law, one group for the constant, one for products with a kernel, one for those with two.
+    Of each N, one group for the constant, one for products with a kernel, one for those with two.
     """
     (weights, means, covariances), (i, j) = normals, np.triu_indices(X.shape[0])
     white = (X - X[:1]) @ np.linalg.inv(np.linalg.cholesky(S)).T
     spread = 0.5 * squared_distances(white, white, np.ones(X.shape[1]))[i, j]
     linear, pairs = 2.0 * F @ c, np.where(i == j, 1.0, 2.0) * (F @ F.T)[i, j]
     known = [_times_kernels(S / (2.0 * q), covariances) for q in (1, 2)] if X.shape[0] else []
-    for law, (weight, mean) in enumerate(zip(weights.tolist(), means, strict=True)):
+    for number, (weight, mean) in enumerate(zip(weights.tolist(), means, strict=True)):
         alone = np.array([weight * float(c @ c)])
-        yield Group(alone, mean[None, :], covariances[law]).restrict(shown)
+        yield Group(alone, mean[None, :], covariances[number]).restrict(shown)
         away = X - mean
         for q, (logs, roots, pulls, narrowed) in enumerate(known, start=1):
-            at, centres = away @ roots[law].T, (away @ pulls[law].T + mean)[:, shown]
+            at, centers = away @ roots[number].T, (away @ pulls[number].T + mean)[:, shown]
             squares = np.einsum("mi,mi->m", at, at)
             with np.errstate(under="ignore"):
                 if q == 1:
-                    values = weight * linear * np.exp(logs[law] - 0.5 * squares)
+                    values = weight * linear * np.exp(logs[number] - 0.5 * squares)
                 else:  # ‖u_i + u_j‖²/8: where this form loses digits, the pair is nothing
                     middle = 0.125 * (squares[i] + squares[j]) + 0.25 * (at @ at.T)[i, j]
-                    values = weight * pairs * np.exp(logs[law] - middle - spread)
-                    centres = 0.5 * (centres[i] + centres[j])
-            yield Group(values, centres, narrowed[law][np.ix_(shown, shown)])
+                    values = weight * pairs * np.exp(logs[number] - middle - spread)
+                    centers = 0.5 * (centers[i] + centers[j])
+            yield Group(values, centers, narrowed[number][np.ix_(shown, shown)])
 
 
-class _TimesKernels(NamedTuple):
-    """Normal laws N(μ, Σ) times q kernels, a multiple of N(z̄, P): what does not depend on z̄."""
+def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Normal densities N(μ, Σ) times q kernels, a multiple of N(z̄, P): what does not depend on z̄.
 
-    logs: np.ndarray
-    """½log|P| − ½log|P+Σ|."""
-    roots: np.ndarray
-    """R with ‖R(z̄ − μ)‖² = (z̄ − μ)ᵀ(P + Σ)⁻¹(z̄ − μ)."""
-    pulls: np.ndarray
-    """Σ(Σ + P)⁻¹, by which the mean moves from μ towards z̄."""
-    covariances: np.ndarray
-
-
-def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> _TimesKernels:
+    ½log|P| − ½log|P+Σ|; R with ‖R(z̄ − μ)‖² = (z̄ − μ)ᵀ(P + Σ)⁻¹(z̄ − μ); Σ(Σ + P)⁻¹, by which the
+    mean moves from μ towards z̄; and the covariances.
+    """
     L = np.linalg.cholesky(covariances + P)
     logs = 0.5 * np.linalg.slogdet(P)[1] - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
     pulls = np.linalg.solve(covariances + P, covariances).transpose(0, 2, 1)
-    narrowed = pulls @ P
-    narrowed = 0.5 * (narrowed + narrowed.transpose(0, 2, 1))
-    return _TimesKernels(logs, np.linalg.inv(L), pulls, narrowed)
+    return logs, np.linalg.inv(L), pulls, _symmetric(pulls @ P)
 
 
 def mean_and_covariance(
@@ -225,26 +200,18 @@ def mean_and_covariance(
         origin = origin if origin.size else means[0]
         away = means - origin
         if interval is None:
-            mass, first, second = (
-                weights,
-                weights @ away,
-                (weights[:, None] * away).T @ away + float(weights.sum()) * covariance,
-            )
+            mass, first = weights, weights @ away
+            second = (weights[:, None] * away).T @ away + float(weights.sum()) * covariance
         else:  # t = mean + √(2V_tt)·u, the others given t are normal around a line
             scale = np.sqrt(2.0 * covariance[-1, -1])
             a, b = interval.scaled(means[:, -1], 2.0 * covariance[-1, -1])
-            mass, line = (
-                weights * np.exp(log_gauss_mass(a, b)),
-                covariance[:, -1] / covariance[-1, -1] * scale,
-            )
+            mass = weights * np.exp(log_gauss_mass(a, b))
+            line = covariance[:, -1] / covariance[-1, -1] * scale
             u, square = truncated_moments(a, b)
-            across = (mass * u) @ away
+            along, both = np.outer(line, line), np.outer((mass * u) @ away, line)
             first = mass @ away + float(mass @ u) * line
-            rest = covariance - np.outer(line, line) / 2.0
-            second = (
-                (mass[:, None] * away).T @ away + np.outer(across, line) + np.outer(line, across)
-            )
-            second += float(mass @ square) * np.outer(line, line) + float(mass.sum()) * rest
+            second = (mass[:, None] * away).T @ away + both + both.T + float(mass @ square) * along
+            second += float(mass.sum()) * (covariance - along / 2.0)
         total, sums = total + float(mass.sum()), [sums[0] + first, sums[1] + second]
     away, second = sums[0] / total, sums[1] / total
     mean, spread = origin + away, 0.5 * (second + second.T) - np.outer(away, away)
@@ -320,7 +287,7 @@ def embedded(
     """∫ k(x, z_r) of the sum at the rows of Z, for k(x, z) = exp(−(x−z)ᵀS⁻¹(x−z)): Σ v
     |S|^{1/2}|S+2V|^{−1/2} exp(−(m−z)ᵀ(S+2V)⁻¹(m−z)).
 
-    With an interval of the last feature t, each term times P(t ∈ I) of the normal law that k(·,
+    With an interval of the last feature t, each term times P(t ∈ I) of the normal density that k(·,
     z)N(m, V) has for t.
     """
     out, d = np.zeros(Z.shape[0]), Z.shape[1]
@@ -345,11 +312,8 @@ def inner_product(a: Iterable[Group], b: list[Group], metric: np.ndarray | None 
     total = 0.0
     for weights, means, covariance in a:
         for other in b:
-            both = covariance + other.covariance
-            if metric is None:
-                root, log_scale = _whitened(2.0 * both, None)
-            else:
-                root, log_scale = _whitened(metric + 2.0 * both, metric)
+            both = 2.0 * (covariance + other.covariance)
+            root, log_scale = _whitened(both if metric is None else metric + both, metric)
             at_a, at_b = (means - means[0]) @ root, (other.means - means[0]) @ root
             for rows in row_blocks(means.shape[0], other.means.shape[0], _BLOCK_ELEMENTS):
                 near = np.exp(
@@ -372,17 +336,14 @@ def _whitened(Q: np.ndarray, metric: np.ndarray | None) -> tuple[np.ndarray, flo
 
 
 class NormalComponents:
-    """The normal laws of a mixture with the roots of their precisions."""
+    """The normal densities of a mixture with the roots of their precisions."""
 
     def __init__(self, normals: Normals) -> None:
-        self.means, self.roots = (
-            normals.means,
-            np.linalg.inv(np.linalg.cholesky(normals.covariances)),
-        )
+        self.means = normals.means
+        self.roots = np.linalg.inv(np.linalg.cholesky(normals.covariances))
         log_det = np.sum(np.log(np.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
-        self.constant = (
-            np.log(normals.weights) + log_det - 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
-        )
+        whole = 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
+        self.constant = np.log(normals.weights) + log_det - whole
 
     def logs(self, X: np.ndarray) -> np.ndarray:
         """log w_c N_c(x), shape (c, n)."""
@@ -400,7 +361,7 @@ class NormalComponents:
 def conditional_normals(
     normals: Normals, given: list[int], values: np.ndarray
 ) -> tuple[float, Normals] | None:
-    """Of Σ_c w_c N_c, the log density of the values, and the mixture of the conditional laws."""
+    """Of Σ_c w_c N_c, the log density of the values, and the mixture of the conditional ones."""
     weights, means, covariances = normals
     known, rest = np.array(given), np.array([k for k in range(means.shape[1]) if k not in given])
     across = covariances[:, known[:, None], rest]
@@ -410,38 +371,29 @@ def conditional_normals(
     peak = float(logs.max())
     if not np.isfinite(peak):
         return None
-    narrowed = covariances[:, rest[:, None], rest] - pull @ across
+    narrowed = _symmetric(covariances[:, rest[:, None], rest] - pull @ across)
     shares, away = np.exp(logs - peak), (values - means[:, known])[:, :, None]
-    narrowed = 0.5 * (narrowed + narrowed.transpose(0, 2, 1))
-    law = Normals(shares, means[:, rest] + (pull @ away)[:, :, 0], narrowed)
-    return peak + math.log(float(shares.sum())), law
+    moved = means[:, rest] + (pull @ away)[:, :, 0]
+    return peak + math.log(float(shares.sum())), Normals(shares, moved, narrowed)
 
 
 def times_normal(
     normals: Normals, mean: np.ndarray, precision: np.ndarray
 ) -> tuple[float, GaussianMixture]:
-    """(log mass, law) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision may be
-    singular.
+    """(log mass, what is left) of Σ_c w_c N_c(x) exp(−½(x−mean)ᵀ precision (x−mean)); the precision
+    may be singular.
     """
-    log_weights, means, covariances = [], [], []
-    for weight, centre, covariance in zip(*normals, strict=True):
-        mixed = np.eye(mean.shape[0]) + covariance @ precision
-        narrowed = _symmetric(np.linalg.solve(mixed, covariance))
-        away = mean - centre
-        pulled = precision @ away
-        log_weights.append(
-            np.log(weight)
-            - 0.5 * float(np.linalg.slogdet(mixed)[1])
-            - 0.5 * float(away @ pulled - pulled @ narrowed @ pulled)
-        )
-        means.append(centre + narrowed @ pulled)
-        covariances.append(narrowed)
-    peak = max(log_weights)
-    shares = np.exp(np.array(log_weights) - peak)
-    return float(peak + np.log(shares.sum())), GaussianMixture(
-        shares, np.stack(means), np.stack(covariances)
-    )
+    weights, means, covariances = normals
+    mixed = np.eye(mean.shape[0]) + covariances @ precision
+    narrowed = _symmetric(np.linalg.solve(mixed, covariances))
+    away = mean - means
+    pulled = away @ precision
+    exponents = np.sum(away * pulled, axis=1) - np.einsum("ci,cij,cj->c", pulled, narrowed, pulled)
+    logs = np.log(weights) - 0.5 * np.linalg.slogdet(mixed)[1] - 0.5 * exponents
+    peak, moved = float(logs.max()), means + np.einsum("cij,cj->ci", narrowed, pulled)
+    shares = np.exp(logs - peak)
+    return peak + math.log(float(shares.sum())), GaussianMixture(shares, moved, narrowed)
 
 
 def _symmetric(A: np.ndarray) -> np.ndarray:
-    return np.asarray(0.5 * (A + A.T))
+    return np.asarray(0.5 * (A + np.swapaxes(A, -1, -2)))

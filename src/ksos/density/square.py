@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = ["NoMass", "Square", "assemble", "central_first", "feature_scales"]
 
-# numbers held at a time: blocks of a matrix that stay in the cache, and what a GPU takes at once
+# numbers held at a time: blocks of a matrix that stay in the cache
 _BLOCK_ELEMENTS = 1 << 18
+# what a GPU takes at once: 512 MB, for it is fastest on large products
 _DEVICE_ELEMENTS = 1 << 26
-# entries of kernel values for which a sum over nodes is made, and rows of W at a time
+# entries of kernel values for which a sum over nodes is made: 8 MB
 _MASS_ENTRIES = 1 << 20
+# rows of W at a time, so that a square of them fits into the cache
 _MASS_BLOCK = 1 << 9
 # below it, kernel values have begun to underflow and logarithms are taken row by row
 _UNDERFLOW = 1e-250
-# squares of rows of this length, times kernel values, are still floats; exp of the second is
+# squares of rows of this length, times kernel values, are still floats
 _LARGEST_LOG_ROW = 300.0
+# exp of this is still a float
 _LARGEST_LOG_GRAM = 690.0
 _EPSILON = float(np.finfo(np.float64).eps)
 # a mass below it may be what rounding leaves of no mass, and is compared with the mass that the
@@ -73,10 +76,23 @@ class Square:
     def __post_init__(self) -> None:
         # One memory layout: matrix products round differently in another one, and a loaded density
         # must give the same bits.
-        whole = np.ascontiguousarray if is_numpy(self.support_points) else _as_they_are
-        self.support_points, self.unit_factor = whole(self.support_points), whole(self.unit_factor)
-        if self.unit_constant is not None:
-            self.unit_constant = whole(self.unit_constant)
+        for name in ("support_points", "unit_factor", "unit_constant"):
+            if (array := getattr(self, name)) is not None:
+                whole = np.ascontiguousarray if is_numpy(array) else namespace(array).asarray
+                setattr(self, name, whole(array))
+
+    # what terms that hide features have
+    is_whole, interval = True, None
+
+    @property
+    def joint(self) -> Square:
+        """The square over all features: itself."""
+        return self
+
+    @property
+    def shown(self) -> list[int]:
+        """All features."""
+        return list(range(self.n_features))
 
     @property
     def n_features(self) -> int:
@@ -97,6 +113,11 @@ class Square:
     def bandwidths(self) -> np.ndarray:
         """Per feature the length on which the density varies, shape (d,)."""
         return feature_scales(self.kernel, self.n_features)
+
+    def narrowest(self, feature: int) -> float:
+        """The length on which the density varies along a feature, the others being held fixed."""
+        precision = np.linalg.inv(self.kernel.matrix(self.n_features))
+        return float(precision[feature, feature] ** -0.5)
 
     @property
     def value_cost(self) -> float:
@@ -203,6 +224,13 @@ class Square:
             out[rows] = log_squares(log_k + log_lengths, unit)
         return out
 
+    def best_point(self) -> tuple[np.ndarray, float]:
+        """The support point, moved into the measure, at which p is largest; log p there."""
+        inside = np.clip(self.support_points, *self.measure.boundaries(self.n_features))
+        log_p = self.logpdf(inside)
+        best = int(np.argmax(log_p))
+        return inside[best], float(log_p[best])
+
     @cached_property
     def unit_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(M, single, log_lengths) with FFᵀ = D(MMᵀ + diag(single))D, D = diag(e^{log_lengths})."""
@@ -210,7 +238,7 @@ class Square:
         return *split_columns(rows), log_lengths
 
     def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p, and ∇ log p = 2 Σ_i (Fψ)_i k_i ∇log k_i / ‖ψ‖² with ψ = Fᵀk(x); 0 where p vanishes.
+        """log p, and ∇ log p = 2 Σ_i (Fψ)_i k_i ∇log k_i / ‖ψ‖², ψ = Fᵀk(x); 0 where p vanishes.
 
         The largest term of each sum Σ_i F_i k(x, x̃_i) is taken out first: it cancels, and nothing
         underflows far away.
@@ -287,10 +315,6 @@ class Square:
     def __getstate__(self) -> dict[str, Any]:
         made = ("squares", "envelope", "unit_columns")  # they can be made again
         return {name: value for name, value in vars(self).items() if name not in made}
-
-
-def _as_they_are(array: Array) -> Array:
-    return namespace(array).asarray(array)
 
 
 def feature_scales(kernel: Kernel, d: int) -> np.ndarray:

@@ -18,10 +18,9 @@ from ksos.kernels import Gaussian, Kernel
 __all__ = ["Standard", "kernel_image", "standardize"]
 
 _FARTHEST = 1e300  # a point this many bandwidths away stays a number
+# what is left of a gap of more than twice as many bandwidths: on either side of its middle every
+# kernel is 0 in floating point
 _GAP = 4096.0
-"""What is left of a gap of more than twice as many bandwidths: on either side of its middle every
-kernel is 0 in floating point.
-"""
 _ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # per feature: a correlation below it is none
 
 
@@ -110,13 +109,6 @@ class Standard:
     axes: Axes | None = None
     """Those of a metric; the folds are theirs then, and the scale is 1."""
 
-    @property
-    def plain(self) -> bool:
-        """Whether the coordinates are (x − origin)/σ, or those of a metric, and nothing else: then
-        distances are true distances.
-        """
-        return all(fold.plain for fold in self.folds)
-
     def coordinates(self, X: np.ndarray) -> np.ndarray:
         """y of the rows of ``X``, entries of which may be infinite if there is no metric."""
         X = X if self.axes is None else self.axes.coordinates(X, self.origin)
@@ -137,31 +129,24 @@ class Standard:
         """∂x/∂y, where nothing was shortened."""
         return np.diag(self.scale) if self.axes is None else np.linalg.inv(self.axes.V)
 
-    def can_carry(self, other: Square) -> bool:
-        """Whether another density has a kernel of its class in these coordinates."""
-        return isinstance(other.kernel, Gaussian) or self.axes is None
-
-    def same_coordinates(self, other: Square) -> Square:
-        """Another density in these coordinates, with the gaps that were shortened shortened."""
-        d, log_unit = (
-            other.n_features,
-            other.log_unit - (self.log_unit_volume if other.measure.by_volume else 0.0),
-        )
-        if self.axes is None and not other.kernel.full:
+    def same_coordinates(self, other: Square, kernel: Kernel | None = None) -> Square:
+        """Another density in these coordinates, with the gaps that were shortened shortened; its
+        kernel there may be known.
+        """
+        d, axes, to_standard = other.n_features, self.axes, 1.0 / self.scale
+        if kernel is None and axes is None and not other.kernel.full:
             kernel = other.kernel.with_sigma(other.kernel.sigma_vector(d) / self.scale)
+        elif kernel is None:
+            kernel = kernel_image(other.kernel, np.diag(to_standard) if axes is None else axes.V)
+        if axes is None:
+            measure = other.measure.image(self.coordinates, to_standard)
         else:
-            kernel = kernel_image(
-                other.kernel, np.diag(1.0 / self.scale) if self.axes is None else self.axes.V
-            )
-        if self.axes is None:
-            measure = other.measure.image(self.coordinates, 1.0 / self.scale)
-        else:
-            measure = other.measure.linear_image(self.axes.V, -(self.axes.V @ self.origin))
+            measure = other.measure.linear_image(axes.V, -(axes.V @ self.origin))
         return replace(
             other,
             kernel=kernel,
             support_points=self.coordinates(other.support_points),
-            log_unit=log_unit,
+            log_unit=other.log_unit - (self.log_unit_volume if other.measure.by_volume else 0.0),
             measure=measure,
         )
 
@@ -184,34 +169,17 @@ def standardize(
     order = central_first(X, scale)
     everywhere, origin = np.concatenate([X, *(q.support_points for q in others)]), X[order[0]]
     shorten = shorten and p.measure.by_volume  # the other measures are not the same everywhere
-    axes = None
+    axes, zero = None, origin
     if any(q.kernel.full for q in (p, *others)) and p.measure.atoms is None and not keep_features:
         axes = axes_of(p.kernel, d, *(q.kernel for q in others[:1]))
         everywhere, zero, scale = axes.coordinates(everywhere, origin), np.zeros(d), np.ones(d)
-    else:
-        zero = origin
     folds = [
         Fold(x, float(first), float(sigma), shorten=shorten)
         for x, first, sigma in zip(everywhere.T, zero, scale, strict=True)
     ]
     frame = Standard(p, folds, scale, 0.0, origin, axes)
+    kernel = p.kernel.with_sigma(1.0) if axes is None and not p.kernel.full else None
+    kernel = Gaussian(1.0) if axes is not None else kernel
+    kept = replace(p, support_points=X[order], unit_factor=F[order])
     log_volume = frame.log_unit_volume if p.measure.by_volume else 0.0
-    if axes is not None:
-        kernel: Kernel = Gaussian(1.0)
-        measure = p.measure.linear_image(axes.V, -(axes.V @ origin))
-    else:
-        kernel = (
-            kernel_image(p.kernel, np.diag(1.0 / scale))
-            if p.kernel.full
-            else p.kernel.with_sigma(1.0)
-        )
-        measure = p.measure.image(frame.coordinates, 1.0 / scale)
-    square = replace(
-        p,
-        kernel=kernel,
-        support_points=frame.coordinates(X[order]),
-        unit_factor=F[order],
-        log_unit=p.log_unit - log_volume,
-        measure=measure,
-    )
-    return replace(frame, square=square, log_volume=log_volume)
+    return replace(frame, square=frame.same_coordinates(kept, kernel), log_volume=log_volume)

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 
 from ksos.density.corrected import Corrected
+from ksos.density.factor import log_sum
+from ksos.density.normals import Interval
 from ksos.density.square import NoMass, Square, assemble
 from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue, Measure, Normal
 
-__all__ = ["Term", "Terms", "Weighted", "as_by_volume", "as_term", "joint_of", "weighed"]
+__all__ = ["Term", "Terms", "Weighted", "as_by_volume", "as_term", "weighed"]
 
-# weights that are scaled already keep their last bits; weights that floats barely hold are dropped
+# weights that are scaled already keep their last bits
 _ROUNDING = 1e-14
+# weights that floats barely hold are dropped
 _NEGLIGIBLE = 1e-300
 
 Term = Square | Corrected
@@ -27,12 +30,13 @@ Weighted = tuple[float, Term]
 """A weight, and a term of mass one."""
 
 
-def as_term(square: Square) -> Term:
+def as_term(
+    square: Square, shown: list[int] | None = None, interval: Interval | None = None
+) -> Term:
     """A square with a constant over normal densities can hide features; any other one stays."""
-    d = square.n_features
-    if square.unit_constant is not None and square.measure.normals(d) is not None:
-        return Corrected(square, list(range(d)))
-    return square
+    if square.unit_constant is None or square.measure.normals(square.n_features) is None:
+        return square
+    return Corrected(square, square.shown if shown is None else shown, interval)
 
 
 def weighed(terms: Iterable[tuple[float, Term]]) -> list[Weighted]:
@@ -75,8 +79,7 @@ class Terms:
     @property
     def home(self) -> Array:
         """An array of the backend and on the device where the density lies."""
-        term = self.weighted[0][1]
-        return term.joint.support_points if isinstance(term, Corrected) else term.support_points
+        return self.weighted[0][1].joint.support_points
 
     def moved(self, move: Callable[[Any], Any]) -> Terms:
         """The same with its arrays elsewhere."""
@@ -128,7 +131,7 @@ class Terms:
 
     def mass(self) -> float:
         """∫ p dρ, which is one to rounding, of terms that hide nothing."""
-        return math.fsum(w * joint_of(term).mass() for w, term in self.weighted)
+        return math.fsum(w * term.joint.mass() for w, term in self.weighted)
 
     def logpdf(self, X: Array) -> Array:
         """log p relative to the measure, shape (n,); −inf where it vanishes, never NaN."""
@@ -151,20 +154,11 @@ class Terms:
         """log p·dρ/dx, shape (n,); on atoms, where there is no volume, log p."""
         if len(self.weighted) == 1:
             return self.weighted[0][1].log_by_volume(X)
-        xp = namespace(X)
-        with quiet():
-            logs = xp.stack([one.log_by_volume(X) + math.log(w) for w, one in self.weighted])
-            peak = xp.max(logs, axis=0)
-            shift = xp.where(xp.isfinite(peak), peak, 0.0)
-            return shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
+        logs = [one.log_by_volume(X) + math.log(w) for w, one in self.weighted]
+        return log_sum(namespace(X).stack(logs))[0]
 
     def __reduce__(self) -> Any:
         return Terms, (self.weighted, self.measure)  # the rest is made again
-
-
-def joint_of(term: Term) -> Square:
-    """The square of a term, over all features."""
-    return term.joint if isinstance(term, Corrected) else term
 
 
 def as_by_volume(term: Term) -> list[Weighted]:

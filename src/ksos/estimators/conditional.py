@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, Self
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import make_column_selector
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos.choose.location import (
@@ -26,7 +29,7 @@ from ksos.choose.location import (
 )
 from ksos.choose.shape import Transform, fit_shape, log_is_better
 from ksos.data import Split, as_generator, check_folds, mean_score, require_inside, row_splits
-from ksos.density import FeatureRange, SoSDensity
+from ksos.density import SoSDensity
 from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
 from ksos.estimators.regressors import location_regressors, scale_regressors, scale_trees
 from ksos.estimators.search import KernelSoSDensityCV
@@ -50,6 +53,7 @@ from ksos.ground import (
     require_order,
     require_pairs,
     require_varying,
+    said,
     target_names,
     warn_caller,
 )
@@ -64,6 +68,8 @@ TRANSFORMS = ("auto", "log", "asinh")
 _PERFECT = 1e-7
 # Time of the four steps of a fit, for the progress bar alone.
 _COSTS = (9.0, 1.0, 2.0, 4.0)
+# Ranges of a feature beyond its ends: the default regressors are flat or linear there.
+_FAR = 2.0
 
 
 class KernelSoSConditional(RegressorMixin, BaseEstimator):
@@ -154,7 +160,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     _distributions: ResidualDistributions | JointDistributions
     _conformal: SplitConformal | None
     _target_names: tuple[str, ...] | None
-    _range: FeatureRange
+    _range: _FeatureRange
 
     def __init__(
         self,
@@ -412,7 +418,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         with Run(self.time_limit) as run:
             self._check_parameters()
             X = self._table(X, reset=True)
-            self._range = FeatureRange.of(X, vars(self).get("feature_names_in_"))
+            self._range = _FeatureRange.of(X, vars(self).get("feature_names_in_"))
             y = y if is_table(y) else np.asarray(y)
             targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
             masses = as_masses(sample_weight, targets.shape[0])
@@ -638,3 +644,45 @@ def _as_list(given: Any, name: str, wanted: str, default: list[Any]) -> list[Any
 def _require_fit(one: Any, name: str, wanted: str) -> None:
     if not hasattr(one, "fit") or isinstance(one, type):
         raise TypeError(f"{name} must be {wanted}; got {one!r}")
+
+
+class _FeatureRange(NamedTuple):
+    """Least and largest value of every feature, NaN where it holds no numbers."""
+
+    low: np.ndarray
+    high: np.ndarray
+    names: Sequence[str] | None
+
+    @classmethod
+    def of(cls, X: Any, names: Sequence[str] | None) -> _FeatureRange:
+        """The range of every column of ``X``."""
+        columns = _numbers(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a column without a number is NaN
+            ends = np.nanmin(columns, axis=0), np.nanmax(columns, axis=0)
+        return cls(*ends, None if names is None else [str(name) for name in names])
+
+    def warn_if_far(self, X: Any) -> None:
+        """Warn once, naming the feature that lies farthest outside."""
+        slack, columns = _FAR * (self.high - self.low), _numbers(X)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            excess = np.maximum(self.low - columns, columns - self.high) / slack
+        excess = np.where(slack > 0.0, np.nan_to_num(excess, nan=0.0), 0.0)
+        rows = np.flatnonzero(excess.max(axis=1, initial=0.0) > 1.0)
+        if rows.size:
+            row, k = np.unravel_index(int(np.argmax(excess)), excess.shape)
+            warn_caller(
+                f"{rows.size} of {X.shape[0]} rows are far outside of the data, first row "
+                f"{rows[0]}: {said(int(k), self.names)} = {columns[row, k]:g}, fitted from "
+                f"{self.low[k]:g} to {self.high[k]:g}; there a regressor extrapolates, and the "
+                "distribution does not know its error"
+            )
+
+
+def _numbers(X: Any) -> np.ndarray:
+    """The columns as floats, NaN where they hold something else."""
+    out = np.full(X.shape, np.nan)
+    for k in range(X.shape[1]):
+        with contextlib.suppress(TypeError, ValueError):
+            out[:, k] = np.asarray(_safe_indexing(X, k, axis=1), dtype=np.float64)
+    return out

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity, joint_of
+from ksos.density import SoSDensity
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals.base import (
     Bound,
@@ -142,7 +142,7 @@ def _l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np
     if target is not None:
         sources += [
             (one.integrals, to_numpy(one.support_points))
-            for one in (joint_of(term) for _, term in target.terms.on_host.parts)
+            for one in (term.joint for _, term in target.terms.on_host.parts)
         ]
     smooth = all(integrals.kernel.smooth for integrals, _ in sources)
     found, previous, error = None, math.nan, math.inf

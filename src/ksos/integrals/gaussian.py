@@ -145,7 +145,8 @@ class GaussianLebesgue(GaussianIntegrals):
         # E[x^{n+1}] = E[x]·E[x^n] + n·Var·E[x^{n−1}]: all of them have the same variance
         out = [np.ones_like(mean), mean]
         for n in range(1, order):
-            out.append(mean * out[n] + n * (0.5 * width[feature] ** 2) * out[n - 1])
+            out.append(mean * out[n])
+            out[-1] += n * (0.5 * width[feature] ** 2) * (out[n - 1] if n > 1 else 1.0)
         return out[: order + 1]
 
 

@@ -145,7 +145,10 @@ class GaussianNormals(Integrals):
             for logs in self.log_parts(*factors):
                 highest = xp.maximum(peak, xp.max(logs, axis=0))
                 logs -= highest
-                total = total * xp.exp(peak - highest) + xp.sum(xp.exp(logs), axis=0)
+                # in place: fresh memory for every component takes as long as the arithmetic
+                peak -= highest
+                total *= xp.exp(peak)
+                total += xp.sum(xp.exp(logs), axis=0)
                 peak = highest
             return peak + xp.log(total)
 

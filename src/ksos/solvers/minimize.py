@@ -23,6 +23,7 @@ from ksos.ground.arrays import (
     namespace,
     norm,
     to_numpy,
+    zeros,
 )
 from ksos.ground.run import Convergence, Run, TimeUp, left_in_words
 from ksos.ground.threads import one_blas_thread
@@ -60,10 +61,11 @@ class Auto(Solver):
     the first does not get there.
 
     Newton on a factor comes first. When its steps become many, columns come and go: there is no low
-    rank, and the interior point does not need one.
+    rank, and the interior point does not need one. A Frobenius penalty on an untruncated space
+    spreads the optimum over all directions, and FISTA comes first.
     ``max_iter``: the most steps of the first solver, without another one after it.
     ``newton_steps``: how many steps "low_rank" takes before "interior_point" takes over.
-    ``gradient_steps``: how many "lbfgs" takes before "low_rank" takes over.
+    ``gradient_steps``: how many "lbfgs" or "fista" take before "low_rank" takes over.
 
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
@@ -102,6 +104,17 @@ class Auto(Solver):
             then = f"{self.gradient_steps} steps did not close the gap, and second derivatives do"
             lbfgs = Stage(SOLVERS["lbfgs"], self.gradient_steps, first)
             return [lbfgs, Stage(low_rank, None, then)]
+        untruncated = space.rank == space.support_points.shape[0]
+        if untruncated and term.factor_hessian(zeros((space.rank, 1), space.T)) is not None:
+            first = (
+                "a Frobenius penalty on an untruncated space spreads the optimum over all"
+                " directions"
+            )
+            then = f"{self.gradient_steps} gradient steps did not close the gap"
+            return [
+                Stage(SOLVERS["fista"], self.gradient_steps, first),
+                Stage(low_rank, None, then),
+            ]
         why = "the functional has second derivatives and is not quadratic in the embedding"
         if quadratic:
             size = f"rank {space.rank} with {space.embedding_rank} coordinates"

@@ -25,7 +25,6 @@ from ksos.density import (
     embedded,
     feature_scales,
     inner_product,
-    joint_of,
     normal_groups,
 )
 from ksos.exceptions import IntegralNotAvailableError
@@ -396,7 +395,7 @@ def _in_axes(kernel: Kernel, a: Embedded, b: Embedded) -> tuple[Kernel, Embedded
     coordinates, and no closed form.
     """
     densities = [
-        joint_of(term)
+        term.joint
         for p in (a, b)
         if not isinstance(p, MeanEmbedding)
         for _, term in p.terms.on_host.parts
@@ -662,7 +661,7 @@ class Witness(Observable):
 
     @cached_property
     def _square(self) -> Square:
-        return joint_of(self.p.terms.on_host.parts[0][1])
+        return self.p.terms.on_host.parts[0][1].joint
 
     @cached_property
     def _form(self) -> _Form:

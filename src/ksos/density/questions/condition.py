@@ -12,13 +12,13 @@ from scipy.linalg import solve_triangular
 
 from ksos.density.corrected import Corrected
 from ksos.density.factor import hadamard_factor, log_squares, unit_rows
-from ksos.density.hidden import Interval
-from ksos.density.normals import conditional_normals
+from ksos.density.normals import Interval, conditional_normals
 from ksos.density.questions.line import panel_ends
 from ksos.density.square import NoMass, Square, assemble
 from ksos.density.terms import Term, Terms, Weighted, weighed
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.names import warn_caller
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Atoms, Discrete, GaussianMixture, Lebesgue, Measure
@@ -31,6 +31,7 @@ __all__ = [
     "in_interval",
     "log_panel_masses",
     "marginal",
+    "warn_if_far",
 ]
 
 Side = tuple[float, float]
@@ -41,22 +42,31 @@ Given = tuple[float, Term]
 _FAR = -1e3
 # numbers held at a time
 _BLOCK_ELEMENTS = 1 << 17
-# rows of atoms that are compared at a time
-_ROW_ELEMENTS = 1 << 18
 # relative: below it, weights of atoms are those of a product of measures
 _PRODUCT = 1e-12
 # cuts of a spectrum that are tried in turn, from all digits to none
 _CUTS = 10.0 ** np.arange(-13, 0, 2)
-# of a sum of squares, five digits of its mass; what an interpolant may miss of the root of p; the
-# roots that do not count
-_CANCELLATION, _MISSED, _NEGLIGIBLE = 1e5, 1e-3, 1e-10  # see the line above
+# of a sum of squares of α, so that at least eleven of its sixteen digits are left
+_CANCELLATION = 1e5
+# what an interpolant may miss of the root of p: a factor of 1e6 in the weight of an atom
+_MISSED = 1e-3
+# of the largest root: p is below 1e-20 there, and what becomes of it does not matter
+_NEGLIGIBLE = 1e-10
 # what is by this logarithm smaller than a sum does not change it
 _UNSEEN = -40.0
 # of a Gauss–Legendre rule, for 1e-9 between normal densities; more lengths would be many thousand
 _NODES_PER_LENGTH = 4.5
+# more lengths would be terms by the thousand, each a density
 _MOST_LENGTHS = 200.0
-# masses below which sums of terms of both signs have no digits left: with corrections, without
+# nats lost: of one feature of a normal distribution, 22 standard deviations
+_FEW_NATS = 200.0
+# nats that each feature adds: 10 of its standard deviations
+_PER_FEATURE = 50.0
+# support points at which densities are compared: the largest values hardly grow with more
+_MOST_POINTS = 500
+# a mass below which a sum of terms of both signs, of corrections, has no digits left
 _LEAST_LOG_MASS = math.log(1e-4)
+# the same without corrections, where all terms are positive: masses of normal densities far out
 _LEAST_LOG_NORMALS = math.log(1e-6)
 
 
@@ -97,7 +107,7 @@ def at_values(p: Terms, given: list[int], values: np.ndarray) -> Terms:
 
 
 def in_interval(p: Terms, feature: int, side: Side) -> Terms:
-    """The density of the other features given that this one lies between two sides; raises NoMass."""
+    """The density of the other features given this one between two sides; raises NoMass."""
     rest, alone = [k for k in range(p.n_features) if k != feature], len(p.parts) == 1
     found = [(math.log(w), _within(term, feature, side, alone=alone)) for w, term in p.parts]
     terms = weighed([(log_w + log, one) for log_w, more in found for log, one in more])
@@ -211,10 +221,11 @@ def _integrate_out(
     X, others = p.support_points, Rest(p.kernel, keep, drop)
     integrals = closed_form(others.kernel, p.measure.restrict(drop), len(drop))
     at_drop = others.moved(X, X[0, keep] - X[:, keep])
-    if box is None:
-        log_W = integrals.log_gram(at_drop, at_drop)
-    else:
-        log_W = box.log_gram(others.kernel, at_drop, integrals.measure)
+    log_W = (
+        integrals.log_gram(at_drop, at_drop)
+        if box is None
+        else box.log_gram(others.kernel, at_drop, integrals.measure)
+    )
     half = 0.5 * np.diagonal(log_W)
     # elsewhere k_R(·, x̃_i) vanishes on the measure, and the density with it
     alive = np.isfinite(half)
@@ -286,11 +297,10 @@ def _evidence(
         if np.any(hit):
             return math.log(float(p.node_masses()[hit].sum()))
         return float(cast("Square", _marginal(p, given)).logpdf(values[None, :])[0])
-    inside = np.clip(found.support_points, *found.measure.boundaries(len(rest)))
-    log_found = found.logpdf(inside)
-    best, whole = int(np.argmax(log_found)), np.empty((1, p.n_features))
-    whole[0, given], whole[0, rest] = values, inside[best]
-    return float(p.logpdf(whole)[0] - log_found[best])
+    whole = np.empty((1, p.n_features))
+    whole[0, given] = values
+    whole[0, rest], log_found = found.best_point()
+    return float(p.logpdf(whole)[0]) - log_found
 
 
 def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Given | None:
@@ -301,22 +311,15 @@ def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Given |
     conditioned = conditional_normals(p.all_normals, at, values)
     if conditioned is None:
         return None
-    precision = np.linalg.inv(p.metric)
-    P, away = precision[np.ix_(rest, rest)], values - joint.support_points[:, at]
-    points = joint.support_points[:, rest]
-    points = points - away @ np.linalg.solve(P, precision[np.ix_(rest, at)]).T
+    # the Gaussian that is left has the metric P⁻¹, the block of the conditional covariance
+    precision, away = np.linalg.inv(p.metric), values - joint.support_points[:, at]
+    S = np.linalg.inv(precision[np.ix_(rest, rest)])
+    points = joint.support_points[:, rest] - away @ precision[np.ix_(at, rest)] @ S
     log_rows = -np.einsum("ik,kl,il->i", away, np.linalg.inv(p.metric[np.ix_(at, at)]), away)
     with np.errstate(under="ignore"):
         F = joint.unit_factor * np.exp(log_rows)[:, None]
-    S = np.linalg.inv(P)
-    square = Square(
-        Gaussian(0.5 * (S + S.T)),
-        points,
-        F,
-        joint.log_unit,
-        GaussianMixture(*conditioned[1]),
-        joint.unit_constant,
-    )
+    kernel, measure = Gaussian(0.5 * (S + S.T)), GaussianMixture(*conditioned[1])
+    square = Square(kernel, points, F, joint.log_unit, measure, joint.unit_constant)
     if not (mass := square.mass()) > 0.0:
         return None
     interval = p.interval
@@ -325,6 +328,51 @@ def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Given |
     shown = [rest.index(p.shown[k]) for k in range(p.n_features) if k not in given]
     out = Corrected(square.scaled_to_one(mass), shown, interval)
     return conditioned[0] + math.log(mass) + out.log_inside - p.log_inside, out
+
+
+def warn_if_far(p: Terms, found: Terms, given: list[int], values: np.ndarray, words: str) -> None:
+    r"""Warn if ``found``, the distribution of ``p`` given x_S = v, is the tail of a kernel and
+    nothing else.
+
+    Compared are the largest values of p itself and of p(v, x_R): for a normal distribution their
+    logarithms differ by z²/2, z being the distance of v in standard deviations. The difference does
+    not depend on the scale of any feature. A reference may have heavy tails, where the density
+    falls far less: over references, z is measured in standard deviations of the reference.
+    """
+    if p.measure.atoms is not None:
+        return
+    rest = [k for k in range(p.n_features) if k not in given]
+    points = [one.support_points for one in (p, found)]
+    own, others = (X[:: math.ceil(X.shape[0] / _MOST_POINTS)] for X in points)  # evenly
+    completed = np.empty((others.shape[0], p.n_features))
+    completed[:, given] = values
+    completed[:, rest] = np.clip(others, *found.measure.boundaries(len(rest)))
+    highest, there = (float(np.max(p.log_by_volume(rows))) for rows in (own, completed))
+    lost = max(highest - there, 0.5 * _reference_distance(p, given, values) ** 2)
+    if lost > _FEW_NATS + _PER_FEATURE * len(given):
+        distance = "no distance that floats hold"
+        if math.isfinite(lost):
+            distance = f"{math.sqrt(2.0 * lost):.2g} standard deviations of a normal distribution"
+        warn_caller(
+            f"the condition {words} is far outside of the data: the density there is that at"
+            f" {distance}; the answer is the tail of the nearest kernel, no more"
+        )
+
+
+def _reference_distance(p: Terms, given: list[int], values: np.ndarray) -> float:
+    """The largest distance of a value from the mean of its feature in standard deviations of the
+    references; 0 if a term has none.
+    """
+    every = []
+    for weight, term in p.parts:
+        if not isinstance(term, Corrected):
+            return 0.0
+        own = np.diagonal(term.normals.covariances, axis1=1, axis2=2)[:, given]
+        every.append((weight * term.normals.weights, term.normals.means[:, given], own))
+    weights, means, variances = (np.concatenate([one[i] for one in every]) for i in range(3))
+    middle = weights @ means
+    variance = weights @ (variances + (means - middle) ** 2)
+    return float(np.max(np.abs(values - middle) / np.sqrt(variance)))
 
 
 # Given an interval
@@ -377,7 +425,7 @@ def _at_nodes(term: Term, feature: int, side: Side) -> list[Given]:
     if not seen.size:
         return []
     low, high = ends[seen[0]], ends[seen[-1] + 1]
-    lengths = (high - low) / _narrowest(term, feature)
+    lengths = (high - low) / term.narrowest(feature)
     if lengths > _MOST_LENGTHS:
         raise ValueError(
             f"between {side[0]:g} and {side[1]:g}, feature {feature} is {lengths:.3g} times as"
@@ -392,13 +440,6 @@ def _at_nodes(term: Term, feature: int, side: Side) -> list[Given]:
     least = logs.max() + _UNSEEN
     both = [(log + one[0], one[1]) for log, one in found if one is not None]
     return [(log, one) for log, one in both if log > least]
-
-
-def _narrowest(term: Term, feature: int) -> float:
-    """The length on which the density varies along a feature, the others being held fixed."""
-    if isinstance(term, Corrected):
-        return term.narrowest(feature)
-    return float(np.linalg.inv(term.kernel.matrix(term.n_features))[feature, feature] ** -0.5)
 
 
 def log_panel_masses(
@@ -466,17 +507,13 @@ def _distinct(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _find(atoms: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Which of the distinct ``atoms`` each row is, or −1."""
-    n, out = atoms.shape[0], np.empty(rows.shape[0], dtype=int)
-    for block in row_blocks(rows.shape[0], 1, max(n, _ROW_ELEMENTS)):
-        distinct, which = _distinct(np.concatenate([atoms, rows[block]]))
-        place = np.full(distinct.shape[0], -1)
-        place[which[:n]] = np.arange(n)
-        out[block] = place[which[n:]]
-    return out
+    place = {atom.tobytes(): number for number, atom in enumerate(atoms)}
+    # adding 0 makes −0 and 0 one number, as in _distinct
+    return np.array([place.get(row.tobytes(), -1) for row in rows + 0.0])
 
 
 def _projected(p: Square, features: list[int]) -> tuple[Discrete, np.ndarray]:
-    """The marginal of the measure, and at its atoms the log-density of the marginal relative to it."""
+    """The marginal of the measure, and the log-density of that of p relative to it at its atoms."""
     nodes = cast("Atoms", p.measure.atoms)
     atoms, group = _distinct(nodes.points[:, features])
     weights = np.bincount(group, nodes.weights)

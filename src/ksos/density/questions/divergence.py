@@ -29,10 +29,11 @@ __all__ = ["between_squares", "kl_divergence", "l2_distance", "normal_groups"]
 _ROUNDING = 1e-13
 # of normal densities: some seconds
 _MOST_PAIRS = 1e9
-# nodes of a panel, panels to a length of the kernel, and the level at which kernels are negligible:
-# together, products of four kernels are right to rounding
+# nodes of a panel: with panels this short, products of four kernels are right to rounding
 _ORDER = 12
+# panels to a length of the kernel, on which a product of four kernels varies twice as fast as k²
 _PANELS_PER_LENGTH = 1.5
+# e^−22 of k: its fourth power, and the square of p, is far below rounding
 _LOG_LEVEL = -22.0
 # numbers held at a time
 _BLOCK_ELEMENTS = 1 << 20

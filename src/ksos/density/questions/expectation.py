@@ -43,6 +43,7 @@ __all__ = [
     "entropy",
     "expectation",
     "finite",
+    "mean_of",
     "square_clouds",
     "term_clouds",
 ]
@@ -56,35 +57,43 @@ Work = dict[str, Any]
 """rtol, max_evaluations, rng."""
 T = TypeVar("T")
 
-# beyond, cells are too many and points take their place; clouds whose spread is the error of a mean
+# beyond, cells are too many and points take their place
 _CUBATURE_FEATURES = 3
+# clouds whose spread is the error of a mean: enough for a standard error, few enough to be long
 _GROUPS = 8
 # sides of cells in lengths of the kernel, from fine to coarse, by the number of features
 _CELL_LENGTHS = {1: (1.0, 4.0), 2: (1.5, 4.0), 3: (2.5, 5.0)}
+# for cubature, documented: two seconds for a hundred support points
 _CUBATURE_EVALUATIONS = 2_000_000
+# of all clouds, documented: errors of about 1e-4
 _CLOUD_POINTS = 65_536
-# kernel values, or values of normal densities by the number of features: about two seconds
+# kernel values: about two seconds
 _KERNEL_VALUES = 2.5e8
+# values of normal densities by the number of features: about two seconds
 _NORMAL_VALUES = {1: 2e8, 2: 1.2e8, 3: 1e8}
+# fewer evaluations would make no rule, however long each of them takes
 _LEAST_EVALUATIONS = 20_000
 # a grid must leave this many times its own evaluations for refinement
 _REFINED = 4
 # an evaluation costs this many values of normal densities beside its own
 _OVERHEAD = 40.0
-# cells per axis over one normal density, 17 standard deviations long; grids that the cubature of
-# one normal density must be able to evaluate
+# cells per axis over one normal density, 17 standard deviations long
 _CELLS = {1: 16, 2: 7, 3: 4}
+# grids that the cubature of one normal density must be able to evaluate: one and its refinements
 _FEWEST_GRIDS = 4
+# standard deviations of a normal density beyond which its mass is 1e-17
 _REACH = 8.5
-# a common grid: standard deviations, bandwidths per cell, and standard deviations that it reaches
+# standard deviations per cell of a common grid, on which a normal density is a polynomial to 1e-5
 _CELL_DEVIATIONS = 2.5
+# the same for kernels, which are as wide in their bandwidths
 _CELL_BANDWIDTHS = 2.5
+# standard deviations that a common grid reaches: a mass of 1e-15 is beyond
 _CELL_REACH = 8.0
 # a smaller share of points that count: exact samples take the place of weighted points
 _LEAST_EFFICIENCY = 0.01
 # the accuracy of a term counts with its weight, up to this
 _LEAST_RTOL = 1e-2
-# of an entropy: least evaluations for a term
+# of an entropy, evaluations for a term at least: each of eight clouds has 256 points
 _FEWEST_VALUES = 2048
 # of logarithms: an entropy of 0 has no relative error
 _ROUNDING = 1e-13
@@ -124,18 +133,13 @@ def entropy(p: Terms, work: Work) -> Estimate:
 def _total(found: list[tuple[float, Estimate]]) -> Estimate:
     """Σ w·estimate: errors of rules add up, and the word is that of the least exact term."""
     value = sum(weight * one for weight, one in found)
-    error = sum(weight * one.error for weight, one in found)
+    error = sum(abs(weight) * one.error for weight, one in found)
     return Estimate(value, error, coarsest(one.method for _, one in found))
 
 
 def finite(g: Function) -> NumericFunction:
     """g, with 0 where it is infinite: there the density has no mass."""
-
-    def values(X: np.ndarray) -> np.ndarray:
-        out = g(X)
-        return np.where(np.isfinite(out), out, 0.0)
-
-    return NumericFunction(values)
+    return NumericFunction(lambda X: np.nan_to_num(g(X), nan=0.0, posinf=0.0, neginf=0.0))
 
 
 def affordable(value_cost: float, d: int) -> int:
@@ -149,20 +153,14 @@ def _term_expectation(
 ) -> Estimate:
     """E[f] of a term: closed form where there is one."""
     if isinstance(term, Corrected):
-        found = [(scale, _of_one(term, one, rtol, most, rng)) for scale, one in f.parts()]
-        value = sum(scale * one for scale, one in found)
-        error = sum(abs(scale) * one.error for scale, one in found)
-        return Estimate(value, error, coarsest(one.method for _, one in found))
+        return _total([(scale, _of_one(term, one, rtol, most, rng)) for scale, one in f.parts()])
     if not any(isinstance(one, NumericFunction) for _, one in f.parts()):
         M = f.matrix(term.kernel, term.support_points, term.measure, term.log_unit)
         value, error = M.expectation(term.unit_factor @ term.unit_factor.T)
         return Estimate(value, error, "closed form" if term.measure.atoms is None else "sum")
     standard = standardize(term)
-
-    def g(y: np.ndarray, _: np.ndarray) -> np.ndarray:
-        return f(standard.points(y))
-
-    return _square_average(standard, g, rtol=rtol, max_evaluations=most, rng=rng)
+    work: Work = {"rtol": rtol, "max_evaluations": most, "rng": rng}
+    return _square_average(standard, lambda y, _: f(standard.points(y)), **work)
 
 
 def term_clouds(
@@ -234,10 +232,10 @@ def _square_average(
                 return Estimate(done.value, done.error, "quadrature")
     n_points = _CLOUD_POINTS if max_evaluations is None else max_evaluations
     clouds, method = square_clouds(p, n_points, rng)
-    return _mean([float(masses @ g(y, log_p)) for y, log_p, masses in clouds], method)
+    return mean_of([float(masses @ g(y, log_p)) for y, log_p, masses in clouds], method)
 
 
-def _mean(parts: list[float], method: str) -> Estimate:
+def mean_of(parts: list[float], method: str) -> Estimate:
     """The mean of independent estimates, and its standard error."""
     error = float(np.std(parts, ddof=1)) / math.sqrt(len(parts))
     return Estimate(float(np.mean(parts)), error, method)
@@ -286,7 +284,7 @@ def square_clouds(
     if efficiency >= least_efficiency:
         return found, "quasi-Monte Carlo"
     groups = np.array_split(draw(p, n_points, generator), _GROUPS)
-    return [(y, p.logpdf(y), np.full(y.shape[0], 1.0 / y.shape[0])) for y in groups], "sampling"
+    return [(y, p.logpdf(y), np.full(len(y), 1.0 / len(y))) for y in groups], "sampling"
 
 
 def _share_that_counts(masses: np.ndarray) -> float:
@@ -307,11 +305,8 @@ def _of_one(
     if isinstance(f, Polynomial):
         about = np.array([f.centre.get(k, 0.0) for k in range(d)])
         powers = [(value, dict(monomial)) for monomial, value in f.terms.items()]
-        moments = [
-            value * term_moment(p, tuple(by.get(k, 0) for k in range(d)), about)
-            for value, by in powers
-        ]
-        return Estimate(sum(moments))
+        every = [(value, tuple(by.get(k, 0) for k in range(d))) for value, by in powers]
+        return Estimate(sum(value * term_moment(p, exponents, about) for value, exponents in every))
     if isinstance(f, KernelFunction) and isinstance(f.kernel, Gaussian):
         return Estimate(float(embedded(p, f.kernel, f.points) @ f.weights))
     if isinstance(f, BoxIndicator):
@@ -324,7 +319,7 @@ def _of_one(
 def _corrected_average(
     p: Corrected, g: Function, rtol: float, most: int | None, rng: np.random.Generator
 ) -> Estimate:
-    """E_p[g] = Σ_c w_c ∫ f·g dN_c, by cubature in up to three features, by quasi-Monte Carlo beyond.
+    """E_p[g] = Σ_c w_c ∫ f·g dN_c: cubature in up to three features, quasi-Monte Carlo beyond.
 
     Many normal densities, or densities so different in width that no grid suits all of them, leave
     cubature too few values: they take quasi-Monte Carlo too.
@@ -339,8 +334,8 @@ def _corrected_average(
     if d > _CUBATURE_FEATURES or each < _FEWEST_GRIDS * _CELLS[d] ** d * NODES_PER_CELL[d]:
         n_points = min(everything, _CLOUD_POINTS) if most is None else most
         groups, method = _corrected_clouds(p, n_points, rng)
-        return _mean([float(masses @ g(X)) for X, masses in _told(groups)], method)
-    value, error = 0.0, 0.0
+        return mean_of([float(masses @ g(X)) for X, masses in _told(groups)], method)
+    pieces = []
     for weight, mean, covariance in _told(list(zip(weights, means, covariances, strict=True))):
         L = np.linalg.cholesky(covariance)
 
@@ -357,8 +352,8 @@ def _corrected_average(
         edges = np.linspace(-_REACH, _REACH, count + 1)
         start, stop = tensor_grid([edges[:-1]] * d), tensor_grid([edges[1:]] * d)
         found = integrate(integrand, start, stop, rtol=rtol, atol=1e-15, max_evaluations=each)
-        value, error = value + float(weight) * found.value, error + float(weight) * found.error
-    return Estimate(value, error, "quadrature")
+        pieces.append((float(weight), Estimate(found.value, found.error, "quadrature")))
+    return _total(pieces)
 
 
 def _where_positive(mass: np.ndarray, g: Function, X: np.ndarray) -> np.ndarray:
@@ -375,7 +370,7 @@ def _told(pieces: Sequence[T]) -> Iterator[T]:
 
 
 def _on_common_cells(p: Corrected, g: Function, rtol: float, most: int) -> Estimate | None:
-    """E_p[g] over one grid that suits all normal densities; None if it would have too many cells."""
+    """E_p[g] over one grid that suits all normal densities; None if it had too many cells."""
     d, (_, means, covariances) = p.n_features, p.normals
     ends = [axis_ends(p, k, _CELL_DEVIATIONS, _CELL_BANDWIDTHS) for k in range(d)]
     reach = _CELL_REACH * np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
@@ -396,10 +391,10 @@ def _corrected_clouds(
     p: Corrected, n_points: int, rng: np.random.Generator
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
     """Sobol' points of ρ with the weights f; exact samples if f varies so much that few count."""
-    from ksos.density.questions.samples import draw_corrected  # samplers ask questions themselves
+    from ksos.density.sampling import draw_corrected  # samplers ask questions themselves
 
     # densities that are neighbors in this order are alike in their levels
-    order = np.argsort(p.log_reference(p.normals.means))
+    order = np.argsort(p.reference.log_density(p.normals.means))
     weights, means, covariances = (part[order] for part in p.normals)
     roots, cumulative = np.linalg.cholesky(covariances), np.cumsum(weights) / weights.sum()
     n, d, found, efficiency = max(32, n_points // _GROUPS), p.n_features, [], 0.0

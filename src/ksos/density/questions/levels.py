@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ksos.density.estimate import Estimate
-from ksos.density.questions.expectation import affordable, square_clouds, term_clouds
+from ksos.density.questions.expectation import (
+    affordable,
+    mean_of,
+    square_clouds,
+    term_clouds,
+)
 from ksos.density.questions.line import line
 from ksos.density.square import Square
 from ksos.density.standard import standardize
@@ -18,42 +22,47 @@ from ksos.quadrature import legendre, tensor_grid, weighted_level
 
 __all__ = ["highest_density_level"]
 
-# a grid: rounds of cutting cells, parts per axis of a cell that is cut, nodes; the error of a level
-# that was not refined; kernel values that a few seconds allow
+# rounds of cutting cells: four digits of the side of a cell at the boundary
 _ROUNDS = 6
+# parts per axis of a cell that is cut, at most: more would leave the next round nothing
 _PARTS = 4
+# nodes of a grid, whose levels are sorted: 2 MB
 _MOST_NODES = 1 << 18
+# the error of a level that was not refined, as far as one knows
 _UNREFINED = 0.1
+# kernel values that a few seconds allow
 _KERNEL_VALUES = 2.5e8
+# beyond, cells are too many and clouds of points take their place
 _GRID_FEATURES = 3
-# beyond: points of clouds, of which a term has so many at least, or exact samples in groups
+# points of clouds: errors of about 1e-4 of a mass
 _CLOUD_POINTS = 65_536
+# of which a term has so many at least, so that each of eight clouds has 256 of them
 _LEAST_POINTS = 2048
+# exact samples where kernels are too many for a grid: 0.3 % of the mass
 _SAMPLES = 1 << 15
+# groups of them, whose spread is the error
 _SAMPLE_GROUPS = 16
 
 
 def highest_density_level(p: Terms, mass: float, rng: Any) -> Estimate:
     """t with P(p(x) ≥ t) = mass; on atoms the largest t whose region holds at least that much."""
-    spread, square = 0.0, p.square
+    square, shift = p.square, 0.0
     if (atoms := p.measure.atoms) is not None:
-        log_level = weighted_level(p.logpdf(atoms.points), p.node_masses, mass)
-        method = "sum"
+        found = Estimate(weighted_level(p.logpdf(atoms.points), p.node_masses, mass), 0.0, "sum")
     elif p.n_features == 1:
-        log_level, method = line(p).log_level(mass), "quadrature"
+        found = Estimate(line(p).log_level(mass), 0.0, "quadrature")
     elif square is not None:
         standard = standardize(square)
-        log_level, spread, method = _of_square(standard.square, mass, rng)
-        log_level -= standard.log_volume
+        found, shift = _of_square(standard.square, mass, rng), standard.log_volume
     else:
-        log_level, spread, method = _of_terms(p, mass, rng)
+        found = _of_terms(p, mass, rng)
     with np.errstate(over="ignore", under="ignore"):
-        level = float(np.exp(log_level))
-    return Estimate(level, level * spread, method)
+        level = float(np.exp(found - shift))
+    return Estimate(level, level * found.error, found.method)
 
 
-def _of_terms(p: Terms, mass: float, rng: Any) -> tuple[float, float, str]:
-    """(log t, its error, method) of a sum of terms, over clouds of points of all of them."""
+def _of_terms(p: Terms, mass: float, rng: Any) -> Estimate:
+    """log t of a sum of terms, over clouds of points of all of them."""
     generator = np.random.default_rng(rng)
     cost = sum(term.value_cost for _, term in p.parts)
     roots = np.sqrt([weight for weight, _ in p.parts])
@@ -68,15 +77,10 @@ def _of_terms(p: Terms, mass: float, rng: Any) -> tuple[float, float, str]:
         X = np.concatenate([clouds[group][0] for _, clouds, _ in found])
         masses = np.concatenate([weight * clouds[group][1] for weight, clouds, _ in found])
         levels.append(_smooth_level(p.logpdf(X), masses, mass))
-    return _mean(levels, found[0][2])
+    return mean_of(levels, found[0][2])
 
 
-def _mean(levels: list[float], method: str) -> tuple[float, float, str]:
-    error = float(np.std(levels, ddof=1)) / math.sqrt(len(levels))
-    return float(np.mean(levels)), error, method
-
-
-def _of_square(p: Square, mass: float, rng: Any) -> tuple[float, float, str]:
+def _of_square(p: Square, mass: float, rng: Any) -> Estimate:
     """The same of a square: a quantile of p over the midpoints of cells, or over points."""
     from ksos.density.sampling import draw  # which asks questions itself
 
@@ -86,7 +90,7 @@ def _of_square(p: Square, mass: float, rng: Any) -> tuple[float, float, str]:
         samples = draw(p, _SAMPLES, np.random.default_rng(rng))
         groups = np.array_split(samples, _SAMPLE_GROUPS)
         levels = [float(np.quantile(p.logpdf(rows), 1.0 - mass)) for rows in groups]
-        return _mean(levels, "sampling")
+        return mean_of(levels, "sampling")
     if p.n_features <= _GRID_FEATURES:
         length, most, found = 0.5, _MOST_NODES >> p.n_features, None
         coarse = cells(p.integrals, p.support_points, length, most, split_kinks=False)
@@ -94,9 +98,9 @@ def _of_square(p: Square, mass: float, rng: Any) -> tuple[float, float, str]:
             length *= (coarse[0].shape[0] / (0.4 * most)) ** (1.0 / p.n_features)
             found = cells(p.integrals, p.support_points, length, most, split_kinks=False)
         if found is not None:
-            return *_on_cells(p, mass, *found), "quadrature"
+            return Estimate(*_on_cells(p, mass, *found), "quadrature")
     clouds, method = square_clouds(p, _CLOUD_POINTS, rng)
-    return _mean([_smooth_level(log_p, masses, mass) for _, log_p, masses in clouds], method)
+    return mean_of([_smooth_level(log_p, masses, mass) for _, log_p, masses in clouds], method)
 
 
 def _on_cells(p: Square, mass: float, start: np.ndarray, stop: np.ndarray) -> tuple[float, float]:

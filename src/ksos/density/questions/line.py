@@ -21,14 +21,13 @@ __all__ = ["Line", "axis_ends", "line", "panel_ends"]
 
 # a polynomial through 16 nodes is right to rounding on a quarter of the kernel's length
 _PANELS_PER_LENGTH = 4
-# Inside, all panels are equally long. Outside, k falls by e per panel, down to the last level.
-# Beyond the first level lies a mass of about e⁻⁶⁴, the square of the last one is about the smallest
-# number there is.
+# Inside, all panels are equally long, and beyond lies a mass of about e⁻⁶⁴.
 _LOG_LEVEL = -32.0
+# Outside, k falls by e per panel, down to this level, whose square is about the smallest number.
 _LAST_LEVEL = -330.0
-# in standard deviations: beyond the first a normal distribution has a mass of 1e-17, beyond the
-# second its density is no float
+# standard deviations beyond which a normal distribution has a mass of 1e-17
 _REACH = 8.5
+# standard deviations beyond which its density is no float
 _TAIL = 38.0
 # bandwidths beyond which a kernel is below rounding
 _KERNEL_REACH = 6.5
@@ -126,11 +125,11 @@ def panel_ends(term: Term, *, tails: bool = True) -> np.ndarray:
         return inside
     mean, deviation = term.normals.means[:, 0], np.sqrt(term.normals.covariances[:, 0, 0])
     # a normal density falls by e⁴ per panel
-    outer, ends = np.sqrt(np.arange(_REACH**2, _TAIL**2, 8.0)), []
+    outer, sides = np.sqrt(np.arange(_REACH**2, _TAIL**2, 8.0)), []
     for sign in (-1.0, 1.0):
         far = int(np.argmax(sign * mean + _TAIL * deviation))  # the last one to vanish
-        ends.append(mean[far] + sign * deviation[far] * outer)
-    left, right = ends[0][ends[0] < inside[0]], ends[1][ends[1] > inside[-1]]
+        sides.append(mean[far] + sign * deviation[far] * outer)
+    left, right = sides[0][sides[0] < inside[0]], sides[1][sides[1] > inside[-1]]
     return np.unique(np.concatenate([left, inside, right]))
 
 
@@ -144,7 +143,7 @@ def axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float) 
     if p.n_corrections:
         at = p.shown[feature]
         sigma = float(np.sqrt(p.metric[at, at]))
-        x = p.joint.support_points[np.any(p.joint.unit_factor != 0.0, axis=1), at]
+        x = p.correction[0][:, at]
         sides = [np.clip(x + s * _KERNEL_REACH * sigma, low.min(), high.max()) for s in (-1.0, 1.0)]
         near, far = merged(*sides)
         steps = np.full(near.shape, bandwidths * sigma)

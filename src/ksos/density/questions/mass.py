@@ -36,26 +36,32 @@ _BLOCK_ELEMENTS = 1 << 17
 _NEGLIGIBLE = 1e-17
 # logarithms of masses within a boundary: beyond e^200, floats of single components underflow
 _LOG_RANGE = 200.0
-# errors of draws from components of both signs: above it, points with positive weights may do better
+# errors of draws from components of both signs: above it, points with positive weights may do
+# better
 _ROUGH = 1e-3
+# such points: errors of a few thousandths
 _CLOUD_POINTS = 1 << 15
 # normal densities in boxes of so many features: about half a second
 _MOST_TERMS = {1: 20_000_000, 2: 1_500_000, 3: 60_000}
-# up to this many features, pairs of kernels go on a grid first, each in an eighth of the time of a
-# normal density in a box; what the grid or the terms without one are, as a rule
+# up to this many features, pairs of kernels go on a grid first
 _GRID_FEATURES = 2
+# each pair in an eighth of the time of a normal density in a box
 _GRIDDING = 8
+# what the grid, or the terms without one, are as a rule
 _GRID_NODES = {1: 30, 2: 1000}
 # terms in arrays that fit into the cache
 _TERMS_AT_ONCE = 1 << 13
-# draws for all boxes together, and for one box at least and at most
+# draws for all boxes together: about half a second
 _BOX_POINTS = 1 << 17
+# draws for one box at least, whose error would otherwise be a guess
 _LEAST_BOX_POINTS = 1 << 8
+# draws for one box at most: errors of 1e-4, as documented
 _MOST_BOX_POINTS = 1 << 12
-# masses below the first are sums in which terms cancel, and are taken from panels of one feature;
-# the second is the rounding of a term, and a total rounding above the third is reported
+# masses below it are sums in which terms cancel, and are taken from panels of one feature
 _DIGITS = 1e-6
+# the rounding of a term, of a few operations
 _ROUNDINGS = 1e-15
+# a total rounding above it is reported, as documented
 _EXACT = 1e-11
 
 
@@ -207,7 +213,7 @@ def _gaussian_masses(p: Square, low: np.ndarray, high: np.ndarray) -> np.ndarray
 
 
 def _components(F: np.ndarray, log_W: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(P, i, j): the weights B_ij W_ij of the components that matter, both orders of a pair at once."""
+    """(P, i, j): the weights B_ij W_ij of components that matter, both orders of a pair once."""
     i, j = np.triu_indices(F.shape[0])
     P = np.where(i == j, 1.0, 2.0) * np.einsum("nr,nr->n", F[i], F[j]) * np.exp(log_W[i, j])
     order = np.argsort(np.abs(P))
@@ -272,11 +278,9 @@ def _few_enough(p: Corrected, n: int) -> bool:
     if m:
         shapes = np.concatenate([shapes, p.metric[np.ix_(p.shown, p.shown)][None]])
     terms = 1 + m + m * (m + 1) // 2
-    if d <= _GRID_FEATURES:
-        terms = terms // _GRIDDING + n * min(terms, m + _GRID_NODES[d])
-    else:
-        terms = n * terms
-    return closed(shapes) and p.normals.weights.shape[0] * terms <= _MOST_TERMS[min(d, 3)]
+    on_grid = d <= _GRID_FEATURES
+    work = terms // _GRIDDING + n * min(terms, m + _GRID_NODES[d]) if on_grid else n * terms
+    return closed(shapes) and p.normals.weights.shape[0] * work <= _MOST_TERMS[min(d, 3)]
 
 
 def _stacks(p: Corrected) -> Iterable[Group]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
+from ksos.density.factor import log_sum
 from ksos.density.normals import NormalComponents
 from ksos.density.square import Square
 from ksos.density.standard import standardize
@@ -18,12 +19,15 @@ from ksos.kernels import Kernel
 
 __all__ = ["log_and_gradient", "modes"]
 
-# features up to which starts come from a grid, its cells, and their sides in bandwidths
+# features up to which starts come from a grid: beyond, support points are starts enough
 _GRID_FEATURES = 2
+# cells of the grid: 200 per axis of two features
 _GRID_CELLS = 40_000
+# their sides in bandwidths: no two maxima of a sum of kernels are closer
 _GRID_LENGTH = 0.5
-# Newton's method in more features costs more than its last digits are worth; steps at most
+# Newton's method in more features costs more than its last digits are worth
 _NEWTON_FEATURES = 30
+# it doubles the digits that a climb has, of which six are there
 _NEWTON_STEPS = 8
 # of gradients, for a Hessian: the cube root of rounding
 _DIFFERENCE = 1e-5
@@ -31,9 +35,11 @@ _DIFFERENCE = 1e-5
 _APART = 1e-3
 # gradients and curvatures below it are flat; climbs this far below the best one are not polished
 _FLAT = 1e-4
-# of a search along the features in turn; values at all kinks that it may take; a step beside a kink
+# of a search along the features in turn, which ends by itself after a few
 _SWEEPS = 100
+# values at all kinks of all features that it may take: some seconds
 _KINK_WORK = 4000
+# of the way to the next kink: beside a kink, and yet no rounding
 _TINY = 1e-7
 
 LogAndGradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -46,21 +52,17 @@ def log_and_gradient(p: Terms, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if (square := p.square) is not None:
         return square.log_and_gradient(X)
     found = [term.log_and_gradient(X) for _, term in p.parts]
-    weights = [math.log(weight) for weight, _ in p.parts]
-    logs = np.stack([log + log_p for log, (log_p, _) in zip(weights, found, strict=True)])
-    peak = logs.max(axis=0)
-    shares = np.exp(logs - np.where(np.isfinite(peak), peak, 0.0))
-    total = np.where(np.isfinite(peak), shares.sum(axis=0), 1.0)
-    log_p, shares = peak + np.log(total), shares / total
+    logs = np.stack(
+        [math.log(w) + log_p for (w, _), (log_p, _) in zip(p.parts, found, strict=True)]
+    )
+    log_p, shares = log_sum(logs)
     out = sum(share[:, None] * slope for share, (_, slope) in zip(shares, found, strict=True))
     if (normals := p.measure.normals(p.n_features)) is not None:
         own, slopes = NormalComponents(normals).slopes(X)
-        top = own.max(axis=0)
-        shares = np.exp(own - top)
-        whole = shares.sum(axis=0)
-        log_p = log_p - top - np.log(whole)
-        out = out - np.einsum("cn,cnd->nd", shares / whole, slopes)
-    return log_p, np.where(np.isfinite(peak)[:, None], out, 0.0)
+        log_reference, shares = log_sum(own)
+        log_p = log_p - log_reference
+        out = out - np.einsum("cn,cnd->nd", shares, slopes)
+    return log_p, np.where(np.isfinite(log_p)[:, None], out, 0.0)
 
 
 def modes(p: Terms, n_starts: int, *, every: bool) -> np.ndarray:
@@ -70,7 +72,7 @@ def modes(p: Terms, n_starts: int, *, every: bool) -> np.ndarray:
     if (atoms := p.measure.atoms) is not None:
         if every:
             raise ValueError(
-                "a discrete measure has no neighbourhoods, hence no local modes; call mode() for"
+                "a discrete measure has no neighborhoods, hence no local modes; call mode() for"
                 " the best of its nodes"
             )
         return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]

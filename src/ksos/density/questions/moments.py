@@ -14,8 +14,9 @@ __all__ = ["mean_and_covariance", "moment", "term_moment"]
 
 # of the moments of all pairs that are held at a time
 _BLOCK_BYTES = 128e6
-# lengths of which squares overflow or underflow are measured in another unit
+# a length of which the square overflows is measured in another unit
 _OVERFLOW = 1e150
+# and so is one of which the square underflows
 _UNDERFLOW = 1e-150
 
 

@@ -1,4 +1,4 @@
-"""Densities made from one density: that of Ax + b, and the product with a Gaussian (Bayes' rule)."""
+"""Densities made from one: that of Ax + b, and the product with a Gaussian (Bayes' rule)."""
 
 from __future__ import annotations
 
@@ -103,11 +103,9 @@ def _times_gaussian(
         with np.errstate(divide="ignore"):
             logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
         return float(np.logaddexp.reduce(logs)), found
-    inside = np.clip(found.support_points, *found.measure.boundaries(term.n_features))
-    log_found = found.logpdf(inside)
-    best = int(np.argmax(log_found))
-    log_g = float(_exponent(inside[[best]], mean, root)[0])
-    return float(term.logpdf(inside[[best]])[0]) + log_g - float(log_found[best]), found
+    best, log_found = found.best_point()
+    log_g = float(_exponent(best[None, :], mean, root)[0])
+    return float(term.logpdf(best[None, :])[0]) + log_g - log_found, found
 
 
 def _exponent(X: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:
@@ -134,8 +132,8 @@ def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
     if p.kernel.full or not np.array_equal(root, np.diag(np.diagonal(root))):
         return _tied_times(p, mean, 0.5 * root)
     X, sigma = p.support_points, p.kernel.sigma_vector(p.n_features)
-    # Gaussians of bandwidths σ and τ make one at x̃ + (mean − x̃)·σ²/(σ² + τ²), of bandwidth σ/√(1 +
-    # σ²/τ²), times exp(−(x̃ − mean)²/(σ² + τ²))
+    # Gaussians of bandwidths σ and τ make one at x̃ + (mean − x̃)·σ²/(σ² + τ²), of bandwidth
+    # σ/√(1 + σ²/τ²), times exp(−(x̃ − mean)²/(σ² + τ²))
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         tau = 2.0 / np.diagonal(root)
         ratio = sigma / tau

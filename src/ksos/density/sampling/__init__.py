@@ -9,10 +9,10 @@ plane, and on a GPU.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ksos.density.corrected import Corrected
 from ksos.density.sampling.inversion import (
     NODES_PER_PANEL,
     TREE_ROWS,
@@ -22,12 +22,12 @@ from ksos.density.sampling.inversion import (
 )
 from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
 from ksos.density.sampling.trains import Squares, squares_of
-from ksos.density.square import feature_scales
+from ksos.density.square import Square, feature_scales
+from ksos.density.terms import Term, Terms
+from ksos.ground.arrays import Array, on_accelerator
 from ksos.ground.memory import available_memory, require_memory
+from ksos.ground.progress import tell_rows
 from ksos.ground.validation import as_choice
-
-if TYPE_CHECKING:
-    from ksos.density.square import Square
 
 __all__ = [
     "METHODS",
@@ -35,6 +35,8 @@ __all__ = [
     "Squares",
     "draw",
     "draw_by_inversion",
+    "draw_corrected",
+    "draw_terms",
     "envelope",
     "envelope_bytes",
     "fewer_rows",
@@ -46,6 +48,9 @@ __all__ = [
 METHODS = ("auto", "inversion", "rejection", "squares")
 _MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an envelope
 _MOST_SECONDS = 10.0  # more than inversion takes: as long as a person waits without a reason
+
+_PROPOSALS = 1 << 16  # of a correction at a time: a few megabytes
+_LEAST_ACCEPTANCE = 1e-6  # of proposals: fewer would take hours
 
 # Seconds on one core of an ordinary machine, timed on the models of benchmarks/sampling.py and on
 # fits of one to thirteen features. Only ratios matter, and where two methods are within a factor of
@@ -155,7 +160,55 @@ def _rejection_seconds(envelope: Envelope, size: int) -> float:
     """Proposals with their values. The random numbers and sums of a proposal take as long as twenty
     kernel values.
     """
-    m, d = envelope.centres.shape
+    m, d = envelope.centers.shape
     flops = 2.0 * (envelope.weights.size + m * envelope.density.rank)
     proposal = _ROOT + (m + 20) * (_VALUE + d * _COORDINATE) + _FLOP * flops
     return size * proposal / max(envelope.acceptance, 1e-300)
+
+
+def draw_terms(p: Terms, size: int, rng: np.random.Generator, method: str) -> Array:
+    """Samples of p, shape (size, d): the number from each term is multinomial."""
+    if (own := p.square or p.own) is not None and isinstance(own, Square):
+        ways = method in ("auto", "inversion") and p.measure.atoms is None
+        if ways and on_accelerator(p.home) and p.on_host.square is not None:
+            return draw_by_inversion(own, size, rng)
+    host = p.on_host
+    if host.square is not None:
+        return draw(host.square, size, rng, method)
+    weights = np.array([w for w, _ in host.parts])
+    counts = rng.multinomial(size, weights / weights.sum())
+    samples = [
+        _draw(term, int(count), rng, method)
+        for count, (_, term) in zip(counts, host.parts, strict=True)
+        if count
+    ]
+    rows = np.concatenate([np.empty((0, p.n_features)), *samples])
+    return rows[rng.permutation(size)]
+
+
+def _draw(term: Term, size: int, rng: np.random.Generator, method: str) -> np.ndarray:
+    if isinstance(term, Corrected):
+        return draw_corrected(term, size, rng)
+    if term.is_normal_sum and term.support_points.shape[0] == 1:
+        L = np.linalg.cholesky(0.25 * term.kernel.matrix(term.n_features))
+        return term.support_points[0] + rng.standard_normal((size, term.n_features)) @ L.T
+    return draw(term, size, rng, method)
+
+
+def draw_corrected(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Samples of the reference, each kept with probability f(x)/sup f."""
+    acceptance = 1.0 / p.bound()
+    if acceptance < _LEAST_ACCEPTANCE:
+        raise ValueError(
+            f"sampling would accept one proposal in {1.0 / acceptance:.3g}: the correction changes"
+            " its reference too much; fit with a larger regularization, or without a reference"
+        )
+    out, filled, log_bound = np.empty((size, p.n_features)), 0, -math.log(acceptance)
+    while filled < size:
+        tell_rows(filled, size)
+        n = min(_PROPOSALS, int(1.1 * (size - filled) / acceptance) + 32)
+        X = p.draw_reference(n, rng)
+        keep = X[np.log(rng.random(n)) + log_bound <= p.joint.logpdf(X)][: size - filled, p.shown]
+        out[filled : filled + keep.shape[0]] = keep
+        filled += keep.shape[0]
+    return out

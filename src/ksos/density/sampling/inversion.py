@@ -7,8 +7,8 @@ diagonal scaling. With kernels k̂ of norm one, the density of x_k given the ear
 ‖L_k(δ̂ ∘ k̂(t))‖², a smooth function of one variable between the kernel's kinks. There are two ways
 to find the panel that holds a sample. A scan evaluates the density at the nodes of all panels, on
 the host or on a GPU. A tree is prepared for many samples on the host: the mass of any interval is
-‖A δ̂‖² with a matrix A that does not depend on the sample, so that log₂(panels) products are enough.
-On its panel the density is a polynomial, whose distribution function is inverted by Newton's method.
+‖A δ̂‖² with a matrix A that does not depend on the sample: log₂(panels) products are enough. On
+its panel the density is a polynomial, whose distribution function is inverted by Newton's method.
 
 Only RᵀR matters of a matrix R, so that its rows are replaced by fewer ones. The mass dropped,
 integrated over the distribution of the earlier features, is below :data:`LOST_MASS`.
@@ -49,6 +49,7 @@ __all__ = [
     "NODES_PER_PANEL",
     "TREE_ROWS",
     "Axis",
+    "densities",
     "draw_by_inversion",
     "fewer_rows",
     "hadamard_rows",
@@ -88,7 +89,7 @@ def draw_by_inversion(
 def _solve(density: Square, x: Array, tree: bool | None) -> None:
     """Replace uniform numbers by samples."""
     (axes, factors), xp, size = _conditionals(density), namespace(x), x.shape[0]
-    m = axes[0].centres.shape[0]
+    m = axes[0].centers.shape[0]
     # the first feature has nothing to be conditioned on: one distribution for all samples
     x[:, 0] = axes[0].points(_scan(axes[0], factors[0], zeros((1, m), x) + 1.0, x[None, :, 0])[0])
     most = _DEVICE_BLOCK if on_accelerator(x) else _HOST_BLOCK
@@ -100,11 +101,11 @@ def _solve(density: Square, x: Array, tree: bool | None) -> None:
         log_delta = zeros((n, m), x)  # log Π_{j<k} k̂_j(x_j, x̃_ij)
         for k in range(1, len(axes)):
             before, axis, L = axes[k - 1], axes[k], factors[k]
-            centres, log_norm = like(before.centres, x), like(before.log_norm, x)
+            centers, log_norm = like(before.centers, x), like(before.log_norm, x)
             find = _tree(axis, L) if grown else None
             for rows in row_blocks(n, m, most):
                 z = drawn[rows, k - 1, None]
-                log_delta[rows, :] += before.kernel.log(z, centres) - log_norm
+                log_delta[rows, :] += before.kernel.log(z, centers) - log_norm
                 peak = xp.max(log_delta[rows, :], axis=1)
                 delta, u = xp.exp(log_delta[rows, :] - peak[:, None]), drawn[rows, k]
                 found = _scan(axis, L, delta, u[:, None])[:, 0] if find is None else find(delta, u)
@@ -155,17 +156,23 @@ class Axis:
     """Feature k on panels, with ``values`` k̂(t, x̃_i) = k(t, x̃_i)·√ρ(t)/‖k(·, x̃_i)‖ at their
     nodes, (panels · nodes, m).
 
-    Lengths are in units of the kernel's width. Each k̂(·, x̃_i) has norm one in L²(dt), whatever the
-    kernel's width, the measure and the point.
+    Lengths are in units of the kernel's width. Each k̂(·, x̃_i) has norm one in L²(dt), whatever
+    the kernel's width, the measure and the point.
     """
 
-    def __init__(self, density: Square, k: int) -> None:
+    def __init__(
+        self,
+        density: Square,
+        k: int,
+        nodes_per_panel: int = NODES_PER_PANEL,
+        panel_length: float = _PANEL_LENGTH,
+    ) -> None:
         x, source = density.support_points[:, [k]], [(density.integrals, density.support_points)]
         # positions are kept relative to the first point: exact for data far from zero
-        self.origin, self.centres = float(x[0, 0]), x
+        self.origin, self.centers = float(x[0, 0]), x
         low, high, self.unit = intervals(source, k, _LOG_LEVEL)
-        ends = cut(low / self.unit, high / self.unit, _PANEL_LENGTH, kinks(source, k) / self.unit)
-        self.panels = Panels(*ends, NODES_PER_PANEL)
+        ends = cut(low / self.unit, high / self.unit, panel_length, kinks(source, k) / self.unit)
+        self.panels = Panels(*ends, nodes_per_panel)
         self.kernel, measure = density.kernel.restrict([k]), density.measure.restrict([k])
         self.low, self.high = (
             None if np.isinf(end) else float(end) for end in density.measure.boundary(k)
@@ -184,15 +191,17 @@ class Axis:
         return namespace(t).clip(self.origin + self.unit * t, self.low, self.high)
 
 
-def _densities(values: np.ndarray, L: np.ndarray, delta: Array) -> Array:
+def densities(values: np.ndarray, L: np.ndarray, delta: Array) -> Array:
     """‖L(δ̂ ∘ k̂(t))‖² at the nodes t in the rows of ``values``, for every row of ``delta``."""
     xp, (n, m), rank = namespace(delta), delta.shape, L.shape[0]
     values, L, out = like(values, delta), like(L, delta), zeros((n, values.shape[0]), delta)
+    if not rank:
+        return out
     most = _DEVICE_BLOCK if on_accelerator(delta) else _HOST_BLOCK
     for nodes in row_blocks(values.shape[0], max(n, m) * rank, most):
         A = xp.reshape(values[nodes, None, :] * L[None, :, :], (-1, m))
         terms = xp.reshape(delta @ A.T, (n, -1, rank))
-        out[:, nodes] = xp.sum(terms * terms, axis=2)
+        out[:, nodes] = xp.vecdot(terms, terms)
     return out
 
 
@@ -203,7 +212,7 @@ def _scan(axis: Axis, L: np.ndarray, delta: Array, u: Array) -> Array:
     out = 0.0 * u
     most = _DEVICE_BLOCK if on_accelerator(delta) else _HOST_BLOCK
     for rows in row_blocks(delta.shape[0], axis.values.shape[0], most):
-        density = _densities(axis.values, L, delta[rows, :])
+        density = densities(axis.values, L, delta[rows, :])
         density = namespace(u).reshape(density, (-1, *axis.panels.nodes.shape))
         out[rows, :] = PanelDistribution(axis.panels, density).ppf(u[rows, :])
     return out
@@ -234,7 +243,7 @@ def _tree(axis: Axis, L: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.nd
         def descend(first: int, last: int, samples: np.ndarray, block: np.ndarray) -> None:
             if last - first == 1:
                 nodes = slice(first * NODES_PER_PANEL, last * NODES_PER_PANEL)
-                panel[samples], values[samples] = first, _densities(axis.values[nodes], L, block)
+                panel[samples], values[samples] = first, densities(axis.values[nodes], L, block)
                 return
             mass, middle = _squares(block @ left_rows[first, last].T), (first + last) // 2
             right = target[samples] >= mass

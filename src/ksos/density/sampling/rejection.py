@@ -40,7 +40,7 @@ class Envelope:
         X = density.support_points
         everywhere = closed_form(density.kernel, density.measure.without_boundary, X.shape[1])
         # positions are relative to the first point: exact for data far from zero
-        self.centres = self.means = X - X[0]
+        self.centers = self.means = X - X[0]
         self.log_norm = 0.5 * everywhere.log_diagonal(X)
         log_scale = self.log_norm - 0.5 * density.log_unit
         # far outside their box, points have next to no mass in it and an envelope without end: what
@@ -64,19 +64,19 @@ class Envelope:
 
     def propose(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """``n`` draws from g/∫g, relative to the first support point, shape (n, d)."""
-        component, (m, d) = _draw_index(self.cumulative, rng.random(n)), self.centres.shape
+        component, (m, d) = _draw_index(self.cumulative, rng.random(n)), self.centers.shape
         if self.root is not None:
             noise, (i, j) = rng.standard_normal((n, d)), np.divmod(component, m)
             noise = self.root * noise if self.root.ndim == 1 else noise @ self.root.T
             return np.asarray(0.5 * (self.means[i] + self.means[j]) + noise)
         kernel = cast("Laplace | Matern", self.density.kernel)
         # κ² = e^{−2r} Σ_k squared_k r^k, and ∫ r^k e^{−2r} dr = k!/2^{k+1}
-        squared = np.convolve(kernel.polynomial, kernel.polynomial)
+        squared = np.convolve(polynomial := np.asarray(kernel.polynomial), polynomial)
         gammas = [e * math.factorial(k) / 2.0 ** (k + 1) for k, e in enumerate(squared)]
         shape = 1.0 + _draw_index(np.cumsum(gammas), rng.random((n, d)))
         distance = 0.5 * rng.standard_gamma(shape) * kernel.sigma_vector(d)
         signs = np.where(rng.random((n, d)) < 0.5, -1.0, 1.0)
-        return np.asarray(self.centres[component] + signs * distance)
+        return np.asarray(self.centers[component] + signs * distance)
 
     def bound(self, values: np.ndarray) -> np.ndarray:
         """g from the kernel values k̂, shape (n, m)."""
@@ -88,7 +88,7 @@ class Envelope:
         """Which proposals to keep: those with uniform·g ≤ p. Both are quadratic in k̂, so each row
         may have a scale of its own.
         """
-        log_values = self.density.kernel.log(proposals, self.centres) - self.log_norm
+        log_values = self.density.kernel.log(proposals, self.centers) - self.log_norm
         values = np.exp(log_values - log_values.max(axis=1, keepdims=True))
         squares = values @ self.factor
         return uniforms * self.bound(values) <= np.einsum("ij,ij->i", squares, squares)
@@ -118,7 +118,7 @@ def draw_by_rejection(envelope: Envelope, size: int, rng: np.random.Generator) -
         Run.current().tell_rows(filled, size)
         n = min(_PROPOSALS, int(1.1 * (size - filled) / envelope.acceptance) + 32)
         proposals, uniforms = envelope.propose(n, rng), rng.random(n)
-        blocks = row_blocks(n, envelope.centres.shape[0], _BLOCK)
+        blocks = row_blocks(n, envelope.centers.shape[0], _BLOCK)
         keep = np.concatenate(
             [envelope.accepted(proposals[rows], uniforms[rows]) for rows in blocks]
         )

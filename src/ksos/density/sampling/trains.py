@@ -24,7 +24,7 @@ which is measured on points of h. It falls with the sixth power of the train's e
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -43,12 +43,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Squares", "squares_of"]
 
-_ERROR, _LEAST_ERROR, _TIGHTER = 1.3e-4, 1e-5, 3.0  # of f_r in L²: the first, the last, the step
+_ERROR = 1.3e-4  # of f_r in L², at first: below it, the mass that is lost is rounding
+_LEAST_ERROR = 1e-5  # at last: the Gram matrices of slices have no more digits
+_TIGHTER = 3.0  # in one step: the mass that is lost falls by 3⁶
 _LOST = 1e-10  # mass that samples may miss, and of a square that counts: 1e9 would not show it
 _CHECKED = 512  # points on which it is measured: one block of kernel values
 _SMALL_SHARE = 1e-6  # a smaller square is approximated no better than one of this mass
 _CANCELLED = 1e-5  # bound on rounding in the masses of squares: in truth 20 to 1000 times smaller
-_FIRST_SLICES, _MOST_SLICES = 48, 768  # random sums: a BLAS block, and more than any rank found
+_FIRST_SLICES = 48  # random sums: a block of BLAS, and as many as most ranks need
+_MOST_SLICES = 768  # more than any rank found
 _ROWS = 2048  # proposals at a time
 _BLOCK = 1 << 17  # kernel values at a time: 1 MB, which stays in a core's cache
 _ROUNDING = 1e-9  # of a position on a panel, for data 1e7 bandwidths from zero
@@ -79,7 +82,7 @@ def squares_of(density: Square) -> Squares | None:
 
 
 class Squares:
-    """p = Σ_i b_i k̂_i² + Σ_r f_r² with kernels k̂ of norm one. The bumps b are those columns of the
+    """p = Σ_i b_i k̂_i² + Σ_r f_r² with kernels k̂ of norm one. The b are those columns of the
     factor that hold one point each, as in a kernel density estimate.
     """
 
@@ -95,7 +98,7 @@ class Squares:
         self.axes = [Axis(self.density, k) for k in range(density.n_features)]
         self.log_norms = np.stack([axis.log_norm for axis in self.axes])
         self.log_volume = 0.5 * sum(math.log(axis.unit) for axis in self.axes)
-        F, self.bumps = split_columns(factor)
+        F, self.single = split_columns(factor)
         log_norm = self.log_norms.sum(axis=0)
         with np.errstate(under="ignore"):
             gram = np.exp(self.density.integrals.log_gram(X, X) - log_norm[:, None] - log_norm)
@@ -105,20 +108,20 @@ class Squares:
         shares, V = np.linalg.eigh(F.T @ (gram @ F))
         kept = np.flatnonzero(shares > _LOST)[::-1]
         self.F, self.shares = F @ V[:, kept], shares[kept]
-        self._places = self._draw_bumps(np.arange(X.shape[0]), np.random.default_rng(_SEED))
+        self._places = self._draw_components(np.arange(X.shape[0]), np.random.default_rng(_SEED))
         self._mixed: dict[tuple[tuple[int, ...], int], np.ndarray] = {}
         self._trains: dict[int, list[Core]] = {}
         # points of h, on which the errors of trains are measured
         rng, m = np.random.default_rng([_SEED, 1]), X.shape[0]
-        self._checks = self._draw_bumps(rng.permutation(max(m, _CHECKED))[:_CHECKED] % m, rng)
-        self._checked = self.squares_and_bumps(self._checks, self.F)
+        self._checks = self._draw_components(rng.permutation(max(m, _CHECKED))[:_CHECKED] % m, rng)
+        self._checked = self.squares_and_components(self._checks, self.F)
 
     def draw(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """``size`` independent samples, shape (size, d)."""
         m = self.F.shape[0]
-        masses = np.r_[self.bumps, self.shares]
+        masses = np.r_[self.single, self.shares]
         counts = rng.multinomial(size, masses / masses.sum())
-        parts = [self._draw_bumps(np.repeat(np.arange(m), counts[:m]), rng)]
+        parts = [self._draw_components(np.repeat(np.arange(m), counts[:m]), rng)]
         with one_blas_thread(m):
             for r in np.flatnonzero(counts[m:]):
                 Run.current().tell_rows(sum(part.shape[0] for part in parts), size)
@@ -126,11 +129,11 @@ class Squares:
         x = np.concatenate(parts)[rng.permutation(size)]
         return x if self.standard is None else self.standard.points(x)
 
-    def _draw_bumps(self, points: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _draw_components(self, points: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Samples of the densities k̂_i², normal distributions between the boundaries."""
         X, boundaries = self.density.support_points, self.density.measure.boundaries(len(self.axes))
-        centres, width = self.density.integrals.pair_normals(X, X[0])  # type: ignore[misc]
-        means, deviation = centres[points], math.sqrt(0.5) * width
+        centers, width = self.density.integrals.pair_normals(X, X[0])  # type: ignore[misc]
+        means, deviation = centers[points], math.sqrt(0.5) * width
         low, high = ((end - X[0] - means) / deviation for end in boundaries)
         z, _ = normal_between(low, high, rng.random(means.shape))
         return np.clip(X[0] + (means + deviation * z), *boundaries)
@@ -141,10 +144,10 @@ class Squares:
         while filled < size:
             n = min(_ROWS, int(1.1 * self.M * (1.0 + self.BETA) * (size - filled)) + 8)
             near = rng.binomial(n, mass / (mass + wide))
-            bumps = self._draw_bumps(rng.integers(self.F.shape[0], size=n - near), rng)
-            proposals = self.follow(train, near, rng), self.follow(train, bumps)
+            wider = self._draw_components(rng.integers(self.F.shape[0], size=n - near), rng)
+            proposals = self.follow(train, near, rng), self.follow(train, wider)
             x, values = (np.concatenate(parts) for parts in zip(*proposals, strict=True))
-            exact, h = self.squares_and_bumps(x, self.F[:, [r]])
+            exact, h = self.squares_and_components(x, self.F[:, [r]])
             keep = rng.random(n) * self.M * (values**2 + wide * h) <= exact[:, 0] ** 2
             # in random order: the two kinds of proposals come one after the other
             kept = x[rng.permutation(np.flatnonzero(keep))[: size - filled]]
@@ -152,7 +155,7 @@ class Squares:
             filled += kept.shape[0]
         return out
 
-    def squares_and_bumps(
+    def squares_and_components(
         self, x: np.ndarray, weights: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Σ_i weights_i k̂_i(x), (n, columns), and h(x), where a measure that is not volume counts
@@ -262,7 +265,7 @@ class Squares:
         return self._mixed[features, n]
 
 
-def _invert(panels: Panels, core: Core, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+def _invert(panels: Panels, core: Core, values: np.ndarray, uniforms: Any) -> np.ndarray:
     """t with density ‖u(t)·values‖², for values (n, count, right) or (1, count, right)."""
     n = uniforms.shape[0]
     gram = np.matmul(values, values.transpose(0, 2, 1))  # of one distribution for all, or of n
