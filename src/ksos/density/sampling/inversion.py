@@ -61,7 +61,7 @@ NODES_PER_PANEL = 12
 _PANEL_LENGTH = 0.5  # of the kernel's smooth length: 12 nodes give the density to 1e-12 there
 _LOG_LEVEL = -32.0  # of k: its square is below rounding, even beside large signed weights
 _HOST_BLOCK = 1 << 19  # entries at a time: 4 MB, near the size of a core's cache
-_DEVICE_BLOCK = 1 << 24  # 128 MB on a GPU, which is fastest on large products
+_DEVICE_BLOCK = 1 << 27  # 1 GB on a GPU, which is fastest on few large products
 _CHUNK = 16  # blocks that share their trees: log δ̂ of them all is kept meanwhile
 TREE_ROWS = 4  # trees pay from so many samples per support point (benchmarks/sampling.py)
 _TALL = 4  # rows per column from which a first QR without pivoting, twice as fast, pays
@@ -91,7 +91,11 @@ def _solve(density: Square, x: Array, tree: bool | None) -> None:
     (axes, factors), xp, size = _conditionals(density), namespace(x), x.shape[0]
     m = axes[0].centers.shape[0]
     # the first feature has nothing to be conditioned on: one distribution for all samples
-    x[:, 0] = axes[0].points(_scan(axes[0], factors[0], zeros((1, m), x) + 1.0, x[None, :, 0])[0])
+    ones = zeros((1, m), x) + 1.0
+    if is_numpy(x):
+        x[:, 0] = axes[0].points(_scan(axes[0], factors[0], ones, x[None, :, 0])[0])
+    else:
+        x[:, 0] = axes[0].points(_look_up(axes[0], factors[0], ones, x[:, 0]))
     most = _DEVICE_BLOCK if on_accelerator(x) else _HOST_BLOCK
     for chunk in row_blocks(size, m, _CHUNK * most):
         Run.current().tell_rows(chunk.start, size)
@@ -108,7 +112,12 @@ def _solve(density: Square, x: Array, tree: bool | None) -> None:
                 log_delta[rows, :] += before.kernel.log(z, centers) - log_norm
                 peak = xp.max(log_delta[rows, :], axis=1)
                 delta, u = xp.exp(log_delta[rows, :] - peak[:, None]), drawn[rows, k]
-                found = _scan(axis, L, delta, u[:, None])[:, 0] if find is None else find(delta, u)
+                if find is not None:
+                    found = find(delta, u)
+                elif is_numpy(x):
+                    found = _scan(axis, L, delta, u[:, None])[:, 0]
+                else:
+                    found = _look_up(axis, L, delta, u)
                 drawn[rows, k] = axis.points(found)
 
 
@@ -216,6 +225,34 @@ def _scan(axis: Axis, L: np.ndarray, delta: Array, u: Array) -> Array:
         density = namespace(u).reshape(density, (-1, *axis.panels.nodes.shape))
         out[rows, :] = PanelDistribution(axis.panels, density).ppf(u[rows, :])
     return out
+
+
+def _look_up(axis: Axis, L: np.ndarray, delta: Array, u: Array) -> Array:
+    """The same in few large steps, as a GPU wants it: the panel in which a sample lies by the
+    masses of all panels, and its position there. One row of ``delta`` may serve all samples.
+    """
+    xp, n, order = namespace(u), u.shape[0], NODES_PER_PANEL
+    weights = like(axis.panels.weights.ravel(), u)
+    panel, values = xp.zeros((n,), dtype=xp.int64, device=u.device), zeros((n, order), u)
+    target, total = zeros((n,), u), zeros((n,), u)
+    one = densities(axis.values, L, delta) if delta.shape[0] == 1 else None
+    width = axis.values.shape[0] * (L.shape[0] if one is None else 1)
+    for rows in row_blocks(n, max(width, 1), _DEVICE_BLOCK):
+        density = one
+        if density is None:
+            density = densities(axis.values, L, delta[rows, :])
+        density = xp.broadcast_to(density, (rows.stop - rows.start, density.shape[1]))
+        masses = xp.sum(xp.reshape(density * weights, (density.shape[0], -1, order)), axis=2)
+        below = xp.cumulative_sum(xp.clip(masses, 0.0, None), axis=1)
+        wanted = u[rows] * below[:, -1]
+        lower = xp.astype(below < wanted[:, None], xp.int64)
+        found = xp.clip(xp.sum(lower, axis=1), None, below.shape[1] - 1)
+        before = xp.concat([zeros((below.shape[0], 1), u), below], axis=1)
+        panel[rows], total[rows] = found, below[:, -1]
+        target[rows] = wanted - xp.take_along_axis(before, found[:, None], axis=1)[:, 0]
+        at = found[:, None] * order + xp.arange(order, device=u.device)[None, :]
+        values[rows, :] = xp.take_along_axis(density, at, axis=1)
+    return positions(axis.panels, panel, values, target, total)
 
 
 def _tree(axis: Axis, L: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
