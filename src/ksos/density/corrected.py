@@ -330,7 +330,7 @@ class Corrected:
         return out - self.joint.log_unit, gradient
 
     def groups(self) -> Iterator[Group]:
-        """p as a signed sum of normal densities: per normal density N_c one, m for the k_i N_c, then
+        """p as a signed sum of normal densities: for each N_c one, m for the k_i N_c, then
         all pairs k_i k_j N_c.
 
         With an interval, that of the opened density, whose last feature is the one in the interval.

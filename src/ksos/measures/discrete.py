@@ -77,7 +77,7 @@ class Discrete(Measure):
 
     @classmethod
     def qmc(cls, box: Box, n_points: int = 1024, rng: Any = 0) -> Self:
-        """``n_points`` scrambled Sobol' points on a bounded ``box``, for any d. ``rng`` is a seed or
+        """``n_points`` scrambled Sobol' points on a bounded ``box``, any d. ``rng`` is a seed or
         a Generator. The default always gives the same points.
         """
         d = _bounded_features(box)

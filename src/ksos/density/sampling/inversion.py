@@ -158,7 +158,7 @@ def _conditionals(density: Square) -> tuple[list[Axis], list[np.ndarray]]:
     return axes, factors[::-1]
 
 
-# --- one feature given the earlier ones ---
+# One feature given the earlier ones
 
 
 class Axis:

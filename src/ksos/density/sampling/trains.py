@@ -190,8 +190,6 @@ class Squares:
             v = np.matmul(u, values)[:, 0, :]
         return rows, v[:, 0]
 
-    # --- trains ---
-
     def train(self, r: int) -> list[Core]:
         """The train of f_r, accurate enough that next to nothing is lost."""
         (exact, h), share, error = self._checked, float(self.shares[r]), _ERROR
