@@ -469,6 +469,16 @@ def test_on_tensors() -> None:
     )
 
 
+def test_a_way_of_sampling_is_never_ignored() -> None:
+    p = LAWS["corrected"]()
+    assert p.rvs(3, 0, method="rejection").shape == (3, p.n_features)
+    with pytest.raises(ValueError, match="drawn by rejection from these; use method='auto'"):
+        p.rvs(3, method="inversion")
+    for law in LAWS.values():
+        with pytest.raises(ValueError, match="method"):
+            law().rvs(3, method="nonsense")
+
+
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="mix with others on the same measure"):
         stacked([normal(), LAWS["atoms"]()])

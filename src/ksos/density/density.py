@@ -302,7 +302,7 @@ class SoSDensity:
             given the earlier ones, to 1e-9 and better; ``"rejection"`` thins a mixture that
             dominates the density; ``"squares"``, for smooth kernels, draws one column of F, then
             its features in turn, and the first call prepares those that follow. All are exact.
-            Default: the one predicted to be fastest.
+            Over a reference it is ``"rejection"``. Default: the one predicted to be fastest.
         as_frame : bool
             Return a pandas data frame.
         """

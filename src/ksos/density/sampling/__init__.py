@@ -168,6 +168,7 @@ def _rejection_seconds(envelope: Envelope, size: int) -> float:
 
 def draw_terms(p: Terms, size: int, rng: np.random.Generator, method: str) -> Array:
     """Samples of p, shape (size, d): the number from each term is multinomial."""
+    method = as_choice(method, "method", METHODS)
     if (own := p.square or p.own) is not None and isinstance(own, Square):
         ways = method in ("auto", "inversion") and p.measure.atoms is None
         if ways and on_accelerator(p.home) and p.on_host.square is not None:
@@ -188,8 +189,13 @@ def draw_terms(p: Terms, size: int, rng: np.random.Generator, method: str) -> Ar
 
 def _draw(term: Term, size: int, rng: np.random.Generator, method: str) -> np.ndarray:
     if isinstance(term, Corrected):
+        if method not in ("auto", "rejection"):
+            raise ValueError(
+                f"method={method!r} draws squares, and a correction of normal densities is drawn by"
+                " rejection from these; use method='auto'"
+            )
         return draw_corrected(term, size, rng)
-    if term.is_normal_sum and term.support_points.shape[0] == 1:
+    if method == "auto" and term.is_normal_sum and term.support_points.shape[0] == 1:
         L = np.linalg.cholesky(0.25 * term.kernel.matrix(term.n_features))
         return term.support_points[0] + rng.standard_normal((size, term.n_features)) @ L.T
     return draw(term, size, rng, method)
