@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksos.ground.arrays import Array, namespace, quiet
+from ksos.ground.arrays import Array, namespace, quiet, row_squares
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.threads import one_blas_thread
 
@@ -52,7 +52,7 @@ def log_squares(log_terms: Array, rows: Array) -> Array:
     shift = xp.where(xp.isfinite(peak), peak, 0.0)
     with quiet():
         values = xp.exp(log_terms - shift[:, None]) @ rows
-        return xp.log(xp.vecdot(values, values)) + 2.0 * shift
+        return xp.log(row_squares(values)) + 2.0 * shift
 
 
 def log_sum(logs: Array) -> tuple[Array, Array]:

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ksos.density.factor import log_squares, merge_points, split_columns, unit_rows
-from ksos.ground.arrays import Array, is_numpy, like, namespace, on_host, quiet, to_numpy, zeros
+from ksos.ground.arrays import (
+    Array,
+    is_numpy,
+    like,
+    namespace,
+    on_host,
+    quiet,
+    row_squares,
+    to_numpy,
+    zeros,
+)
 from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.exact_rule import basis_at, exact_rule
@@ -195,7 +205,7 @@ class Square:
     @np.errstate(under="ignore")
     def _squares(self, X: Array) -> Array:
         """‖c + Fᵀk(x)‖² in natural units, in blocks of rows."""
-        xp, out, F, single = namespace(X), zeros((X.shape[0],), X), self.unit_factor, None
+        out, F, single = zeros((X.shape[0],), X), self.unit_factor, None
         if is_numpy(X) and F.shape[1] > F.shape[0] and self.unit_constant is None:
             F, single = split_columns(F)
         at, most = self.kernel.against(self.support_points), max(self.unit_factor.shape)
@@ -205,7 +215,7 @@ class Square:
             values = k @ F
             if self.unit_constant is not None:
                 values += self.unit_constant
-            out[rows] = xp.vecdot(values, values)
+            out[rows] = row_squares(values)
             if single is not None:
                 out[rows] += (k * k) @ single
         return out

@@ -31,6 +31,7 @@ from ksos.ground.arrays import (
     namespace,
     on_accelerator,
     quiet,
+    row_squares,
     to_numpy,
     uniforms,
     zeros,
@@ -210,7 +211,7 @@ def densities(values: np.ndarray, L: np.ndarray, delta: Array) -> Array:
     for nodes in row_blocks(values.shape[0], max(n, m) * rank, most):
         A = xp.reshape(values[nodes, None, :] * L[None, :, :], (-1, m))
         terms = xp.reshape(delta @ A.T, (n, -1, rank))
-        out[:, nodes] = xp.vecdot(terms, terms)
+        out[:, nodes] = row_squares(terms)
     return out
 
 
