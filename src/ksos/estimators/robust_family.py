@@ -43,7 +43,7 @@ from ksos.robust.ball import Adversary, resampled_radius
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily
 from ksos.robust.losses import ParametricLoss, least_expected
-from ksos.robust.risk import least_squares
+from ksos.robust.parametric import least_squares
 from ksos.space import LabelledEmbedding, Nodes, SoSSpace, nodes_of, pivots
 
 __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted", "radius_of"]
@@ -182,8 +182,8 @@ class Model:
 class EstimatorFamily(ParametricFamily):
     """The losses of a model under the distributions that may replace the data.
 
-    Square losses are in closed form: those of ⟨t, u⟩ with t = E θ + s (see ksos.robust.risk), where
-    u ends with the targets.
+    Square losses are in closed form: those of ⟨t, u⟩ with t = E θ + s (ksos.robust.parametric),
+    where u ends with the targets.
     """
 
     agreement = 1e-4  # between the exact and the projected MMD: the digits of the default rtol

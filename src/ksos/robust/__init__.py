@@ -21,8 +21,8 @@ from ksos.robust.losses import (
     UserLoss,
 )
 from ksos.robust.mode import ModePath, Player, RobustMode, robust_mode
+from ksos.robust.parametric import FixedRisk, LeastRisk, SquareRisk, affine_moments, kernel_moments
 from ksos.robust.problem import Goal, Problem, Saddle, solve
-from ksos.robust.risk import FixedRisk, LeastRisk, SquareRisk, affine_moments, kernel_moments
 from ksos.robust.worst_case import AGREEMENT, WorstCase, worst_case
 from ksos.space import LabelledDensity, LabelledEmbedding
 

@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from ksos.ground.arrays import to_numpy
 from ksos.ground.run import Run
-from ksos.robust.risk import ParametricRisk
+from ksos.robust.parametric import ParametricRisk
 from ksos.space import SoSSpace, blocks_of
 
 __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]

@@ -17,7 +17,7 @@ import numpy as np
 
 from ksos.exceptions import ConvexityError
 from ksos.ground.validation import as_choice, as_positive
-from ksos.robust.risk import ParametricRisk
+from ksos.robust.parametric import ParametricRisk
 from ksos.solvers import Minimum, Value, newton, proven_minimum
 from ksos.space import Nodes
 

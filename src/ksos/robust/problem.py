@@ -28,7 +28,7 @@ from ksos.functionals import MMD, Bound, BoundSquaredMMD, BoundTerm, Objective, 
 from ksos.ground.arrays import Array, eye, inner, norm
 from ksos.ground.run import Convergence, Run
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
-from ksos.robust.risk import LeastRisk, ParametricRisk, Risk
+from ksos.robust.parametric import LeastRisk, ParametricRisk, Risk
 from ksos.solvers import (
     ConicProgram,
     ConstrainedProblem,

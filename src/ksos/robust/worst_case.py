@@ -25,8 +25,8 @@ from ksos.observables import KernelFunction, Observable, as_observable
 from ksos.robust.ball import Adversary, Ball, adversary_in
 from ksos.robust.bounds import upper_bound
 from ksos.robust.exact_ball import Answer, in_the_exact_ball
+from ksos.robust.parametric import FixedRisk, Risk
 from ksos.robust.problem import Goal, Problem, Saddle
-from ksos.robust.risk import FixedRisk, Risk
 from ksos.solvers import STATUSES, known_to
 from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
 
