@@ -366,3 +366,22 @@ def test_a_laplace_density_with_many_kinks_falls_back_to_larger_cells() -> None:
     p = ksos.SoSDensity(Laplace(1.0, product=True), X, np.full((150, 1), 1.0), normalize=True)
     value = p.expectation(lambda Y: Y[:, 0] * Y[:, 1], max_evaluations=100_000)
     assert abs(value - p.moment([1, 1])) <= value.error < 1e-2
+
+
+def test_a_wide_component_of_small_weight_is_seen_by_expectations() -> None:
+    """A second moment that half comes from a component of weight 1/400, by code and in closed
+    form.
+    """
+    rng = np.random.default_rng(0)
+    means = [*rng.normal(size=(60, 4)), np.zeros(4)]
+    covariances = np.stack([*[0.01 * np.eye(4)] * 60, 400.0 * (np.eye(4) + 0.9)])
+    weights = [*[1.0 / 60.0] * 60, 1.0 / 400.0]
+    reference = ksos.measures.GaussianMixture(weights, means, covariances)
+    F, c = np.zeros((1, 1)), np.ones(1)
+    p = ksos.SoSDensity(Gaussian(1.0), np.zeros((1, 4)), F, reference, constant=c, normalize=True)
+    p = p.by_volume()
+    exact = p.moment([1, 1, 0, 0])
+    for seed in range(5):
+        found = p.expectation(lambda x: x[:, 0] * x[:, 1], rng=seed)
+        assert found.method == "quasi-Monte Carlo"
+        assert abs(found - exact) <= 6.0 * found.error <= 0.3 * exact

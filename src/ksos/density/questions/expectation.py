@@ -390,21 +390,30 @@ def _on_common_cells(p: Corrected, g: Function, rtol: float, most: int) -> Estim
 def _corrected_clouds(
     p: Corrected, n_points: int, rng: np.random.Generator
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
-    """Sobol' points of ρ with the weights f; exact samples if f varies so much that few count."""
+    """Sobol' points of ρ with the weights f; exact samples if f varies so much that few count.
+
+    Half of the points are shared out by the weights of the normal densities, half by weight times
+    variance: a wide one of small weight adds as much to a second moment as the others do.
+    """
     from ksos.density.sampling import draw_corrected  # samplers ask questions themselves
 
     # densities that are neighbors in this order are alike in their levels
     order = np.argsort(p.reference.log_density(p.normals.means))
     weights, means, covariances = (part[order] for part in p.normals)
-    roots, cumulative = np.linalg.cholesky(covariances), np.cumsum(weights) / weights.sum()
+    # variances in units of the narrowest ones, so that no feature is larger than the others
+    variances = np.diagonal(covariances, axis1=1, axis2=2)
+    spread = weights * np.max(variances / variances.min(axis=0), axis=1)
+    shares = 0.5 * (weights / weights.sum() + spread / spread.sum())
+    roots, cumulative = np.linalg.cholesky(covariances), np.cumsum(shares)
     n, d, found, efficiency = max(32, n_points // _GROUPS), p.n_features, [], 0.0
     for _ in range(_GROUPS):
         unit = np.clip(sobol(n, d + 1, rng), 2.0**-40, 1.0 - 2.0**-40)
         which = np.searchsorted(cumulative, unit[:, 0], side="right")
         which = np.minimum(which, weights.shape[0] - 1)
         X = means[which] + np.einsum("nij,nj->ni", roots[which], ndtri(unit[:, 1:]))
-        constant = not p.n_corrections and p.interval is None
-        f = np.ones(n) if constant else np.exp(p.log_ratio(X))
+        f = (weights / shares)[which]
+        if p.n_corrections or p.interval is not None:
+            f = f * np.exp(p.log_ratio(X))
         efficiency += _share_that_counts(f)
         found.append((X, f / f.sum()))
     if efficiency >= _LEAST_EFFICIENCY:
