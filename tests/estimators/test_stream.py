@@ -238,8 +238,8 @@ def test_a_killed_fit_goes_on_where_it_was(
             read.append(k)
             yield X[k : k + 40] if k > 400 else np.repeat(X[k : k + 40], 1000, axis=0)
 
-    words, _ = read_state(file, "a fit in progress")
-    assert 0 < words["first"]["chunks"] <= 12 and not words["looked"]
+    state = read_state(file, "a fit in progress")
+    assert 0 < state["first"]["tally"]["chunks"] <= 12 and not state["looked"]
     found = KernelSoSDensity(**GIVEN).fit(chunks(rows), checkpoint=file)
     assert len(read) == 300
     counts = np.where(np.arange(len(X)) < 440, 1000.0, 1.0)
@@ -393,8 +393,10 @@ def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert os.listdir(tmp_path) == ["sums"]
-    words, _ = read_state(file, "a fit in progress")
-    assert 0 < words["first"]["chunks"] < read[-1] + 1  # the last one that could be written
+    state = read_state(file, "a fit in progress")
+    assert (
+        0 < state["first"]["tally"]["chunks"] < read[-1] + 1
+    )  # the last one that could be written
     assert_same(KernelSoSDensity(**PARTED).fit(chunks(rows), checkpoint=file), in_memory["parted"])
 
 

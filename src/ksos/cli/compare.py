@@ -6,7 +6,7 @@ from ksos import two_sample_test
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError, aligned
 from ksos.cli.options import READING, column_names, table_options, warn_of_order
-from ksos.data import Table, excerpt, option, read_table
+from ksos.data import Table, excerpt, option, read_table, require_different
 
 COMPARE = [
     values.argument(
@@ -97,7 +97,7 @@ def compare(arguments: argparse.Namespace, console: Console) -> int:
 def _in_order_of(first: Table, second: Table, console: Console) -> Table:
     """The second table with its columns in the order of the first, by name if both have names."""
     for table, other in ((first, second), (second, first)):
-        table.require_different_names()
+        require_different(table.source, table.names or ())
         if table.names is None or other.names is None:
             continue
         if alone := [name for name in table.names if name not in other.names]:

@@ -7,7 +7,7 @@ from ksos import explorer
 from ksos.cli import values
 from ksos.cli.console import DONE, Console
 from ksos.cli.options import READING, WEIGHTS, data_argument, reading, table_options
-from ksos.data import read_table
+from ksos.data import read_table, require_different
 
 EXPLORE = [
     data_argument(several=False),
@@ -36,7 +36,7 @@ def explore(arguments: argparse.Namespace, console: Console) -> int:
       ksos explore cars.csv --clean --no-browser --port 8000
     """
     table = read_table(arguments.data, table_options(arguments), console.note)
-    table.require_different_names()
+    require_different(table.source, table.names or ())
     given = ", ".join(f"{name}={value!r}" for name, value in reading(arguments).items())
     how_to_read = (
         f"from ksos.data import TableOptions, read_table\n\n"

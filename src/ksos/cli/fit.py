@@ -35,7 +35,15 @@ from ksos.cli.report import (
     shortened,
     solver_line,
 )
-from ksos.data import Stream, Table, excerpt, find_columns, open_table, read_table
+from ksos.data import (
+    Stream,
+    Table,
+    excerpt,
+    find_columns,
+    open_table,
+    read_table,
+    require_different,
+)
 from ksos.estimators.conditional_file import StoredConditional, save_conditional
 from ksos.estimators.density import OBJECTIVES, PENALTIES
 from ksos.functionals import SquaredL2
@@ -263,7 +271,7 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     table = open_table(
         arguments.data, table_options(arguments), console.note, in_chunks=checkpoint is not None
     )
-    table.require_different_names()
+    require_different(table.source, table.names or ())
     sides = box_sides(arguments, column_names(table.names, table.n_features))
     measure = None if sides is None else Box(*sides)
     if isinstance(table, Table) and measure is not None:
@@ -404,7 +412,7 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
     require_writable(arguments.output)
     options = table_options(arguments, categories=arguments.categories or [])
     table = read_table(arguments.data, options, console.note)
-    table.require_different_names()
+    require_different(table.source, table.names or ())
     d = table.n_features
     names = column_names(table.names, d)
     (place,) = find_columns([arguments.target], names, d, table.source)

@@ -40,6 +40,7 @@ from ksos.data.tables import (
     open_table,
     option,
     read_table,
+    require_different,
 )
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "random_folds",
     "read_table",
     "remember",
+    "require_different",
     "require_inside",
     "require_own_weights",
     "row_hashes",

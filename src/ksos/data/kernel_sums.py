@@ -183,41 +183,42 @@ class KernelSums:
             )
         return like(namespace(self.values).round(self.values / self.mass * _GRID) / _GRID, Z)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain words and arrays from which :meth:`of_state` makes the same value."""
+    def state(self) -> dict[str, Any]:
+        """Plain values and arrays from which :meth:`of_state` makes the same value."""
         # a file names the kernel and never holds code, so that it can be opened without trust
         if KERNELS.get(self.kernel.name) is not type(self.kernel):
             raise ValueError(
                 f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)}"
                 " are known to files"
             )
-        words = {
+        return {
             "kernel": self.kernel.name,
             "parameters": self.kernel.parameters(),
-            "count": self.count,
             "precision": self.precision,
+            "landmarks": to_numpy(self.landmarks),
+            "total": to_numpy(self._total),
+            "lost": to_numpy(self._lost),
+            "count": self.count,
+            "error": None if self._error is None else to_numpy(self._error),
         }
-        arrays = {"landmarks": self.landmarks, "total": self._total, "lost": self._lost}
-        arrays |= {} if self._error is None else {"error": self._error}
-        return words, {name: to_numpy(array) for name, array in arrays.items()}
 
     @classmethod
-    def of_state(cls, words: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelSums:
+    def of_state(cls, state: dict[str, Any]) -> KernelSums:
         """The value that :meth:`state` described."""
-        kernel = KERNELS[words["kernel"]](**words["parameters"])
-        state = arrays["total"], arrays["lost"], int(words["count"]), arrays.get("error")
-        return cls(kernel, arrays["landmarks"], words["precision"], state=state)
+        kernel = KERNELS[state["kernel"]](**state["parameters"])
+        sums = state["total"], state["lost"], int(state["count"]), state["error"]
+        return cls(kernel, state["landmarks"], state["precision"], state=sums)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the sums to a file, whole or not at all: a killed process leaves the old file or
         the new one.
         """
-        write_state(path, _KIND, *self.state())
+        write_state(path, _KIND, self.state())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> KernelSums:
         """The sums that :meth:`save` wrote, bit for bit."""
-        return cls.of_state(*read_state(path, _KIND))
+        return cls.of_state(read_state(path, _KIND))
 
     def __repr__(self) -> str:
         return (

@@ -424,48 +424,38 @@ class Passes:
     def _save(self) -> None:
         if self.checkpoint is None or (survey := self.known[_FIRST].survey) is None:
             return
-        held: dict[str, Any] = {
+        state: dict[str, Any] = {
             "looked": self.looked,
             "files": self.fingerprint,
             "names": self.known[_FIRST].checks.names,
+            "survey": survey.state(),
         }
-        states = {"survey": survey.state()}
         for which, known in self.known.items():
-            held[which] = vars(known.tally)
-            if known.sums is not None:
-                states[f"{which} sums"] = known.sums.state()
-        held |= {name: words for name, (words, _) in states.items()}
-        stored = {
-            f"{name}.{k}": a for name, (_, arrays) in states.items() for k, a in arrays.items()
-        }
-        write_state(self.checkpoint, _KIND, held, stored)
+            sums = None if known.sums is None else known.sums.state()
+            state[which] = {"tally": vars(known.tally), "sums": sums}
+        write_state(self.checkpoint, _KIND, state)
 
     def _resume(self, checkpoint: str | os.PathLike[str]) -> None:
-        words, stored = read_state(checkpoint, _KIND)
-        if words["files"] != self.fingerprint:
+        state = read_state(checkpoint, _KIND)
+        if state["files"] != self.fingerprint:
             raise ValueError(
                 f"the checkpoint {os.fspath(checkpoint)} is of other files, or they have changed;"
                 " remove it to begin again"
             )
-
-        def part(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-            parts = {key: key.partition(".")[2] for key in stored if key.startswith(f"{name}.")}
-            return words[name], {k: stored[key] for key, k in parts.items()}
-
-        survey, names = Survey.of_state(*part("survey")), words["names"]
+        survey, names = Survey.of_state(state["survey"]), state["names"]
         d = survey.points.shape[1]
         checks = Checks(self.who, n_features=d, names=None if names is None else tuple(names))
-        for which in {_FIRST, _SECOND} & set(words):
-            name = f"{which} sums"
-            sums = KernelSums.of_state(*part(name)) if name in words else None
-            self.known[which] = Gathered(checks, Tally(**words[which]), sums=sums)
+        for which in {_FIRST, _SECOND} & set(state):
+            held = state[which]["sums"]
+            sums = None if held is None else KernelSums.of_state(held)
+            self.known[which] = Gathered(checks, Tally(**state[which]["tally"]), sums=sums)
         self.known[_FIRST] = replace(
             self.known[_FIRST],
             most=survey.most,
             survey=survey,
             wants_moments=survey.moments is not None,
         )
-        self.looked = bool(words["looked"])
+        self.looked = bool(state["looked"])
         remember(self.estimator, checks)
 
 

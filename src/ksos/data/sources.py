@@ -8,7 +8,7 @@ import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from ksos.data.csv_files import CsvFile, Written, cell_error
-from ksos.ground.arrays import Copies, is_tensor, to_device
+from ksos.ground.arrays import is_tensor, send, to_device
 from ksos.ground.names import column_names, is_table, matrix_of
 from ksos.ground.validation import as_count, require_numbers
 
@@ -25,15 +25,15 @@ __all__ = [
     "Chunk",
     "Chunks",
     "Gatherer",
-    "Layout",
+    "TableFile",
     "as_source",
     "chunks",
     "files_of",
     "is_arrow",
     "is_dask",
     "is_source",
-    "layout",
     "mapped",
+    "opened",
 ]
 
 # half a megabyte for each column: reading a chunk takes far longer than the call that asks for it
@@ -190,7 +190,11 @@ def chunks(
     [2, 2, 1]
     """
     rows = as_count(rows, "rows")
-    choose = Choice.of(columns, weights, drop_missing, csv)
+    if unknown := [name for name in csv or {} if name not in Written._fields]:
+        raise ValueError(
+            f"csv has {unknown[0]!r}, but it takes {', '.join(map(repr, Written._fields))}"
+        )
+    choose = Choice(columns, weights, drop_missing, Written(**(csv or {})))
     if isinstance(source, Chunks):
         return source
     if is_dask(source):
@@ -247,43 +251,41 @@ def as_source(X: Any, sample_weight: Any = None, choice: Choice | None = None) -
     return X, sample_weight
 
 
+_DETECTED = Written()
+
+
 @dataclass(frozen=True)
 class Choice:
     """Which columns of a chunk are samples, which is the weights, whether rows with gaps are
     dropped, and how CSV is written.
     """
 
-    columns: list[Any] | None = None
+    columns: Sequence[Any] | None = None
     weights: Any = None
     drop_missing: bool = False
-    written: Written = field(default_factory=Written)
+    written: Written = _DETECTED
 
-    @classmethod
-    def of(
-        cls,
-        columns: Sequence[Any] | None,
-        weights: Any,
-        drop_missing: bool,
-        csv: Mapping[str, Any] | None,
-    ) -> Choice:
-        """What a user chose."""
-        if isinstance(columns, (str, bytes)):
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, (str, bytes)):
             raise TypeError(
-                f"columns must be a list of names or numbers; got {columns!r}; pass [{columns!r}]"
+                f"columns must be a list of names or numbers; got {self.columns!r}; pass"
+                f" [{self.columns!r}]"
             )
-        if unknown := [name for name in csv or {} if name not in Written._fields]:
-            raise ValueError(
-                f"csv has {unknown[0]!r}, but it takes {', '.join(map(repr, Written._fields))}"
-            )
-        listed = None if columns is None else list(columns)
-        return cls(listed, weights, drop_missing, Written(**(csv or {})))
 
     @property
     def wanted(self) -> list[Any] | None:
         """What to read from a file; None for all columns."""
-        if self.columns is None:
-            return None
-        return self.columns if self.weights is None else [*self.columns, self.weights]
+        masses = [] if self.weights is None else [self.weights]
+        return None if self.columns is None else [*self.columns, *masses]
+
+    def require(self, name: str, labels: Sequence[Any]) -> None:
+        """Raise if a column that is wanted is not among those of a chunk or a file."""
+        used = [*(self.columns or ()), *([] if self.weights is None else [self.weights])]
+        if missing := [label for label in used if label not in labels]:
+            raise ValueError(
+                f"{name} has no column {missing[0]!r}; its columns are"
+                f" {', '.join(map(repr, labels))}"
+            )
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """The chunk with the chosen columns, those of a table as numbers."""
@@ -291,40 +293,28 @@ class Choice:
         names = column_names(data) if chunk.names is None else chunk.names
         if names is None and self == Choice(written=self.written):
             return chunk
-        labels: list[Any] = list(range(data.shape[1])) if names is None else list(names)
+        # the columns of a file of CSV without names are labelled by their numbers
+        labels = list(names or (data.columns if is_table(data) else range(data.shape[1])))
         features = self.columns or [label for label in labels if label != self.weights]
-        masses = [] if self.weights is None else [self.weights]
-        if missing := [label for label in [*features, *masses] if label not in labels]:
-            raise ValueError(
-                f"{chunk.name} has no column {missing[0]!r}; its columns are"
-                f" {', '.join(map(repr, labels))}"
-            )
-        if masses and chunk.weights is not None:
+        chosen = [*features] if self.weights is None else [*features, self.weights]
+        self.require(chunk.name, labels)
+        if self.weights is not None and chunk.weights is not None:
             raise ValueError(
                 f"{chunk.name} came with weights, and weights={self.weights!r} names a column that"
                 " holds them; give one of them"
             )
-        chosen = [*features, *masses]
-        if is_table(data) and names is not None:
+        if is_table(data):
             X = matrix_of(data, chunk.name, chosen, gaps=self.drop_missing)
         else:
             X = np.asarray(data)[:, [labels.index(label) for label in chosen]]
-        d = len(features)
-        found = chunk._replace(
-            data=X[:, :d],
-            weights=X[:, d] if masses else chunk.weights,
-            names=None if names is None else tuple(features),
-        )
-        if not self.drop_missing:
-            return found
-        a = found.weights
-        cells = X if a is None else np.column_stack([X, a])
-        kept = np.flatnonzero(~np.isnan(cells).any(axis=1))
-        if len(kept) < len(X):
-            a = None if a is None else np.asarray(a)[kept]
-            dropped = len(X) - len(kept)
-            found = found._replace(data=X[kept, :d], weights=a, dropped=dropped, kept=kept)
-        return found
+        d, a, kept = len(features), chunk.weights, None
+        X, a = X[:, :d], a if self.weights is None else X[:, d]
+        if self.drop_missing:
+            gaps = np.isnan(X).any(axis=1) | np.isnan(np.zeros(len(X)) if a is None else a)
+            kept = np.flatnonzero(~gaps)
+            X, a = X[kept], None if a is None else np.asarray(a)[kept]
+        named = None if names is None else tuple(features)
+        return Chunk(X, a, chunk.name, named, data.shape[0] - len(X), kept)
 
 
 def is_arrow(file: str) -> bool:
@@ -372,67 +362,69 @@ def files_of(source: Any) -> list[str]:
     return found
 
 
-def _pieces(files: Sequence[str], rows: int, choice: Choice) -> Iterator[Chunk]:
-    """The chunks of some files; an error names the file."""
-    for file in files:
-        lower, wanted = file.lower(), choice.wanted
-        if lower.endswith(".npy"):
-            yield from _slices(mapped(file), rows, file)
-        elif lower.endswith(_CSV):
-            yield from _csv_chunks(file, choice)
-        else:
-            with _arrow_file(file) as (names, _, batches):
-                known = None if wanted is None else [name for name in wanted if name in names]
-                yield from _batches(batches(rows, known), file)
-
-
-def _csv_chunks(file: str, choice: Choice) -> Iterator[Chunk]:
-    """The chunks of a CSV file. Columns that are not wanted are not read, and are NaN."""
-    with open(file, "rb") as stream:
-        found = CsvFile(stream, file, choice.written)
-        found.find_header(choice.written.header)
-        labels = range(len(found.first)) if found.names is None else found.names
-        # columns that are not wanted may hold anything: they are not parsed
-        wanted = choice.wanted
-        chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
-        for block in found.numbers(chosen, lambda _: "drop the column, or choose others"):
-            numbers = block.to_numpy()
-            missing = np.argwhere(np.isnan(numbers))
-            if missing.size and not choice.drop_missing:
-                row, k = missing[0]
-                what = (
-                    "the cell is missing; fill it, drop the column, or drop such rows"
-                    " (--drop-missing, drop_missing=True)"
-                )
-                raise cell_error(file, int(block.index[row]), chosen[k] + 1, what, found.names)
-            data = np.full((len(block), len(labels)), np.nan)
-            data[:, chosen] = numbers
-            yield Chunk(data, None, f"{file}, from row {block.index[0]}", found.names)
-
-
-class Layout(NamedTuple):
-    """The columns of a file, their names if any, and its rows: exactly, except for CSV."""
+class TableFile(NamedTuple):
+    """A file of a table: its width, the names of its columns if any, how many rows it has (exactly,
+    except for CSV), and its chunks, of so many rows, with the columns that a choice needs.
+    """
 
     width: int
     names: tuple[str, ...] | None
     rows: int
+    chunks: Callable[[int, Choice], Iterator[Chunk]]
+
+    @property
+    def labels(self) -> Sequence[Any]:
+        """What the columns are called: numbers, from 0, if they have no names."""
+        return range(self.width) if self.names is None else self.names
 
 
-def layout(file: str, csv: Mapping[str, Any] | None = None) -> Layout:
-    """The layout of one of the files that :func:`chunks` reads, without reading it; ``csv`` as
-    there.
-    """
-    if file.lower().endswith(_CSV):
-        with open(file, "rb") as stream:
-            found = CsvFile(stream, file, Written(**(csv or {})))
-            found.find_header((csv or {}).get("header"))
-            rows = round(os.path.getsize(file) / found.bytes_per_row)
-            return Layout(len(found.first), found.names, rows)
+@contextmanager
+def opened(file: str, written: Written) -> Iterator[TableFile]:
+    """One of the files that :func:`chunks` reads; an error names it."""
     if file.lower().endswith(".npy"):
         stored = mapped(file)
-        return Layout(stored.shape[1], None, stored.shape[0])
-    with _arrow_file(file) as (names, rows, _):
-        return Layout(len(names), tuple(names), rows)
+        n, width = stored.shape
+        yield TableFile(width, None, n, lambda rows, _: _slices(stored, rows, file))
+    elif file.lower().endswith(_CSV):
+        with open(file, "rb") as stream:
+            found = CsvFile(stream, file, written)
+            found.find_header(written.header)
+            n = round(os.path.getsize(file) / found.bytes_per_row)
+            yield TableFile(len(found.first), found.names, n, partial(_csv_chunks, found))
+    else:
+        with _arrow_file(file) as (names, n, batches):
+            yield TableFile(
+                len(names),
+                tuple(names),
+                n,
+                lambda rows, choice: _batches(batches(rows, choice.wanted), file),
+            )
+
+
+def _pieces(files: Sequence[str], rows: int, choice: Choice) -> Iterator[Chunk]:
+    """The chunks of some files, one file after the other."""
+    for file in files:
+        with opened(file, choice.written) as found:
+            choice.require(file, found.labels)
+            yield from found.chunks(rows, choice)
+
+
+def _csv_chunks(file: CsvFile, _: int, choice: Choice) -> Iterator[Chunk]:
+    """Tables of the columns that are wanted: others may hold anything, and are not parsed."""
+    wanted = choice.wanted
+    labels = list(range(len(file.first)) if file.names is None else file.names)
+    chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
+    for block in file.numbers(chosen, lambda _: "drop the column, or choose others"):
+        missing = np.argwhere(np.isnan(block.to_numpy()))
+        if missing.size and not choice.drop_missing:
+            row, k = missing[0]
+            what = (
+                "the cell is missing; fill it, drop the column, or drop such rows"
+                " (--drop-missing, drop_missing=True)"
+            )
+            raise cell_error(file.source, int(block.index[row]), chosen[k] + 1, what, file.names)
+        found = block.set_axis([labels[k] for k in chosen], axis=1)
+        yield Chunk(found, None, f"{file.source}, from row {block.index[0]}")
 
 
 def mapped(file: str) -> np.ndarray:
@@ -532,26 +524,18 @@ def _numbered(items: Any) -> Iterator[Chunk]:
 
 
 def _on_device(chunks: Iterable[Chunk], device: Any) -> Iterator[Chunk]:
-    """The same chunks with their data as float64 tensors on ``device``.
-
-    To a GPU they go through two pinned buffers, in turn, on a stream of their own: chunk k + 1 is
-    read and on its way before the caller is given chunk k. Single precision travels as it is and is
-    widened there. Tensors of the device stay where they are.
+    """The same chunks with their data as float64 tensors on ``device``: each is read and on its way
+    there before the caller is given the one before.
     """
     # this raises if there is no such device, and names the reason
     wanted = to_device(np.zeros(0), device).device
-    copies = Copies(wanted) if wanted.type == "cuda" else None
     sent: tuple[Chunk, Callable[[], Any]] | None = None
     for chunk in chunks:
-        begun = None
-        if copies is not None and not is_tensor(chunk.data):
-            begun = copies.begin(np.asarray(require_numbers(chunk.data)))
+        data = chunk.data
+        data = data if is_tensor(data) else np.asarray(require_numbers(data))
+        begun = chunk._replace(data=None), send(data, wanted)
         if sent is not None:
             yield sent[0]._replace(data=sent[1]())
-        sent = None if begun is None else (chunk._replace(data=None), begun)
-        if is_tensor(chunk.data):
-            yield chunk._replace(data=chunk.data.to(wanted))
-        elif begun is None:
-            yield chunk._replace(data=to_device(require_numbers(chunk.data), wanted))
+        sent = begun
     if sent is not None:
         yield sent[0]._replace(data=sent[1]())

@@ -247,25 +247,14 @@ class Survey:
         """The same with at most so many samples kept."""
         return replace(self, most=most, points=self.points[:most]) if self.most > most else self
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain words and arrays from which ``of_state`` makes the same value."""
-        words = {name: getattr(self, name) for name in _WORDS}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        if self.moments is not None:
-            arrays |= {f"all {name}": np.asarray(part) for name, part in vars(self.moments).items()}
-        return words, arrays
+    def state(self) -> dict[str, Any]:
+        """Plain values and arrays from which ``of_state`` makes the same value."""
+        return {**vars(self), "moments": None if self.moments is None else vars(self.moments)}
 
     @classmethod
-    def of_state(cls, words: dict[str, Any], arrays: dict[str, np.ndarray]) -> Survey:
-        all_of = [
-            arrays[name] for name in ("all mass", "all mean", "all scatter") if name in arrays
-        ]
-        moments = Moments(float(all_of[0]), *all_of[1:]) if all_of else None
-        kept: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
-        return cls(**{name: words[name] for name in _WORDS}, **kept, moments=moments)
-
-
-_WORDS, _ARRAYS = ("most", "count", "overflown"), ("hashes", "copies", "masses", "lost", "points")
+    def of_state(cls, state: dict[str, Any]) -> Survey:
+        moments = state["moments"]
+        return cls(**{**state, "moments": None if moments is None else Moments(**moments)})
 
 
 def _gathered(which: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -32,7 +32,7 @@ from ksos.data.csv_files import (
     is_number,
     is_position,
 )
-from ksos.data.sources import Chunk, Chunks, chunks, files_of, is_arrow, layout, mapped
+from ksos.data.sources import Chunk, Chunks, chunks, files_of, is_arrow, mapped, opened
 from ksos.ground.names import frame
 from ksos.ground.run import Run
 from ksos.ground.validation import as_points, as_vector
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Stream", "Table", "TableOptions", "find_columns", "open_table", "option", "read_table"]
+__all__ += ["require_different"]
 
 _NPY_MAGIC = b"\x93NUMPY"
 _INDEX_ROWS = 10  # in fewer rows, a column of 1, 2, 3 may be a measurement
@@ -134,10 +135,6 @@ class Table:
                 ]
         return found
 
-    def require_different_names(self) -> None:
-        """Raise if two columns have the same name: a density could not be asked for one of them."""
-        _require_different(self.source, self.names or ())
-
     def take(self, features: Sequence[int]) -> Table:
         """The same rows of some of the columns."""
         return replace(
@@ -181,23 +178,17 @@ class Stream:
         files = tuple(files_of([*paths]))
         source = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} …"
         # all files are opened first: a missing one is found before an hour of reading
-        layouts = [layout(file, options.written._asdict()) for file in files]
-        first = layouts[0]
-        features, weights = _Columns(files[0], first.width, first.names).select(options)
-        labels = range(first.width) if first.names is None else first.names
+        layouts = []
+        for file in files:
+            with opened(file, options.written) as found:
+                layouts.append(found)
+        first, header = layouts[0], layouts[0].names
+        features, weights = _Columns(files[0], first.width, header).select(options)
         # by name, where there are names: other files may have their columns in another order
-        chosen = [labels[k] for k in [*features, *weights]]
-        if first.names is not None:
-            _require_different(files[0], [name for name in first.names if name in chosen])
-        return cls(
-            source,
-            files,
-            tuple(chosen[: len(features)]),
-            first.names,
-            chosen[-1] if weights else None,
-            options,
-            sum(found.rows for found in layouts),
-        )
+        chosen = [first.labels[k] for k in [*features, *weights]]
+        require_different(files[0], [name for name in header or () if name in chosen])
+        masses, n = chosen[-1] if weights else None, sum(found.rows for found in layouts)
+        return cls(source, files, tuple(chosen[: len(features)]), header, masses, options, n)
 
     @property
     def samples(self) -> Chunks:
@@ -249,9 +240,6 @@ class Stream:
     def take(self, features: Sequence[int]) -> Stream:
         """The same files with some of the columns."""
         return replace(self, labels=tuple(self.labels[k] for k in features))
-
-    def require_different_names(self) -> None:
-        """They are: `open` raises otherwise."""
 
     def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
         """Points, weights and the numbers of their rows among all rows, a chunk at a time."""
@@ -388,7 +376,8 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(excerpt, names[:_LISTED])) + ", …" * (len(names) > _LISTED)
 
 
-def _require_different(source: str, names: Sequence[str]) -> None:
+def require_different(source: str, names: Sequence[str]) -> None:
+    """Raise if two columns have the same name: a density could not be asked for one of them."""
     for k, name in enumerate(names):
         if name in names[:k]:
             raise ValueError(

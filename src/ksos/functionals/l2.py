@@ -328,25 +328,25 @@ class BasisSums:
                 f"sums with {kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are"
                 " known to files"
             )
-        words = {
+        state = {
             "kernel": kernel.name,
             "parameters": kernel.parameters(),
             "constant": self.basis.constant,
-        }
-        arrays = {
             "support_points": self.basis.support_points,
             "T": self.basis.T,
             "matrix": self.matrix,
+            "mass": self.mass,
+            "count": self.count,
         }
-        write_state(path, _KIND, {**words, "mass": self.mass, "count": self.count}, arrays)
+        write_state(path, _KIND, state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> BasisSums:
         """The sums that :meth:`save` wrote, bit for bit."""
-        words, arrays = read_state(path, _KIND)
-        kernel = KERNELS[words["kernel"]](**words["parameters"])
-        basis = Basis(kernel, arrays["support_points"], arrays["T"], bool(words["constant"]))
-        return cls(basis, arrays["matrix"], float(words["mass"]), int(words["count"]))
+        state = read_state(path, _KIND)
+        kernel = KERNELS[state["kernel"]](**state["parameters"])
+        basis = Basis(kernel, state["support_points"], state["T"], bool(state["constant"]))
+        return cls(basis, state["matrix"], float(state["mass"]), int(state["count"]))
 
     def __repr__(self) -> str:
         return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 import array_api_compat.numpy as numpy_namespace
@@ -29,7 +29,6 @@ Array = Any
 
 __all__ = [
     "Array",
-    "Copies",
     "bits",
     "cholesky_solver",
     "derivatives",
@@ -51,6 +50,7 @@ __all__ = [
     "on_host",
     "quiet",
     "row_squares",
+    "send",
     "six_digits",
     "to_device",
     "to_numpy",
@@ -140,47 +140,38 @@ def to_device(value: np.ndarray, device: Any) -> Array:
         raise ValueError(f"device={device!r} cannot be used: {error}") from None
 
 
-class Copies:
-    """Two pinned buffers on the way to a GPU, filled in turn, and the stream on which they are
-    copied.
+@cache
+def _copying(device: Any) -> Any:
+    """The stream of a GPU on which samples are copied to it."""
+    import torch
+
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
+
+
+def send(value: Array, device: Any) -> Callable[[], Any]:
+    """Begin to copy an array or a tensor to a torch device. The function that is returned gives the
+    float64 tensor there, which the caller's stream then waits for.
     """
+    import torch
 
-    def __init__(self, device: Any) -> None:
-        import torch
+    if is_tensor(value) or device.type != "cuda":
+        return lambda: value.to(device) if is_tensor(value) else to_device(value, device)
+    # the copy is asynchronous only from pinned memory, of which torch keeps what was used before;
+    # single precision travels as it is, and is widened there
+    dtype = torch.float32 if value.dtype == np.float32 else torch.float64
+    pinned = torch.empty(value.shape, dtype=dtype, pin_memory=True)
+    np.copyto(pinned.numpy(), value, casting="unsafe")
+    with torch.cuda.stream(_copying(device)):
+        sent = pinned.to(device, non_blocking=True)
+        done = _copying(device).record_event()
 
-        self.torch, self.device = torch, device
-        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]
-        self.buffers: list[Any] = [None, None]
-        self.done: list[Any] = [None, None]
-        self.turn = 0
+    def arrived() -> Any:
+        current = torch.cuda.current_stream(device)
+        current.wait_event(done)
+        sent.record_stream(current)
+        return sent.to(torch.float64)
 
-    def begin(self, array: np.ndarray) -> Callable[[], Any]:
-        """Fill the buffer whose copy is older, as soon as that has ended, and send it.
-
-        The function that is returned gives the tensor, which the caller's stream then waits for.
-        """
-        torch, turn = self.torch, self.turn
-        self.turn = 1 - turn
-        dtype = torch.float32 if array.dtype == np.float32 else torch.float64
-        if self.done[turn] is not None:
-            self.done[turn].synchronize()
-        held = self.buffers[turn]
-        if held is None or held.dtype != dtype or held.shape[0] < array.size:
-            held = self.buffers[turn] = torch.empty(array.size, dtype=dtype, pin_memory=True)
-        # the copy of the buffer is asynchronous only because the buffer is pinned
-        filled = held[: array.size].reshape(array.shape)
-        np.copyto(filled.numpy(), array, casting="unsafe")
-        with torch.cuda.stream(self.stream):
-            sent = filled.to(self.device, non_blocking=True)
-            done = self.done[turn] = self.stream.record_event()
-
-        def arrived() -> Any:
-            current = torch.cuda.current_stream(sent.device)
-            current.wait_event(done)
-            sent.record_stream(current)
-            return sent.to(torch.float64)
-
-        return arrived
+    return arrived
 
 
 def on_host(function: Callable[..., Any]) -> Callable[..., Any]:

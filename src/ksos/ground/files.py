@@ -26,6 +26,7 @@ from ksos.exceptions import ModelFormatError
 __all__ = ["read_state", "replace_whole", "write_state"]
 
 _TEMPORARY = re.compile(r"\.ksos-[0-9a-f]{16}\.tmp")
+_ARRAY = "an array of this file"  # what stands in the words for an array
 _ABANDONED = 3600.0  # seconds: no writer that is alive pauses for an hour
 
 
@@ -136,31 +137,33 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_state(
-    path: str | os.PathLike[str],
-    kind: str,
-    words: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-) -> None:
-    """Make the file ``path`` hold ``words`` (plain values) and ``arrays``; a killed process leaves
-    the old file or the new.
+def write_state(path: str | os.PathLike[str], kind: str, state: Mapping[str, Any]) -> None:
+    """Make the file ``path`` hold a ``state``: plain values and arrays, in dictionaries at any
+    depth. A killed process leaves the old file or the new.
     """
-    text = json.dumps({"kind": kind, **words}).encode()
+    arrays: dict[str, np.ndarray] = {}
+
+    def numbered(array: np.ndarray) -> dict[str, str]:
+        arrays[name := f"array {len(arrays)}"] = array
+        return {_ARRAY: name}
+
+    text = json.dumps({"kind": kind, **state}, default=numbered).encode()
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{"words": np.frombuffer(text, dtype=np.uint8)}, **arrays)
     replace_whole(path, [buffer.getbuffer()])
 
 
-def read_state(
-    path: str | os.PathLike[str], kind: str
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The words and arrays of such a file; ModelFormatError if it is damaged or of another kind."""
+def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """The state in such a file; ModelFormatError if it is damaged or of another kind."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             # every member carries a checksum
             arrays = {name: stored[name] for name in stored.files}
-        words = json.loads(arrays.pop("words").tobytes())
-        found = words.pop("kind")
+        state: dict[str, Any] = json.loads(
+            arrays.pop("words").tobytes(),
+            object_hook=lambda held: arrays[held[_ARRAY]] if _ARRAY in held else held,
+        )
+        found = state.pop("kind")
     except (
         ValueError,
         KeyError,
@@ -176,4 +179,4 @@ def read_state(
         ) from None
     if found != kind:
         raise ModelFormatError(f"{os.fspath(path)} holds {found}, but {kind} was expected")
-    return words, arrays
+    return state
