@@ -106,16 +106,10 @@ def as_folds(
     """
     if cv is None or isinstance(cv, (int, np.integer)):
         return random_folds(weights, cv, rng)
-    pairs = list(cv.split(X) if hasattr(cv, "split") else cv)
-    if not pairs:
-        raise ValueError(
-            "cv gives no folds; pass a number of folds, or at least one pair (train, test)"
-        )
-    rows = np.full(
-        X.shape[0], -1
-    )  # which of the distinct samples each row is; none if its mass is zero
+    # which of the distinct samples each row is; none if its mass is zero
+    rows = np.full(X.shape[0], -1)
     rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
-    return [_given_fold(pair, number, masses, rows) for number, pair in enumerate(pairs)]
+    return [_given_fold(pair, masses, rows) for pair in _given_pairs(cv, masses, X)]
 
 
 def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> list[Fold]:
@@ -151,8 +145,14 @@ def row_splits(
     predicted by a model that has seen its duplicate. Warn of fewer than ``fewest`` rows."""
     used = np.flatnonzero(masses > 0.0)
     if cv is not None and not isinstance(cv, (int, np.integer)):
-        pairs = _given_rows(cv, X, targets)
-        return [(np.intersect1d(train, used), np.intersect1d(test, used)) for train, test in pairs]
+        pairs = _given_pairs(cv, masses, X, targets)
+        tests = np.concatenate([test for _, test in pairs])
+        if np.unique(tests).size < tests.size:
+            raise ValueError(
+                "cv holds some rows out more than once; every row has one residual: use folds that"
+                " do not overlap, such as KFold"
+            )
+        return [(np.unique(train), test) for train, test in pairs]
     # text and other objects are not compared: every row is then its own group
     values, group = np.asarray(X), np.arange(targets.shape[0])
     if values.dtype.kind in "fiub":
@@ -177,16 +177,39 @@ def row_splits(
     return [(used[number[group] != j], used[number[group] == j]) for j in range(k)]
 
 
-def _given_rows(cv: Any, X: Any, targets: np.ndarray) -> list[Any]:
-    given = cv.split(X, targets) if hasattr(cv, "split") else cv
-    pairs = [tuple(np.asarray(side, dtype=int) for side in pair) for pair in given]
-    if not pairs or any(len(pair) != 2 or 0 in (pair[0].size, pair[1].size) for pair in pairs):
-        raise ValueError("cv must give at least one pair (train, test) of row numbers, not empty")
-    tests = np.concatenate([test for _, test in pairs])
-    if np.unique(tests).size < tests.size:
+def _given_pairs(cv: Any, masses: np.ndarray, *data: Any) -> list[Split]:
+    """The row numbers of positive mass in the folds of a splitter, or in those of a list, which may
+    also hold masks."""
+    n, pairs = masses.shape[0], []
+    for number, pair in enumerate(cv.split(*data) if hasattr(cv, "split") else cv):
+        try:
+            sides = dict(zip(("training", "test"), map(np.asarray, pair), strict=True))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"fold {number} of cv must be a pair (train, test) of row numbers; got {pair!r}"
+            ) from None
+        for name, part in sides.items():
+            chosen = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
+            if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+                raise ValueError(
+                    f"fold {number} of cv: the {name} part must be a vector of row numbers; got"
+                    f" {part!r}"
+                )
+            if (beyond := chosen[(chosen < 0) | (chosen >= n)]).size:
+                raise ValueError(
+                    f"fold {number} of cv names row {beyond[0]}, but the {n} samples are numbered 0"
+                    f" to {n - 1}"
+                )
+            chosen = chosen.astype(int)
+            sides[name] = chosen[masses[chosen] > 0.0]
+            if not sides[name].size:
+                raise ValueError(
+                    f"fold {number} of cv has no {name} samples of positive weight; use fewer folds"
+                )
+        pairs.append((sides["training"], sides["test"]))
+    if not pairs:
         raise ValueError(
-            "cv holds some rows out more than once; every row has one residual: use folds that do "
-            "not overlap, such as KFold"
+            "cv gives no folds; pass a number of folds, or at least one pair (train, test)"
         )
     return pairs
 
@@ -200,36 +223,11 @@ def _fold(
     )
 
 
-def _given_fold(pair: Any, number: int, masses: np.ndarray, rows: np.ndarray) -> Fold:
-    n = masses.shape[0]
-    try:
-        train, test = (np.asarray(part) for part in pair)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"fold {number} of cv must be a pair (train, test) of row numbers; got {pair!r}"
-        ) from None
-    sides = []
-    for name, part in (("training", train), ("test", test)):
-        chosen = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
-        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-            raise ValueError(
-                f"fold {number} of cv: the {name} part must be a vector of row numbers; got"
-                f" {part!r}"
-            )
-        if chosen.size and (chosen.min() < 0 or chosen.max() >= n):
-            worst = int(chosen.max()) if chosen.max() >= n else int(chosen.min())
-            raise ValueError(
-                f"fold {number} of cv names row {worst}, but the {n} samples are numbered 0 to"
-                f" {n - 1}"
-            )
-        chosen = chosen[masses[chosen] > 0.0] if chosen.size else chosen.astype(int)
-        if chosen.size == 0:
-            raise ValueError(
-                f"fold {number} of cv has no {name} samples of positive weight; use fewer folds"
-            )
-        gathered = np.bincount(rows[chosen], weights=masses[chosen])
-        sides.append((np.flatnonzero(gathered), gathered[gathered > 0.0]))
-    return _fold(*sides[0], *sides[1], masses.sum())
+def _given_fold(pair: Split, masses: np.ndarray, rows: np.ndarray) -> Fold:
+    """A fold of rows as one of distinct samples."""
+    gathered = [np.bincount(rows[part], weights=masses[part]) for part in pair]
+    (train, inside), (test, outside) = ((np.flatnonzero(g), g[g > 0.0]) for g in gathered)
+    return _fold(train, inside, test, outside, masses.sum())
 
 
 def held_out_weights(folds: Sequence[Fold]) -> np.ndarray:

@@ -338,17 +338,17 @@ def files_of(source: Any) -> list[str]:
                 for p in Path(path).rglob("*")
                 if p.is_file() and p.name.lower().endswith(_READABLE)
             )
-            if not inside:
-                raise FileNotFoundError(
-                    f"the folder {path} holds no file that can be read; expected are"
-                    f" {', '.join(_READABLE)}"
-                )
         elif os.path.exists(path) or not glob.has_magic(path):
             inside = [path]
         else:
             inside = sorted(glob.glob(path, recursive=True))
-            if not inside:
-                raise FileNotFoundError(f"no file matches {path}")
+        if not inside:
+            raise FileNotFoundError(
+                f"the folder {path} holds no file that can be read; expected are"
+                f" {', '.join(_READABLE)}"
+                if os.path.isdir(path)
+                else f"no file matches {path}"
+            )
         found += inside
     # all of them, before any is read
     for file in found:

@@ -46,6 +46,8 @@ __all__ += ["require_different"]
 _NPY_MAGIC = b"\x93NUMPY"
 _INDEX_ROWS = 10  # in fewer rows, a column of 1, 2, 3 may be a measurement
 _MOST_MISSING = 0.5  # of the cells of a column: if most are missing, the rows go before it
+_TEXT, _UNNAMED = "of text or dates", "without a name"
+_DECORATED = "of numbers with signs of thousands, currency or percent"
 _SHOWN = 6  # columns in a message, which must stay one line
 _LISTED = 20  # columns in a message about one that is not there
 _WHOLE_BYTES = 1 << 28  # a quarter of a gigabyte: larger files are read in chunks if they can be
@@ -289,8 +291,8 @@ def open_table(
     options = options or TableOptions()
     paths = [data] if isinstance(data, str) else list(data)
     path = paths[0]
-    is_many = len(paths) > 1 or os.path.isdir(path) or is_arrow(path)
-    is_many = is_many or (glob.has_magic(path) and not os.path.exists(path))
+    is_pattern = glob.has_magic(path) and not os.path.exists(path)
+    is_many = len(paths) > 1 or os.path.isdir(path) or is_arrow(path) or is_pattern
     if options.categories and (is_many or path.lower().endswith(".npy")):
         raise ValueError("--categories is for one CSV file; turn the words into numbers first")
     # pandas would need several times the size of the file
@@ -422,22 +424,18 @@ class _Columns:
         else:
             out = {*weights, *skip, *self.find(options.exclude or ())}
             features = [k for k in range(self.width) if k not in out]
-            for k in filter(self.is_unnamed, features):
+            if unnamed := [k for k in features if self.names is not None and not self.names[k]]:
                 what = (
-                    f"the header gives it no name (an index?); drop it with --exclude {k + 1} or"
-                    " --clean, or choose columns with --columns"
+                    "the header gives it no name (an index?); drop it with --exclude"
+                    f" {unnamed[0] + 1} or --clean, or choose columns with --columns"
                 )
-                raise cell_error(self.source, self.row, k + 1, what)
+                raise cell_error(self.source, self.row, unnamed[0] + 1, what)
         if not features:
             raise ValueError(
                 f"{self.source}: no column is left for the data; all hold the weights, or text, or"
                 " are dropped by --exclude"
             )
         return features, weights
-
-    def is_unnamed(self, position: int) -> bool:
-        """Whether there is a header, and no name in it for this column."""
-        return self.names is not None and not self.names[position]
 
     def label(self, position: int) -> str:
         """A column in an error: its number, and its name if it has one."""
@@ -461,69 +459,57 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
     import pandas
 
     file = CsvFile(stream, source, options.written, say)
-    width, listed = len(file.first), options.columns
-    if listed is not None and options.weights is not None:
-        listed = [*listed, options.weights]
-    excluded = [*(options.exclude or ()), *(options.categories or ())]
     # columns by number, whose first cells decide whether there is a header
-    numbered = [(k, str(k + 1)) for k in range(width)]
-    considered = [k for k, n in numbered if (listed is None or n in listed) and n not in excluded]
+    used = None if options.columns is None else {*options.columns, options.weights}
+    unused = {*(options.exclude or ()), *(options.categories or ())}
+    numbered = [(k, str(k + 1)) for k in range(len(file.first))]
+    considered = [k for k, n in numbered if (used is None or n in used) and n not in unused]
     file.find_header(options.written.header, considered, clean=options.clean)
-    columns = _Columns(source, width, file.names, file.first_row)
+    columns = _Columns(source, len(file.first), file.names, file.first_row)
     words = columns.find(options.categories or ())
-    text, decorated = _text_columns(file, columns)
-    skip = [k for k in text if k not in words] if options.clean and options.is_free else []
+    unfit = _unfit(file, columns)
+    skip = [k for k in unfit if k not in words] if options.clean and options.is_free else []
     features, weights = columns.select(options, skip)
-    skip = [k for k in skip if k not in weights]
-    unnamed = [k for k in skip if columns.is_unnamed(k)]
-    rest = [k for k in skip if k not in unnamed]
-    keeps = "" if options.categories is None else " keeps text"
-    for why, some in (
-        ("of text or dates", [k for k in rest if k not in decorated]),
-        (
-            "of numbers with signs of thousands, currency or percent",
-            [k for k in rest if k in decorated],
-        ),
-        ("without a name", unnamed),
-    ):
-        hint = (
-            f" ({columns.option('--categories', some)}{keeps})" if "text" in why and keeps else ""
-        )
+    for why in (_TEXT, _DECORATED, _UNNAMED):
+        some = [k for k in skip if unfit[k] == why and k not in weights]
+        hint = ""
+        if why == _TEXT and options.categories is not None:
+            hint = f" ({columns.option('--categories', some)} keeps text)"
         if some:
             say(f"{source}: dropped columns {why}: {columns.labels(some)}{hint}")
-    chosen = [*features, *weights]
 
     def fix(position: int) -> str:
-        if position not in text:
+        if position not in unfit:
             flag = columns.option("--exclude", [position])
             return f"correct the cell, or drop the column with {flag}"
-        out = [k for k in text if k in chosen]
+        out = [k for k in unfit if k in features or k in weights]
         what = "columns of text and dates" if len(out) > 1 else "the column"
         keep = columns.option("--categories", out)
         keep = f", or keep text as categories with {keep}" if options.categories is not None else ""
         return f"drop {what} with {columns.option('--exclude', out)}, or with --clean{keep}"
 
     # all blocks: an index, a mark or a gap shows only in a whole column
-    blocks = list(file.numbers(chosen, fix, words))
+    blocks = list(file.numbers([*features, *weights], fix, words))
     if not blocks:
         what = "only a header, no row of numbers follows it; pass --no-header if row 1 is data"
         raise cell_error(source, 2, 1, what)
-    found = pandas.concat(blocks)
-    return _table(columns, found, features, weights, options, say, words)
+    return _table(columns, pandas.concat(blocks), features, weights, options, say, words)
 
 
-def _text_columns(file: CsvFile, columns: _Columns) -> tuple[list[int], list[int]]:
-    """Columns of which most cells in the first rows are no numbers, or that have no name; and those
-    with signs that are not read.
+def _unfit(file: CsvFile, columns: _Columns) -> dict[int, str]:
+    """Why columns are no samples: they have no name, or most of their cells in the first rows are
+    no numbers.
     """
-    text, decorated = [], []
+    found = {}
     for k in range(columns.width):
         cells = [row[k] for row in file.sample if not is_missing(row[k])]
-        n_numbers = sum(is_number(cell, file.decimal) for cell in cells)
-        n_decorated = sum(is_decorated(cell, file.decimal) for cell in cells)
-        text += [k] if columns.is_unnamed(k) or 2 * n_numbers < len(cells) else []
-        decorated += [k] if 2 * n_decorated > len(cells) else []
-    return text, decorated
+        if columns.names is not None and not columns.names[k]:
+            found[k] = _UNNAMED
+        elif 2 * sum(is_decorated(cell, file.decimal) for cell in cells) > len(cells):
+            found[k] = _DECORATED
+        elif 2 * sum(is_number(cell, file.decimal) for cell in cells) < len(cells):
+            found[k] = _TEXT
+    return found
 
 
 def _read_npy(path: str, options: TableOptions, say: Say) -> Table:
