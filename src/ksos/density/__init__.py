@@ -8,6 +8,9 @@ from ksos.density.corrected import Corrected
 from ksos.density.density import SoSDensity, from_terms, square_of
 from ksos.density.estimate import Estimate
 from ksos.density.io import load, read_header, save
+from ksos.density.mixed import MixedTerms
+from ksos.density.mixed_reference import MixedReference
+from ksos.density.mixed_square import Correction
 from ksos.density.mixture import mixture, reference_density, to_sklearn
 from ksos.density.normals import Group, inner_product
 from ksos.density.questions.divergence import between_squares, normal_groups
@@ -20,8 +23,11 @@ __all__ = [
     "Compression",
     "ConditionalLine",
     "Corrected",
+    "Correction",
     "Estimate",
     "Group",
+    "MixedReference",
+    "MixedTerms",
     "SoSDensity",
     "Square",
     "Terms",

@@ -1,0 +1,565 @@
+"""MixedTerms: a density over numeric and categorical cells, and what one asks of it.
+
+It is a reference over cells times a square with product kernels. Given all categories it is a
+corrected mixture of normal densities like any other; with categories integrated out, it is one
+such density for every component. So questions about numeric columns alone are those of
+:class:`Terms`, and what is here is what only a table with categories or missing cells needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import entr
+
+from ksos.density.corrected import Corrected
+from ksos.density.estimate import Estimate
+from ksos.density.factor import hadamard_factor, log_sum, unit_rows
+from ksos.density.mixed_reference import Hidden, MixedReference, patterns
+from ksos.density.mixed_square import Correction, Expected, ExpectedOfOne, Sides
+from ksos.density.questions.condition import in_interval
+from ksos.density.questions.moments import mean_and_covariance
+from ksos.density.square import NoMass, Square
+from ksos.density.terms import Terms, Weighted
+from ksos.ground.memory import row_blocks
+from ksos.kernels import Gaussian
+from ksos.measures import GaussianMixture, Lebesgue, Normal
+from ksos.quadrature import hermite
+
+__all__ = ["MixedTerms"]
+
+# numbers held at a time: 8 MB
+_BLOCK_ELEMENTS = 1 << 20
+# a component whose share is by this logarithm smaller than all of them together is not looked at
+_UNSEEN = -37.0
+# of Gauss–Hermite: functions that a normal distribution with its correction shows as polynomials
+_NODES = 32
+# proposals at a time
+_PROPOSALS = 1 << 16
+# of proposals: where fewer are accepted, a sample would take minutes
+_LEAST_ACCEPTANCE = 1e-6
+# proposals for one row at a time: with few rows, several rounds would take longer
+_REPEATS = 64
+# draws for an entropy: an error of one in a hundred nats
+_ENTROPY_DRAWS = 1 << 13
+
+# of a mass of one that has been summed in another order
+_ROUNDING = 1e-8
+_CORRECTION = ("metric", "thetas", "points", "codes", "factor", "constant")
+
+Value = float | tuple[float, float]
+Levels = int | Iterable[int]
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows with the same cells observed: numbers of rows, the cells that are not, a component with
+    its expectations (None without a correction), the observed numeric cells of the rows, the
+    observed part of φ, and the logarithms of the shares of the component.
+    """
+
+    rows: np.ndarray
+    hidden: Hidden
+    k: int
+    of_one: ExpectedOfOne | None
+    x: np.ndarray
+    near: np.ndarray
+    logs: np.ndarray
+
+
+@dataclass(frozen=True)
+class MixedTerms:
+    """A density over cells: columns of a joint density that are shown, the numeric ones in u and
+    the categorical ones in c.
+
+    ``u`` is an array (n, n_numeric), NaN where a cell is missing. ``c`` are the numbers of levels,
+    (n, len(levels)), −1 where a cell is missing. Columns that are not shown are integrated out,
+    those in ``within`` between two sides.
+    """
+
+    reference: MixedReference
+    correction: Correction
+    numeric_shown: tuple[int, ...]
+    categorical_shown: tuple[int, ...]
+    within: Sides
+
+    @classmethod
+    def of(cls, reference: MixedReference, correction: Correction) -> MixedTerms:
+        """All columns, scaled to mass one."""
+        d, q = reference.shape
+        return cls(reference, correction, tuple(range(d)), tuple(range(q)), {})._to_mass_one()[1]
+
+    def _to_mass_one(self) -> tuple[float, MixedTerms]:
+        """The logarithm of the mass, and the same density with mass one before it is within
+        intervals; raises NoMass.
+        """
+        log_mass, log_all = self._log_total, replace(self, within={})._log_total
+        if not (math.isfinite(log_mass) and math.isfinite(log_all)):
+            raise NoMass
+        one, scale = self.correction, math.exp(-0.5 * log_all)
+        scaled = replace(one, factor=scale * one.factor, constant=scale * one.constant)
+        return log_mass, replace(self, correction=scaled)
+
+    @property
+    def n_numeric(self) -> int:
+        """How many numeric columns are shown."""
+        return len(self.numeric_shown)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """How many levels each categorical column has."""
+        return tuple(self.reference.chances[j].shape[1] for j in self.categorical_shown)
+
+    # Values
+
+    def log_density(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """log p of the observed cells of every row, (n,); 0 for a row without any."""
+        empty = np.isnan(u).all(axis=1) & (c < 0).all(axis=1)
+        joint = self._joint(u, c)
+        return np.where(empty, 0.0, self._raw(*joint) - self._log_total)
+
+    @cached_property
+    def _log_total(self) -> float:
+        """The logarithm of the mass, within the intervals."""
+        d, q = self.reference.shape
+        found = self._raw(np.full((1, d), np.nan), np.full((1, q), -1))
+        return float(found[0])
+
+    def _joint(self, u: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The cells of all columns, hidden ones being missing."""
+        n, (d, q) = u.shape[0], self.reference.shape
+        all_u, all_c = np.full((n, d), np.nan), np.full((n, q), -1)
+        all_u[:, list(self.numeric_shown)], all_c[:, list(self.categorical_shown)] = u, c
+        return all_u, all_c
+
+    def _raw(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """log ∫ of ρ·‖a + Fᵀφ‖² over what is missing, before it is scaled."""
+        logs = self.reference.log_components(u, c)
+        out = np.full(logs.shape, -np.inf)
+        if self._is_reference:
+            a = self.correction.constant
+            return log_sum(logs.T)[0] + math.log(float(a @ a))
+        with np.errstate(divide="ignore"):
+            for part in self._blocks(u, c, logs):
+                assert part.of_one is not None
+                value = part.of_one.values(part.x, part.near)
+                out[part.rows, part.k] = part.logs + np.log(value)
+        return log_sum(out.T)[0]
+
+    def _patterns(
+        self, u: np.ndarray, c: np.ndarray, logs: np.ndarray
+    ) -> Iterator[tuple[Expected, np.ndarray, np.ndarray]]:
+        """Rows with the same cells observed, and the components that are not negligible there."""
+        for rows, seen, known in patterns(u, c):
+            everything = Expected(self.reference, self.correction, seen, known, self.within)
+            needed = logs[rows] > logs[rows].max(axis=1, keepdims=True) + _UNSEEN
+            yield everything, rows, needed
+
+    def _blocks(self, u: np.ndarray, c: np.ndarray, logs: np.ndarray) -> Iterator[_Block]:
+        """Every component at the rows where it is not negligible, pattern by pattern."""
+        silent, m = self._is_reference, self.correction.points.shape[0]
+        for everything, rows, needed in self._patterns(u, c, logs):
+            for k in np.flatnonzero(needed.any(axis=0)):
+                of_one = None if silent else everything.component(int(k))
+                at = rows[needed[:, k]]
+                for some in row_blocks(at.shape[0], m, _BLOCK_ELEMENTS):
+                    here = at[some]
+                    near = np.empty((0, 0)) if silent else everything.near(u[here], c[here])
+                    x, log = u[here][:, everything.seen], logs[here, k]
+                    yield _Block(here, everything.hidden, int(k), of_one, x, near, log)
+
+    @property
+    def _is_reference(self) -> bool:
+        """Whether neither a correction nor an interval changes the reference."""
+        return self.correction.is_silent and not self.within
+
+    def matrices(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """M(o) = E_ρ[(1, φ)(1, φ)ᵀ | o] of every row, (n, 1 + m, 1 + m)."""
+        size = 1 + self.correction.points.shape[0]
+        out, u_c = np.zeros((u.shape[0], size, size)), self._joint(u, c)
+        logs = self.reference.log_components(*u_c)
+        logs = logs - log_sum(logs.T)[0][:, None]
+        for part in self._blocks(*u_c, logs):
+            assert part.of_one is not None
+            for some in row_blocks(part.rows.shape[0], size * size, _BLOCK_ELEMENTS):
+                weights = np.exp(part.logs[some])
+                found = part.of_one.matrices(part.x[some], part.near[some], weights)
+                out[part.rows[some]] += found
+        return out
+
+    # Categories
+
+    def probabilities(self, j: int) -> np.ndarray:
+        """P(c_j = level) of every level."""
+        u, c = np.full((1, self.n_numeric), np.nan), np.full((1, len(self.levels)), -1)
+        return np.asarray(self.posterior(u, c, j)[0])
+
+    def posterior(self, u: np.ndarray, c: np.ndarray, j: int) -> np.ndarray:
+        """P(c_j = level | the other observed cells) of every row, (n, levels)."""
+        logs = []
+        for level in range(self.levels[j]):
+            filled = c.copy()
+            filled[:, j] = level
+            logs.append(self.log_density(u, filled))
+        return np.asarray(log_sum(np.stack(logs))[1].T)
+
+    # Parts of the table
+
+    def marginal(self, numeric: Sequence[int], categorical: Sequence[int]) -> MixedTerms:
+        """The density of some of the columns, in that order."""
+        return replace(
+            self,
+            numeric_shown=tuple(self.numeric_shown[k] for k in numeric),
+            categorical_shown=tuple(self.categorical_shown[j] for j in categorical),
+        )
+
+    def log_mass_given(self, u: Mapping[int, Value], c: Mapping[int, Levels]) -> float:
+        """The logarithm of the density of values and of the probability of intervals and levels;
+        −∞ where there is none.
+        """
+        try:
+            return self._given(u, c)[0]
+        except NoMass:
+            return -math.inf
+
+    def given(self, u: Mapping[int, Value], c: Mapping[int, Levels]) -> MixedTerms:
+        """The density of the other columns, given values or intervals of numeric columns, and
+        levels or sets of levels of categorical ones; raises NoMass.
+        """
+        return self._given(u, c)[1]
+
+    def _given(self, u: Mapping[int, Value], c: Mapping[int, Levels]) -> tuple[float, MixedTerms]:
+        reference, correction, log_mass = self.reference, self.correction, 0.0
+        single: list[int] = []
+        for position, codes in c.items():
+            j = self.categorical_shown[position]
+            several = [codes] if isinstance(codes, int | np.integer) else list(codes)
+            log, reference = reference.given_levels(j, [int(code) for code in several])
+            log_mass += log
+            if len(several) == 1:
+                single.append(j)
+                row = np.zeros((1, self.reference.shape[1]), dtype=int)
+                row[0, j] = several[0]
+                correction = _scaled(correction, correction.same(row, np.array([j]))[0])
+        within, values = dict(self.within), {}
+        for position, value in u.items():
+            k = self.numeric_shown[position]
+            if isinstance(value, tuple):
+                within[k] = (float(value[0]), float(value[1]))
+            else:
+                values[k] = float(value)
+        shown_u = [k for i, k in enumerate(self.numeric_shown) if i not in u]
+        shown_c = [j for i, j in enumerate(self.categorical_shown) if i not in c]
+        reference = reference.without_categories(single)
+        kept = [j for j in range(self.reference.shape[1]) if j not in single]
+        correction = replace(
+            correction, thetas=correction.thetas[kept], codes=correction.codes[:, kept]
+        )
+        left = [k for k in range(self.reference.shape[0]) if k not in values]
+        if values:
+            at = np.array([values[k] for k in sorted(values)])
+            log, reference = reference.given_values(sorted(values), at)
+            log_mass += log
+            correction = _at_values(correction, sorted(values), at, left)
+        found = MixedTerms(
+            reference,
+            correction,
+            tuple(left.index(k) for k in shown_u),
+            tuple(kept.index(j) for j in shown_c),
+            {left.index(k): sides for k, sides in within.items()},
+        )
+        log, found = found._to_mass_one()
+        return log_mass + log - self._log_total, found
+
+    def numeric(self) -> Terms:
+        """The numeric columns by volume, once no categorical column is shown."""
+        if self.categorical_shown or not self.n_numeric:
+            raise ValueError(
+                f"a density of {self.n_numeric} numeric and {len(self.levels)} categorical columns"
+                " is not one of numeric columns alone: condition on the others, or leave them out"
+            )
+        shown = [*self.numeric_shown, *self.within]
+        terms = Terms(self._numeric_parts(shown), Lebesgue())
+        for place, sides in reversed(list(enumerate(self.within.values()))):
+            terms = in_interval(terms, self.n_numeric + place, sides)
+        return terms
+
+    def _numeric_parts(self, shown: list[int]) -> list[Weighted]:
+        """One corrected mixture, or where categories are integrated out one corrected normal
+        density for every component: (F Fᵀ) ∘ T_k has a factor.
+        """
+        (weights, means, covariances), one = self._normals, self.correction
+        silent, hides = one.is_silent, bool(self.reference.chances)
+        points, factor = (
+            (one.points[:1], 0.0 * one.factor[:1]) if silent else (one.points, one.factor)
+        )
+        kernel = Gaussian(one.metric)
+        if silent or not hides:
+            measure = GaussianMixture(weights, means, covariances)
+            square = Square(kernel, points, factor, 0.0, measure, one.constant)
+            return [(1.0, Corrected(square.scaled_to_one(), shown))]
+        found: list[Weighted] = []
+        rows, log_lengths = unit_rows(np.concatenate([one.constant[None], factor]))
+        for k, weight in enumerate(weights):
+            levels = one.levels(self.reference, k, np.arange(len(self.reference.chances)))
+            L = hadamard_factor(rows, levels) * np.exp(log_lengths)[:, None]
+            normal = Normal(means[k], covariances[k])
+            square = Square(kernel, points, L[1:], 0.0, normal, L[0])
+            if (mass := square.mass()) > 0.0:
+                found.append((float(weight) * mass, Corrected(square.scaled_to_one(mass), shown)))
+        return found
+
+    @property
+    def _normals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.reference.weights, self.reference.means, self.reference.covariances
+
+    # Cells that are missing
+
+    def conditional_moments(self, u: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of every numeric cell given the observed cells of its row, (n, d) each;
+        of an observed cell its value, and 0.
+        """
+        if self.within:
+            return self._moments_within(u, c)
+        joint = self._joint(u, c)
+        logs = self.reference.log_components(*joint)
+        logs = logs - logs.max(axis=1, keepdims=True)
+        n, d = joint[0].shape
+        total, sums = np.zeros(n), np.zeros((2, n, d))
+        # about the mean of all, so that the variance of a far column keeps its digits
+        weights, means, _ = self._normals
+        middle = weights @ means
+        for part in self._blocks(*joint, logs):
+            R = np.setdiff1d(np.arange(d), part.hidden.seen)
+            m = part.hidden.means(part.k, part.x) - middle[R]
+            if part.of_one is None:
+                V = np.diagonal(part.hidden.covariances[part.k])
+                found = np.ones(part.rows.shape[0]), m, m**2 + V
+            else:
+                found = part.of_one.moments(part.x, part.near, m)
+            weight = np.exp(part.logs)[:, None]
+            total[part.rows] += weight[:, 0] * found[0]
+            for sum_of, one in zip(sums, found[1:], strict=True):
+                sum_of[part.rows[:, None], R] += weight * one
+        mean, square = sums / total[:, None]
+        shown, missing = list(self.numeric_shown), np.isnan(u)
+        variance = np.maximum(square - mean**2, 0.0)[:, shown]
+        mean = (mean + middle)[:, shown]
+        return np.where(missing, mean, u), np.where(missing, variance, 0.0)
+
+    def _moments_within(self, u: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same with intervals, row by row."""
+        mean, variance = u.copy(), np.zeros(u.shape)
+        for row in range(u.shape[0]):
+            missing = np.flatnonzero(np.isnan(u[row])).tolist()
+            values = {k: float(u[row, k]) for k in range(u.shape[1]) if k not in missing}
+            codes = {j: int(c[row, j]) for j in np.flatnonzero(c[row] >= 0).tolist()}
+            if missing:
+                left = self.given(values, codes)
+                found = mean_and_covariance(left.marginal(range(left.n_numeric), []).numeric())
+                mean[row, missing], variance[row, missing] = found[0], np.diagonal(found[1])
+        return mean, variance
+
+    def conditional_means(
+        self, u: np.ndarray, c: np.ndarray, functions: Mapping[int, Function] | None = None
+    ) -> np.ndarray:
+        """E[g_k(u_k) | observed cells] of every numeric cell, (n, d), of an observed one g_k(u_k).
+
+        The ``functions`` take arrays; without one, g_k is the identity. A missing cell with a
+        function is seen at Gauss–Hermite nodes of every component.
+        """
+        out = self.conditional_moments(u, c)[0]
+        for position, g in (functions or {}).items():
+            out[:, position] = g(out[:, position])
+            rows = np.flatnonzero(np.isnan(u[:, position]))
+            if rows.shape[0]:
+                out[rows, position] = self._mean_of(g, position, u[rows], c[rows])
+        return out
+
+    def _mean_of(self, g: Function, position: int, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """E[g(u_k) | observed cells] of a column that is missing in all rows."""
+        a, (nodes, node_weights) = self.numeric_shown[position], hermite(_NODES)
+        u, c = self._joint(u, c)
+        logs = self.reference.log_components(u, c)
+        logs = logs - logs.max(axis=1, keepdims=True)
+        sums = np.zeros((2, u.shape[0]))
+        for before, rows, needed in self._patterns(u, c, logs):
+            seen = ~np.isnan(u[rows[0]])
+            place = int(np.sum(~seen[:a]))
+            seen[a] = True
+            known = c[rows[0]] >= 0
+            within = {k: sides for k, sides in self.within.items() if k != a}
+            after = Expected(self.reference, self.correction, seen, known, within)
+            for k in np.flatnonzero(needed.any(axis=0)):
+                at = rows[needed[:, k]]
+                mean = before.hidden.means(int(k), u[at][:, before.seen])[:, place]
+                deviation = math.sqrt(before.hidden.covariances[k, place, place])
+                t = mean[:, None] + deviation * nodes
+                weights = np.exp(logs[at, k])[:, None] * node_weights
+                if not self._is_reference:
+                    filled = np.repeat(u[at], _NODES, axis=0)
+                    filled[:, a] = t.ravel()
+                    near = after.near(filled, np.repeat(c[at], _NODES, axis=0))
+                    of_one = after.component(int(k))
+                    weights *= of_one.values(filled[:, after.seen], near).reshape(t.shape)
+                sums[:, at] += weights.sum(axis=1), np.sum(weights * g(t), axis=1)
+        return np.asarray(sums[1] / sums[0])
+
+    # Samples
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Independent samples (u, c)."""
+        return self.draw_given(
+            np.full((n, self.n_numeric), np.nan), np.full((n, len(self.levels)), -1), rng
+        )
+
+    def draw_given(
+        self, u: np.ndarray, c: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One draw of the missing cells of every row given the others: from the reference, kept
+        with probability ‖a + Fᵀφ‖² over its bound.
+        """
+        u, c = self._joint(u, c)
+        logs = self.reference.log_components(u, c)
+        shares = log_sum(logs.T)[1].T
+        log_bound, waiting = math.log(self.correction.bound()), np.arange(u.shape[0])
+        out_u, out_c, tried = u.copy(), c.copy(), 0
+        while waiting.shape[0]:
+            # several proposals for each of few rows
+            rows = np.repeat(waiting, max(1, min(_PROPOSALS // waiting.shape[0], _REPEATS)))
+            tried += rows.shape[0]
+            some_u, some_c = self.reference.complete(u[rows], c[rows], shares[rows], rng)
+            kept = np.ones(rows.shape[0], dtype=bool)
+            for k, (low, high) in self.within.items():
+                kept &= (low <= some_u[:, k]) & (some_u[:, k] <= high)
+            if not self.correction.is_silent:
+                log_f = np.log(self.correction.values(some_u[kept], some_c[kept]))
+                uniform = rng.random(log_f.shape[0])
+                kept[kept] = np.log(uniform) + log_bound <= log_f
+            # the first one of each row that is kept
+            done, first = np.unique(rows[kept], return_index=True)
+            chosen = np.flatnonzero(kept)[first]
+            out_u[done], out_c[done] = some_u[chosen], some_c[chosen]
+            waiting = np.setdiff1d(waiting, done)
+            if waiting.shape[0] and tried * _LEAST_ACCEPTANCE > u.shape[0]:
+                raise ValueError(
+                    f"sampling has accepted too few of {tried} proposals: the condition is too"
+                    " rare, or the correction changes its reference too much"
+                )
+        return out_u[:, list(self.numeric_shown)], out_c[:, list(self.categorical_shown)]
+
+    def entropy(self, rng: np.random.Generator) -> Estimate:
+        """−E[log p], by volume and counting, with its standard error."""
+        if not self.n_numeric and math.prod(self.levels) <= _ENTROPY_DRAWS:
+            grids = np.meshgrid(*map(np.arange, self.levels), indexing="ij")
+            c = np.stack([one.ravel() for one in grids], axis=1)
+            logs = self.log_density(np.empty((c.shape[0], 0)), c)
+            return Estimate(float(entr(np.exp(logs)).sum()), 0.0, "sum")
+        logs = self.log_density(*self.draw(_ENTROPY_DRAWS, rng))
+        error = float(logs.std()) / math.sqrt(_ENTROPY_DRAWS)
+        return Estimate(-float(logs.mean()), error, "sampling")
+
+    # Files
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything it is made of, by name."""
+        one, (weights, means, covariances) = self.correction, self._normals
+        within = [(k, *sides) for k, sides in self.within.items()]
+        return {
+            "weights": weights,
+            "means": means,
+            "covariances": covariances,
+            "levels": np.array([chances.shape[1] for chances in self.reference.chances], dtype=int),
+            "chances": np.concatenate(
+                [np.empty((weights.shape[0], 0)), *self.reference.chances], 1
+            ),
+            **{name: getattr(one, name) for name in _CORRECTION},
+            "numeric_shown": np.array(self.numeric_shown, dtype=int),
+            "categorical_shown": np.array(self.categorical_shown, dtype=int),
+            "within": np.array(within, dtype=float).reshape(-1, 3),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixedTerms:
+        """What :meth:`arrays` gave; raises ValueError where that is no density of mass one."""
+        try:
+            levels = np.asarray(arrays["levels"]).tolist()
+            chances = np.split(np.asarray(arrays["chances"]), np.cumsum(levels)[:-1], axis=1)
+            names = ("weights", "means", "covariances")
+            weights, means, covariances = (np.asarray(arrays[name]) for name in names)
+            found = cls(
+                MixedReference(weights, means, covariances, tuple(chances if levels else ())),
+                Correction(*(np.asarray(arrays[name]) for name in _CORRECTION)),
+                tuple(np.asarray(arrays["numeric_shown"]).tolist()),
+                tuple(np.asarray(arrays["categorical_shown"]).tolist()),
+                {int(k): (float(a), float(b)) for k, a, b in np.asarray(arrays["within"])},
+            )
+            with np.errstate(all="ignore"):
+                found._require_density()
+        except (KeyError, IndexError, TypeError, np.linalg.LinAlgError) as error:
+            raise ValueError(f"the arrays do not make a density: {error!r}") from None
+        return found
+
+    def _require_density(self) -> None:
+        """Raise ValueError unless shapes fit and the mass is one."""
+        (d, q), one = self.reference.shape, self.correction
+        (weights, means, covariances), (m, r) = self._normals, one.factor.shape
+        K = weights.shape[0]
+        shapes = {
+            "covariances": (covariances.shape, (K, d, d)),
+            "means": (means.shape, (K, d)),
+            "metric": (one.metric.shape, (d, d)),
+            "thetas": (one.thetas.shape, (q,)),
+            "points": (one.points.shape, (m, d)),
+            "codes": (one.codes.shape, (m, q)),
+            "constant": (one.constant.shape, (r,)),
+        }
+        for name, (shape, expected) in shapes.items():
+            if shape != expected:
+                raise ValueError(f"{name} must have shape {expected}; got {shape}")
+        every = [*self.arrays().values()]
+        if not all(np.isfinite(a[:, :1] if a is every[-1] else a).all() for a in every):
+            raise ValueError("the arrays of a density must be finite")
+        chances = self.reference.chances
+        sums = [weights[None], *chances]
+        if any((p < 0.0).any() or (abs(p.sum(axis=1) - 1.0) > _ROUNDING).any() for p in sums):
+            raise ValueError("weights and probabilities must not be negative, with sum one")
+        if ((one.thetas < 0.0) | (one.thetas >= 1.0)).any():
+            raise ValueError("the thetas of a kernel must be at least 0 and below 1")
+        limits = np.array([p.shape[1] for p in chances], dtype=int)
+        if ((one.codes < 0) | (one.codes >= limits)).any():
+            raise ValueError("the codes of support points must be those of levels")
+        np.linalg.cholesky(covariances)
+        np.linalg.cholesky(one.metric)
+        shown = (self.numeric_shown, d), (self.categorical_shown, q)
+        if any(sorted({*columns} & {*range(size)}) != sorted(columns) for columns, size in shown):
+            raise ValueError("the columns that are shown must be different columns")
+        inside = replace(self, within={})
+        if any(not a < b for a, b in self.within.values()) or not {*self.within} <= {*range(d)}:
+            raise ValueError("intervals must have low < high")
+        if not abs(inside._log_total) <= _ROUNDING:
+            raise ValueError(f"the mass must be one; its logarithm is {inside._log_total:.3g}")
+
+
+def _scaled(correction: Correction, rows: np.ndarray) -> Correction:
+    """With rows of F times numbers."""
+    return replace(correction, factor=correction.factor * rows[:, None])
+
+
+def _at_values(
+    correction: Correction, at: list[int], values: np.ndarray, left: list[int]
+) -> Correction:
+    """The kernels at values of some numeric columns, as kernels of the others."""
+    P, S = correction.precision, correction.metric
+    away = values - correction.points[:, at]
+    log_rows = -np.einsum("ik,kl,il->i", away, np.linalg.inv(S[np.ix_(at, at)]), away)
+    metric = np.linalg.inv(P[np.ix_(left, left)])
+    points = correction.points[:, left] - away @ P[np.ix_(at, left)] @ metric
+    with np.errstate(under="ignore"):
+        scaled = _scaled(correction, np.exp(log_rows))
+    return replace(scaled, metric=0.5 * (metric + metric.T), points=points)

@@ -1,0 +1,181 @@
+"""A mixture over numeric and categorical cells, Σ_k w_k N(u; μ_k, Σ_k) Π_j π_kj(c_j), of which any
+cells of a row may be missing: the reference of a density of a mixed table.
+
+Given its component, the cells of a row are normal and independent levels, so a missing cell drops
+out of the density, and what is observed of the other ones tells the component. Rows with the same
+numeric cells missing share all covariances, and are worked on together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ksos.density.factor import log_sum
+from ksos.density.normals import conditional_normals
+from ksos.density.square import NoMass
+from ksos.ground.memory import row_blocks
+from ksos.measures import Normals
+
+__all__ = ["Hidden", "MixedReference", "patterns"]
+
+# numbers held at a time: 8 MB
+_BLOCK_ELEMENTS = 1 << 20
+
+
+def patterns(u: np.ndarray, c: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(rows, numeric cells, categorical cells): the rows that have just these cells, as masks."""
+    seen = np.concatenate([~np.isnan(u), c >= 0], axis=1)
+    if not seen.shape[0]:
+        return
+    # sorted as bytes: hundreds of patterns among thousands of rows are found at once
+    codes = np.packbits(seen, axis=1)
+    _, first, which = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(which.ravel()))
+    for start, end, row in zip(np.r_[0, ends[:-1]], ends, first, strict=True):
+        yield order[start:end], seen[row, : u.shape[1]], seen[row, u.shape[1] :]
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What the numeric cells that are not seen are in every component, given those that are: normal
+    with mean start_k + pull_k x_S and covariance covariances_k.
+    """
+
+    seen: np.ndarray
+    start: np.ndarray
+    pull: np.ndarray
+    covariances: np.ndarray
+
+    def means(self, k: int, x: np.ndarray) -> np.ndarray:
+        """Those of component k at rows of the cells that are seen."""
+        return self.start[k] + x @ self.pull[k].T
+
+    @cached_property
+    def roots(self) -> np.ndarray:
+        """Cholesky factors of the covariances."""
+        return np.linalg.cholesky(self.covariances)
+
+
+@dataclass(frozen=True)
+class MixedReference:
+    """Weights (K,), means (K, d), covariances (K, d, d), and for each categorical column the
+    probabilities of its levels, (K, levels).
+    """
+
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    chances: tuple[np.ndarray, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many numeric and how many categorical columns there are."""
+        return self.means.shape[1], len(self.chances)
+
+    def log_components(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """log(weight · density of the observed cells) of every component, (n, K)."""
+        out = np.empty((u.shape[0], self.weights.shape[0]))
+        for rows, seen, _ in patterns(u, c):
+            out[rows] = self._log_normals(np.flatnonzero(seen), u[rows][:, seen])
+        with np.errstate(divide="ignore"):
+            out += np.log(self.weights)
+            for j, chances in enumerate(self.chances):
+                # a last column for missing cells, whose code is −1
+                logs = np.concatenate([np.log(chances), np.zeros((chances.shape[0], 1))], axis=1)
+                out += logs[:, c[:, j]].T
+        return out
+
+    def log_density(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """log ρ of the observed cells, (n,)."""
+        return log_sum(self.log_components(u, c).T)[0]
+
+    def _log_normals(self, seen: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(n, K), zero where no cell is seen."""
+        K, d = self.weights.shape[0], seen.shape[0]
+        out = np.zeros((x.shape[0], K))
+        if not d:
+            return out
+        roots = np.linalg.inv(np.linalg.cholesky(self.covariances[:, seen[:, None], seen]))
+        logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        logs -= 0.5 * d * math.log(2.0 * math.pi)
+        for rows in row_blocks(x.shape[0], K * d, _BLOCK_ELEMENTS):
+            away = (x[rows] - self.means[:, None, seen]) @ roots.transpose(0, 2, 1)
+            out[rows] = (logs[:, None] - 0.5 * np.einsum("kni,kni->kn", away, away)).T
+        return out
+
+    def hidden(self, seen: np.ndarray) -> Hidden:
+        """The numeric cells outside of the mask ``seen``, given those inside."""
+        S, R = np.flatnonzero(seen), np.flatnonzero(~seen)
+        across = self.covariances[:, S[:, None], R]
+        at = self.covariances[:, S[:, None], S]
+        pull = np.linalg.solve(at, across).transpose(0, 2, 1)
+        left = self.covariances[:, R[:, None], R] - pull @ across
+        start = self.means[:, R] - np.einsum("krs,ks->kr", pull, self.means[:, S])
+        return Hidden(S, start, pull, 0.5 * (left + left.transpose(0, 2, 1)))
+
+    def given_levels(self, j: int, codes: Sequence[int]) -> tuple[float, MixedReference]:
+        """log P(c_j in ``codes``), and what is left, where c_j has no other level."""
+        allowed = np.zeros(self.chances[j].shape[1])
+        allowed[list(codes)] = 1.0
+        inside = self.chances[j] * allowed
+        within = inside.sum(axis=1)
+        weights = self.weights * within
+        if not (mass := float(weights.sum())) > 0.0:
+            raise NoMass
+        kept = weights > 0.0
+        chances = list(self.chances)
+        chances[j] = inside / np.where(kept, within, 1.0)[:, None]
+        found = replace(self, weights=weights / mass, chances=tuple(chances))
+        return math.log(mass), found._components(kept)
+
+    def given_values(self, at: list[int], values: np.ndarray) -> tuple[float, MixedReference]:
+        """The log-density of the values of the numeric columns ``at``, and what is left of the
+        others.
+        """
+        normals = Normals(self.weights, self.means, self.covariances)
+        found = conditional_normals(normals, at, values)
+        if found is None:
+            raise NoMass
+        shares, means, covariances = found[1]
+        left = MixedReference(shares / shares.sum(), means, covariances, self.chances)
+        return found[0], left._components(left.weights > 0.0)
+
+    def without_categories(self, columns: Sequence[int]) -> MixedReference:
+        """The marginal of the other columns."""
+        kept = [chances for j, chances in enumerate(self.chances) if j not in columns]
+        return replace(self, chances=tuple(kept))
+
+    def _components(self, kept: np.ndarray) -> MixedReference:
+        chances = tuple(one[kept] for one in self.chances)
+        means, covariances = self.means[kept], self.covariances[kept]
+        return MixedReference(self.weights[kept], means, covariances, chances)
+
+    def complete(
+        self, u: np.ndarray, c: np.ndarray, shares: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A draw of the missing cells of every row given the others, ``shares`` (n, K) being the
+        probabilities of the components.
+        """
+        u, c, cumulated = u.copy(), c.copy(), np.cumsum(shares, axis=1)
+        uniform = rng.random((u.shape[0], 1)) * cumulated[:, -1:]
+        which = np.sum(cumulated < uniform, axis=1)
+        for j, chances in enumerate(self.chances):
+            missing = np.flatnonzero(c[:, j] < 0)
+            steps = np.cumsum(chances, axis=1)[which[missing]]
+            uniform = rng.random((missing.shape[0], 1)) * steps[:, -1:]
+            c[missing, j] = np.sum(steps < uniform, axis=1)
+        for rows, seen, _ in patterns(u, np.empty((u.shape[0], 0), dtype=int)):
+            if seen.all():
+                continue
+            hidden, k, R = self.hidden(seen), which[rows], np.flatnonzero(~seen)
+            noise = rng.standard_normal((rows.shape[0], R.shape[0]))
+            found = hidden.start[k] + np.einsum("nrs,ns->nr", hidden.pull[k], u[rows][:, seen])
+            found += np.einsum("nij,nj->ni", hidden.roots[k], noise)
+            u[rows[:, None], R] = found
+        return u, c

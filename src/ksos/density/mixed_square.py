@@ -1,0 +1,253 @@
+r"""What the correction of a mixed table is expected to be, given the cells that are observed.
+
+The density is ρ(u, c)·‖a + Fᵀφ(u, c)‖² with φ_i = k(u, ũ_i) Π_j κ_j(c_j, c̃_ij), k Gaussian and
+κ_j(a, b) = 1 if a = b, else θ_j. In a component of ρ all cells are normal or independent levels, so
+
+    E_k[φ_i | o] = h_i τ_i,    E_k[φ_i φ_l | o] = b_i b_l C_il T_il,
+
+where h and b are Gaussians in the numeric cells that are observed, as for the marginal of a
+corrected normal density, times κ of the observed levels. Of the missing ones, with the
+probabilities π of their levels,
+
+    τ_i = Π_j [θ + (1−θ) π(c̃_i)],
+    T_il = Π_j [θ² + θ(1−θ)(π(c̃_i) + π(c̃_l)) + (1−θ)² 1{c̃_i = c̃_l} π(c̃_i)].
+
+C and T do not depend on what is observed, only on which cells are: rows with the same cells missing
+share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ksos.density.mixed_reference import MixedReference
+from ksos.integrals.normal_boxes import box_masses
+from ksos.kernels.distances import squared_distances
+
+__all__ = ["Correction", "Expected", "Sides"]
+
+Sides = dict[int, tuple[float, float]]
+"""Numeric columns that are known to lie between two sides."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """a (r,) and F (m, r), the support points ũ (m, d) and c̃ (m, q), the metric S (d, d) of
+    k(u, u') = exp(−(u−u')ᵀS⁻¹(u−u')), and θ (q,).
+    """
+
+    metric: np.ndarray
+    thetas: np.ndarray
+    points: np.ndarray
+    codes: np.ndarray
+    factor: np.ndarray
+    constant: np.ndarray
+
+    @cached_property
+    def precision(self) -> np.ndarray:
+        """S⁻¹."""
+        return np.linalg.inv(self.metric)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is corrected: the density is the reference."""
+        return not np.any(self.factor)
+
+    def same(self, c: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Π_j κ_j(c_j, c̃_ij) over some columns, (n, m)."""
+        out = np.ones((c.shape[0], self.codes.shape[0]))
+        for j in columns:
+            out *= np.where(c[:, j, None] == self.codes[:, j], 1.0, self.thetas[j])
+        return out
+
+    def features(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """φ at complete rows, (n, m)."""
+        root = np.linalg.cholesky(self.precision)
+        away = _distances(u @ root, self.points @ root)
+        return np.exp(-away) * self.same(c, np.arange(self.codes.shape[1]))
+
+    def values(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """‖a + Fᵀφ‖² at complete rows."""
+        psi = self.constant + self.features(u, c) @ self.factor
+        return np.einsum("nr,nr->n", psi, psi)
+
+    def bound(self) -> float:
+        """What the values never exceed, for φᵀK⁻¹φ ≤ 1 with the kernel matrix K."""
+        K = self.features(self.points, self.codes)
+        largest = float(np.linalg.eigvalsh(self.factor.T @ K @ self.factor)[-1])
+        return float((np.linalg.norm(self.constant) + np.sqrt(max(largest, 0.0))) ** 2)
+
+    def levels(self, reference: MixedReference, k: int, missing: np.ndarray) -> np.ndarray:
+        """(1, τ; τ, T) of component k for the ``missing`` categorical columns, (1 + m, 1 + m)."""
+        m = self.codes.shape[0]
+        out = np.ones((1 + m, 1 + m))
+        for j in missing:
+            z, theta, chances = self.codes[:, j], self.thetas[j], reference.chances[j][k]
+            p, total = chances[z], float(chances.sum())
+            T = theta**2 * total + theta * (1.0 - theta) * (p[:, None] + p)
+            T += (1.0 - theta) ** 2 * np.where(z[:, None] == z, p[:, None], 0.0)
+            out[0, 1:] *= theta * total + (1.0 - theta) * p
+            out[1:, 1:] *= T
+        out[1:, 0] = out[0, 1:]
+        return out
+
+
+class Expected:
+    """Expectations of φ in every component, for rows of which the same cells are observed.
+
+    ``seen`` and ``known`` are masks of the numeric and the categorical cells, ``within`` are
+    intervals of numeric cells that are not seen.
+    """
+
+    def __init__(
+        self,
+        reference: MixedReference,
+        correction: Correction,
+        seen: np.ndarray,
+        known: np.ndarray,
+        within: Sides,
+    ) -> None:
+        self.reference, self.correction, self.hidden = reference, correction, reference.hidden(seen)
+        self.known, self.missing = np.flatnonzero(known), np.flatnonzero(~known)
+        S, R = np.flatnonzero(seen), np.flatnonzero(~seen)
+        P, X = correction.precision, correction.points
+        self.P = P[np.ix_(R, R)]
+        self.widths = np.linalg.inv(self.P)
+        self.slope = self.widths @ P[np.ix_(R, S)]
+        self.root = np.linalg.cholesky(np.linalg.inv(correction.metric[np.ix_(S, S)]))
+        self.at, self.start = X[:, S] @ self.root, X[:, R] + X[:, S] @ self.slope.T
+        self.seen = S
+        # positions of the intervals among the hidden cells
+        self.inside = [int(np.flatnonzero(feature == R)[0]) for feature in within]
+        self.sides = np.array(list(within.values())).reshape(-1, 2).T
+
+    def near(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """The part of φ that is observed, (n, m)."""
+        away = _distances(u[:, self.seen] @ self.root, self.at)
+        return np.exp(-away) * self.correction.same(c, self.known)
+
+    def component(self, k: int) -> ExpectedOfOne:
+        """Those of one component."""
+        return ExpectedOfOne(self, k)
+
+
+class ExpectedOfOne:
+    """E_k[φ] and E_k[φφᵀ] given the observed cells, and moments of the hidden ones under them."""
+
+    def __init__(self, all_of: Expected, k: int) -> None:
+        self.all_of, self.k, hidden = all_of, k, all_of.hidden
+        self.V, d = hidden.covariances[k], hidden.start.shape[1]
+        self.once = np.linalg.inv(all_of.widths + 2.0 * self.V)
+        self.twice = np.linalg.inv(0.5 * all_of.widths + 2.0 * self.V)
+        self.logs = [
+            -0.5 / q * np.linalg.slogdet(np.eye(d) + 2.0 * q * self.V @ all_of.P)[1] for q in (1, 2)
+        ]
+        C = all_of.start @ _root(0.5 * all_of.P - 0.25 * self.twice)
+        levels = all_of.correction.levels(all_of.reference, k, all_of.missing)
+        self.tau = levels[0, 1:]
+        self.pairs = levels[1:, 1:] * np.exp(-_distances(C, C))
+        F, a = all_of.correction.factor, all_of.correction.constant
+        self.linear, self.own = self.tau * (F @ a), float(a @ a)
+        self.product = (F @ F.T) * self.pairs
+
+    def parts(self, x: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """h and b, (n, m), and y with t_i = start_i − y, (n, hidden)."""
+        all_of = self.all_of
+        y = all_of.hidden.means(self.k, x) + x @ all_of.slope.T
+        found = []
+        for Q, log in ((self.once, self.logs[0]), (0.5 * self.twice, self.logs[1])):
+            root = _root(Q)
+            away = _distances(y @ root, all_of.start @ root)
+            found.append(near * np.exp(log - away))
+        return found[0], found[1], y
+
+    def values(self, x: np.ndarray, near: np.ndarray) -> np.ndarray:
+        """E_k[‖a + Fᵀφ‖² | observed], within the intervals if there are any, (n,)."""
+        h, b, y = self.parts(x, near)
+        if self.all_of.inside:
+            return self._values_inside(x, h, b, y)
+        value = self.own + 2.0 * (h @ self.linear) + np.einsum("nm,nm->n", b, b @ self.product)
+        # Jensen's inequality: rounding does not take the value below
+        F, a = self.all_of.correction.factor, self.all_of.correction.constant
+        least = a + (h * self.tau) @ F
+        return np.maximum(value, np.einsum("nr,nr->n", least, least))
+
+    def matrices(self, x: np.ndarray, near: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """weights·E_k[(1, φ)(1, φ)ᵀ | observed], (n, 1 + m, 1 + m)."""
+        h, b, _ = self.parts(x, near)
+        out = np.empty((x.shape[0], 1 + h.shape[1], 1 + h.shape[1]))
+        out[:, 0, 0] = weights
+        out[:, 0, 1:] = out[:, 1:, 0] = weights[:, None] * h * self.tau
+        b = np.sqrt(weights)[:, None] * b
+        np.multiply(b[:, :, None] * b[:, None, :], self.pairs, out=out[:, 1:, 1:])
+        return out
+
+    def moments(
+        self, x: np.ndarray, near: np.ndarray, m: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """E_k[f], E_k[f·u] and E_k[f·u²] of f = ‖a + Fᵀφ‖² and the hidden cells u, given the
+        observed ones; ``m`` (n, hidden) are the means of u, about any origin.
+
+        Of a product of q kernels, the hidden cells have the mean m + W_q t̄ and the covariance V −
+        W_q V, with W_q = V(V + P⁻¹/2q)⁻¹ and the mean t̄ of t over the kernels.
+        """
+        V, start = self.V, self.all_of.start
+        h, b, y = self.parts(x, near)
+        pulled = b @ self.product
+        first, second = 2.0 * h * self.linear, b * pulled
+        of_first, of_second = first.sum(axis=1), second.sum(axis=1)
+        total = self.own + of_first + of_second
+        W1, W2 = (V @ np.linalg.inv(V + self.all_of.widths / (2.0 * q)) for q in (1, 2))
+        shift = np.zeros(m.shape)
+        square = self.own * np.diagonal(V) + np.zeros(m.shape)
+        variances = [np.diagonal(V - W @ V) for W in (W1, W2)]
+        for a in range(m.shape[1]):
+            g1 = (start @ W1.T)[:, a] - (y @ W1.T)[:, a, None]
+            g2 = (start @ W2.T)[:, a] - (y @ W2.T)[:, a, None]
+            shift[:, a] = np.sum(first * g1 + second * g2, axis=1)
+            crossed = np.einsum("nm,nm->n", (b * g2) @ self.product, b * g2)
+            square[:, a] += np.sum(first * g1**2 + 0.5 * second * g2**2, axis=1) + 0.5 * crossed
+            square[:, a] += of_first * variances[0][a] + of_second * variances[1][a]
+        mean = total[:, None] * m + shift
+        return total, mean, square + m * (2.0 * shift + total[:, None] * m)
+
+    def _values_inside(
+        self, x: np.ndarray, h: np.ndarray, b: np.ndarray, y: np.ndarray
+    ) -> np.ndarray:
+        """The same where hidden cells lie in intervals: every product of kernels is normal."""
+        all_of, V, out = self.all_of, self.V, np.empty(x.shape[0])
+        W1, W2 = (V @ np.linalg.inv(V + all_of.widths / (2.0 * q)) for q in (1, 2))
+        means, m = all_of.hidden.means(self.k, x), h.shape[1]
+        i, j = np.triu_indices(m)
+        weights = np.where(i == j, 1.0, 2.0) * self.product[i, j]
+        for row in range(x.shape[0]):
+            t = all_of.start - y[row]
+            alone = self._masses(means[row][None], V)[0]
+            once = self._masses(means[row] + t @ W1.T, V - W1 @ V)
+            pairs = self._masses(means[row] + 0.5 * (t[i] + t[j]) @ W2.T, V - W2 @ V)
+            value = self.own * alone + 2.0 * float((h[row] * self.linear) @ once)
+            out[row] = value + float((weights * b[row, i] * b[row, j]) @ pairs)
+        return np.maximum(out, 0.0)
+
+    def _masses(self, means: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+        """What normal distributions of the hidden cells have in the intervals."""
+        inside, (low, high) = self.all_of.inside, self.all_of.sides
+        at = means[:, inside]
+        found = box_masses(low - at, high - at, covariance[np.ix_(inside, inside)])
+        return np.asarray(found.mean(axis=0))
+
+
+def _root(Q: np.ndarray) -> np.ndarray:
+    """L with LLᵀ = Q, which may be singular."""
+    values, axes = np.linalg.eigh(0.5 * (Q + Q.T))
+    return np.asarray(axes * np.sqrt(np.maximum(values, 0.0)))
+
+
+def _distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """‖x_i − y_j‖², zero without coordinates."""
+    if not X.shape[1]:
+        return np.zeros((X.shape[0], Y.shape[0]))
+    return np.asarray(squared_distances(X, Y, np.ones(X.shape[1])))
