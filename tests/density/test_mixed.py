@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -17,6 +18,7 @@ from ksos.density.square import NoMass
 from ksos.measures import Lebesgue
 from ksos.quadrature import composite
 
+Change = Callable[[np.ndarray], np.ndarray]
 NAN = math.nan
 LEVELS = (2, 3)
 # far enough for 1e-16 of the mass, and fine enough for the trapezoid rule to be exact to rounding
@@ -348,29 +350,29 @@ def test_arrays_make_the_same_density_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
+    ("name", "change", "words"),
     [
-        ("weights", lambda a: 2.0 * a),
-        ("weights", lambda a: a[:-1]),
-        ("means", lambda a: a + np.nan),
-        ("covariances", lambda a: -a),
-        ("chances", lambda a: a + 0.1),
-        ("levels", lambda a: a + 1),
-        ("metric", lambda a: 0.0 * a),
-        ("thetas", lambda a: a + 1.0),
-        ("codes", lambda a: a + 5),
-        ("factor", lambda a: 2.0 * a),
-        ("points", lambda a: a[:, :1]),
-        ("numeric_shown", lambda a: a + 1),
-        ("categorical_shown", lambda a: 0 * a),
-        ("within", lambda a: np.array([[0.0, 1.0, 1.0]])),
-        ("within", lambda a: np.array([[7.0, 0.0, 1.0]])),
+        ("weights", lambda a: 2.0 * a, "weights and probabilities"),
+        ("weights", lambda a: a[:-1], "must have shape"),
+        ("means", lambda a: a + np.nan, "finite"),
+        ("covariances", lambda a: -a, "do not make a density"),
+        ("chances", lambda a: a + 0.1, "weights and probabilities"),
+        ("levels", lambda a: a + 1, "weights and probabilities"),
+        ("metric", lambda a: 0.0 * a, "do not make a density"),
+        ("thetas", lambda a: a + 1.0, "below 1"),
+        ("codes", lambda a: a + 5, "those of levels"),
+        ("factor", lambda a: 2.0 * a, "the mass must be one"),
+        ("points", lambda a: a[:, :1], "points must have shape"),
+        ("numeric_shown", lambda a: a + 1, "different columns"),
+        ("categorical_shown", lambda a: 0 * a, "different columns"),
+        ("within", lambda a: np.array([[0.0, 1.0, 1.0]]), "low < high"),
+        ("within", lambda a: np.array([[7.0, 0.0, 1.0]]), "low < high"),
     ],
 )
-def test_arrays_that_are_no_density(name: str, change: object) -> None:
+def test_arrays_that_are_no_density(name: str, change: Change, words: str) -> None:
     arrays = random_terms().arrays()
-    arrays[name] = change(arrays[name])  # type: ignore[operator]
-    with pytest.raises(ValueError, match="."):
+    arrays[name] = change(arrays[name])
+    with pytest.raises(ValueError, match=words):
         MixedTerms.from_arrays(arrays)
     del arrays[name]
     with pytest.raises(ValueError, match=name):
