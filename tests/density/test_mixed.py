@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
-from ksos.density import Correction, MixedReference, MixedTerms
-from ksos.density.square import NoMass
+from ksos.density import Correction, MixedReference, MixedTerms, NoMass
 from ksos.measures import Lebesgue
 from ksos.quadrature import composite
 
@@ -345,6 +344,9 @@ def test_arrays_make_the_same_density_again() -> None:
     again = MixedTerms.from_arrays(p.arrays())
     u, c = np.array([[0.1], [NAN]]), np.array([[1], [0]])
     assert np.array_equal(p.log_density(u, c), again.log_density(u, c))
+    # files hold floats
+    floats = {name: a.astype(float) for name, a in p.arrays().items()}
+    assert np.array_equal(MixedTerms.from_arrays(floats).log_density(u, c), p.log_density(u, c))
     empty = random_terms(0, (2,))
     assert MixedTerms.from_arrays(empty.arrays()).levels == (2,)
 
@@ -361,6 +363,7 @@ def test_arrays_make_the_same_density_again() -> None:
         ("metric", lambda a: 0.0 * a, "do not make a density"),
         ("thetas", lambda a: a + 1.0, "below 1"),
         ("codes", lambda a: a + 5, "those of levels"),
+        ("codes", lambda a: a + 0.5, "whole numbers"),
         ("factor", lambda a: 2.0 * a, "the mass must be one"),
         ("points", lambda a: a[:, :1], "points must have shape"),
         ("numeric_shown", lambda a: a + 1, "different columns"),

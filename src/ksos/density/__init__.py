@@ -15,7 +15,7 @@ from ksos.density.mixture import mixture, reference_density, to_sklearn
 from ksos.density.normals import Group, inner_product
 from ksos.density.questions.divergence import between_squares, normal_groups
 from ksos.density.questions.expectation import embedded, square_clouds
-from ksos.density.square import Square, feature_scales
+from ksos.density.square import NoMass, Square, feature_scales
 from ksos.density.standard import standardize
 from ksos.density.terms import Terms
 
@@ -28,6 +28,7 @@ __all__ = [
     "Group",
     "MixedReference",
     "MixedTerms",
+    "NoMass",
     "SoSDensity",
     "Square",
     "Terms",

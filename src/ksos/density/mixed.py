@@ -49,7 +49,9 @@ _ENTROPY_DRAWS = 1 << 13
 
 # of a mass of one that has been summed in another order
 _ROUNDING = 1e-8
+_WHOLE = ("levels", "codes", "numeric_shown", "categorical_shown")
 _CORRECTION = ("metric", "thetas", "points", "codes", "factor", "constant")
+_NAMES = (*_WHOLE, *_CORRECTION, "weights", "means", "covariances", "chances", "within")
 
 Value = float | tuple[float, float]
 Levels = int | Iterable[int]
@@ -488,16 +490,20 @@ class MixedTerms:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixedTerms:
         """What :meth:`arrays` gave; raises ValueError where that is no density of mass one."""
         try:
-            levels = np.asarray(arrays["levels"]).tolist()
-            chances = np.split(np.asarray(arrays["chances"]), np.cumsum(levels)[:-1], axis=1)
-            names = ("weights", "means", "covariances")
-            weights, means, covariances = (np.asarray(arrays[name]) for name in names)
+            given = {name: np.asarray(arrays[name]) for name in _NAMES}
+            for name in _WHOLE:
+                if not np.array_equal(given[name], np.floor(given[name])):
+                    raise ValueError(f"{name} must be whole numbers; got {given[name]!r}")
+                given[name] = given[name].astype(np.int64)
+            levels = given["levels"].tolist()
+            chances = np.split(given["chances"], np.cumsum(levels)[:-1], axis=1)
+            normals = given["weights"], given["means"], given["covariances"]
             found = cls(
-                MixedReference(weights, means, covariances, tuple(chances if levels else ())),
-                Correction(*(np.asarray(arrays[name]) for name in _CORRECTION)),
-                tuple(np.asarray(arrays["numeric_shown"]).tolist()),
-                tuple(np.asarray(arrays["categorical_shown"]).tolist()),
-                {int(k): (float(a), float(b)) for k, a, b in np.asarray(arrays["within"])},
+                MixedReference(*normals, tuple(chances if levels else ())),
+                Correction(*(given[name] for name in _CORRECTION)),
+                tuple(given["numeric_shown"].tolist()),
+                tuple(given["categorical_shown"].tolist()),
+                {int(k): (float(a), float(b)) for k, a, b in given["within"]},
             )
             with np.errstate(all="ignore"):
                 found._require_density()
