@@ -48,6 +48,8 @@ def assert_untouched(old: Path) -> None:
 def test_failure_leaves_the_old_file_and_nothing_else(
     step: str, failure: BaseException, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    failure = copy(failure)  # it gets the name of this file
+
     def fail(*_: Any) -> None:
         raise failure
 
@@ -119,6 +121,7 @@ def test_folders_that_cannot_be_synchronised(
 
 SCRIPT = """
 import json, os, random, resource, signal, sys, time
+from copy import copy
 from pathlib import Path
 import numpy as np
 from ksos.ground import files as _files

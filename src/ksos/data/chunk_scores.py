@@ -79,29 +79,17 @@ def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
     def head() -> bytes:
         """The header for as many scores; NumPy leaves room in it for a number that grows."""
         buffer, dtype = io.BytesIO(), npy.dtype_to_descr(np.dtype(np.float64))
-        told = {"descr": dtype, "fortran_order": False, "shape": (count,)}
-        npy.write_array_header_1_0(buffer, told)
+        layout = {"descr": dtype, "fortran_order": False, "shape": (count,)}
+        npy.write_array_header_1_0(buffer, layout)
         return buffer.getvalue()
 
     def parts() -> Iterator[bytes | memoryview]:
         nonlocal count
         # written again when the count is known, over the same bytes
         yield head()
-        try:
-            for chunk in scores:
-                count += chunk.shape[0]
-                yield np.ascontiguousarray(chunk).data
-        except OSError as error:
-            # of the source, not of the file that is written, which the error would then name
-            raise _Unreadable from error
+        for chunk in scores:
+            count += chunk.shape[0]
+            yield np.ascontiguousarray(chunk).data
 
-    try:
-        replace_whole(path, parts(), head)
-    except _Unreadable as stopped:
-        assert stopped.__cause__ is not None
-        raise stopped.__cause__ from None
+    replace_whole(path, parts(), head)
     return np.load(path, mmap_mode="r")
-
-
-class _Unreadable(Exception):
-    """The source failed; its error is the cause."""

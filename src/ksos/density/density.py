@@ -35,7 +35,7 @@ from ksos.ground.names import (
     shown_names,
     square,
 )
-from ksos.ground.progress import shown
+from ksos.ground.run import Run
 from ksos.ground.validation import (
     as_box,
     as_conditions,
@@ -307,7 +307,7 @@ class SoSDensity:
             Return a pandas data frame.
         """
         n, generator = as_count(size, "size", minimum=0), np.random.default_rng(rng)
-        with shown(f"{n} samples"):
+        with Run(name=f"{n} samples"):
             samples = draw_terms(self.terms, n, generator, method)
         return frame(to_numpy(samples), self.feature_names) if as_frame else self._back(samples)
 
@@ -723,7 +723,7 @@ class SoSDensity:
         >>> round(value, 9), value.error < 1e-8  # e^{1/2}
         (1.648721271, True)
         """
-        with shown("expectation"):
+        with Run(name="expectation"):
             return expectation(self.terms.on_host, f, _work(rtol, max_evaluations, rng))
 
     def entropy(
@@ -741,7 +741,7 @@ class SoSDensity:
         rng, rtol, max_evaluations
             Those of :meth:`expectation`.
         """
-        with shown("entropy"):
+        with Run(name="entropy"):
             return entropy(self.terms.on_host, _work(rtol, max_evaluations, rng))
 
     def kl_divergence(
@@ -815,7 +815,7 @@ class SoSDensity:
         level = as_positive(mass, "mass")
         if level >= 1.0:
             raise ValueError(f"mass must be less than 1, the mass of everything; got {mass!r}")
-        with shown("level of a highest-density region"):
+        with Run(name="level of a highest-density region"):
             return highest_density_level(self.terms.on_host, level, rng)
 
     def mode(self, *, all_local: bool = False, n_starts: int = 64, as_frame: bool = False) -> Any:

@@ -80,10 +80,12 @@ def replace_whole(
             raise
         _sync_folder(target.parent)
     except OSError as error:
-        # the user's name for it, not the temporary one
-        error.filename = os.fsdecode(path)
-        # None would be printed as a second name
-        del error.filename2
+        # the user's name for it, not the temporary one; an error of what computes the parts has its
+        # own name, or no number
+        if error.errno is not None and error.filename in (None, str(target), str(temporary)):
+            error.filename = os.fsdecode(path)
+            # None would be printed as a second name
+            del error.filename2
         raise
 
 

@@ -344,41 +344,53 @@ def as_metric(S: Any, name: str) -> np.ndarray | None:
         return None
     if given.ndim != 2:
         return None
-    if (
-        given.dtype.kind not in "iuf"
-        or given.shape[0] != given.shape[1]
-        or given.size == 0
-        or not np.all(np.isfinite(given))
-    ):
-        raise ValueError(
-            f"{name} must be a square matrix with finite entries, or bandwidths; got shape"
-            f" {given.shape} of {given.dtype}"
-        )
-    out = given.astype(np.float64)
-    size = np.sqrt(np.abs(np.diagonal(out)))
-    if np.any(size < _SMALLEST_SIGMA) or np.any(size > _LARGEST_SIGMA):
-        low, high = _SMALLEST_SIGMA**2, _LARGEST_SIGMA**2
-        raise ValueError(
-            f"{name} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got"
-            f" {np.diagonal(out).tolist()}"
-        )
-    # in units of the diagonal, so that no feature's unit decides
-    unit = out / size[:, None] / size
-    if np.max(np.abs(unit - unit.T)) > _ASYMMETRY:
-        raise ValueError(
-            f"{name} must be symmetric as a matrix; entries differ from their mirror images by up"
-            f" to {np.abs(out - out.T).max():.3g}"
-        )
-    out = 0.5 * (out + out.T)
-    lowest = float(np.linalg.eigvalsh(0.5 * (unit + unit.T))[0])
-    if not lowest > _SINGULAR:
-        raise ValueError(
-            f"{name} must be, as a matrix, positive definite; as a matrix of correlations its least"
-            f" eigenvalue is {lowest:.3g}; add a small multiple of its diagonal, or leave out a"
-            " feature that the others determine"
-        )
+    if given.dtype.kind not in "iuf" or given.shape[0] != given.shape[1] or given.size == 0:
+        raise _no_metric(name, given)
+    out: np.ndarray = _definite(given[None].astype(np.float64), [name])[0]
     out.setflags(write=False)
     return out
+
+
+def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
+    """Those of many (c, d, d) that are ``used``, checked at once. The error names the wrong one."""
+    return _definite(given[used], [f"{name}[{c}]" for c in np.flatnonzero(used)])
+
+
+def _no_metric(name: str, given: np.ndarray) -> ValueError:
+    return ValueError(
+        f"{name} must be a square matrix with finite entries, or bandwidths; got shape"
+        f" {given.shape} of {given.dtype}"
+    )
+
+
+def _definite(S: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Symmetric positive definite matrices (c, d, d), called by their ``names`` in errors."""
+    for c in np.flatnonzero(~np.isfinite(S).all(axis=(1, 2))):
+        raise _no_metric(names[c], S[c])
+    size = np.sqrt(np.abs(np.diagonal(S, axis1=1, axis2=2)))
+    representable = (size >= _SMALLEST_SIGMA) & (size <= _LARGEST_SIGMA)
+    for c in np.flatnonzero(~representable.all(axis=1)):
+        low, high = _SMALLEST_SIGMA**2, _LARGEST_SIGMA**2
+        raise ValueError(
+            f"{names[c]} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got"
+            f" {np.diagonal(S[c]).tolist()}"
+        )
+    # in units of the diagonal, so that no feature's unit decides
+    unit, mirrored = S / size[:, :, None] / size[:, None, :], S.transpose(0, 2, 1)
+    askew = np.abs(unit - unit.transpose(0, 2, 1)).max(axis=(1, 2))
+    for c in np.flatnonzero(askew > _ASYMMETRY):
+        raise ValueError(
+            f"{names[c]} must be symmetric as a matrix; entries differ from their mirror images by"
+            f" up to {np.abs(S[c] - mirrored[c]).max():.3g}"
+        )
+    lowest = np.linalg.eigvalsh(0.5 * (unit + unit.transpose(0, 2, 1)))[:, 0]
+    for c in np.flatnonzero(~(lowest > _SINGULAR)):
+        raise ValueError(
+            f"{names[c]} must be, as a matrix, positive definite; as a matrix of correlations its"
+            f" least eigenvalue is {lowest[c]:.3g}; add a small multiple of its diagonal, or leave"
+            " out a feature that the others determine"
+        )
+    return np.asarray(0.5 * (S + mirrored))
 
 
 def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.ndarray:
@@ -390,27 +402,6 @@ def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.nd
         matrix = f"{name} is a matrix for {metric.shape[0]} features"
         raise ValueError(f"{matrix}, but the samples have {d}")
     return metric
-
-
-def as_metrics(given: np.ndarray, name: str, used: np.ndarray) -> np.ndarray:
-    """Those of many (c, d, d) that are ``used``, checked at once. The error names the wrong one."""
-    S = given[used]
-    size = np.sqrt(np.abs(np.diagonal(S, axis1=1, axis2=2)))
-    if (
-        S.size
-        and np.all(np.isfinite(S))
-        and np.all((size >= _SMALLEST_SIGMA) & (size <= _LARGEST_SIGMA))
-    ):
-        unit = S / size[:, :, None] / size[:, None, :]
-        mirrored = unit.transpose(0, 2, 1)
-        if (
-            np.max(np.abs(unit - mirrored)) <= _ASYMMETRY
-            and np.min(np.linalg.eigvalsh(0.5 * (unit + mirrored))) > _SINGULAR
-        ):
-            return np.asarray(0.5 * (S + S.transpose(0, 2, 1)))
-    # one by one, to name the first that raises
-    rows = [as_metric(given[c], f"{name}[{c}]") for c in np.flatnonzero(used)]
-    return np.stack(rows)  # type: ignore[arg-type]
 
 
 def as_positive(value: Any, name: str) -> float:

@@ -21,7 +21,7 @@ from ksos.density.square import Square
 from ksos.density.standard import Standard, standardize
 from ksos.density.terms import Term, Terms
 from ksos.ground.arrays import Array, like, namespace, to_numpy
-from ksos.ground.progress import tell
+from ksos.ground.run import Run
 from ksos.integrals import closed_form
 from ksos.integrals.regions import cells, importance_rules
 from ksos.integrals.triple import apply_triple
@@ -270,7 +270,7 @@ def square_clouds(
     generator = np.random.default_rng(rng)
     seed, found, efficiency = int(generator.integers(2**32)), list[Cloud](), 0.0
     for y, log_weights in importance_rules(p.integrals, p.support_points, n_points, seed):
-        tell(f"points {len(found) + 1} of {_GROUPS}", len(found), _GROUPS)
+        Run.current().tell(f"points {len(found) + 1} of {_GROUPS}", len(found), _GROUPS)
         log_p = p.logpdf(y)
         log_mass = log_p + log_weights
         top = float(log_mass.max())
@@ -365,7 +365,7 @@ def _where_positive(mass: np.ndarray, g: Function, X: np.ndarray) -> np.ndarray:
 def _told(pieces: Sequence[T]) -> Iterator[T]:
     """The pieces of a sum, one after the other, with progress."""
     for i, piece in enumerate(pieces):
-        tell(f"{i + 1} of {len(pieces)}", i, len(pieces))
+        Run.current().tell(f"{i + 1} of {len(pieces)}", i, len(pieces))
         yield piece
 
 

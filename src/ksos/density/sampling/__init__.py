@@ -26,7 +26,7 @@ from ksos.density.square import Square, feature_scales
 from ksos.density.terms import Term, Terms
 from ksos.ground.arrays import Array, on_accelerator
 from ksos.ground.memory import available_memory, require_memory
-from ksos.ground.progress import tell_rows
+from ksos.ground.run import Run
 from ksos.ground.validation import as_choice
 
 __all__ = [
@@ -211,7 +211,7 @@ def draw_corrected(p: Corrected, size: int, rng: np.random.Generator) -> np.ndar
         )
     out, filled, log_bound = np.empty((size, p.n_features)), 0, -math.log(acceptance)
     while filled < size:
-        tell_rows(filled, size)
+        Run.current().tell_rows(filled, size)
         n = min(_PROPOSALS, int(1.1 * (size - filled) / acceptance) + 32)
         X = p.draw_reference(n, rng)
         keep = X[np.log(rng.random(n)) + log_bound <= p.joint.logpdf(X)][: size - filled, p.shown]
