@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+from copy import copy
 from pathlib import Path, PurePosixPath
 from typing import Any
 
