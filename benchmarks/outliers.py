@@ -69,7 +69,7 @@ def held_out(fit: Any, X: np.ndarray) -> np.ndarray:
 DOCUMENTED = ksos.KernelSoSDensity(
     bandwidth="scott", relative_regularization=0.01, contamination=0.05
 )
-"""The line of docs/outliers.md: Scott's bandwidth and ten times the default λ, chosen on seeds 100
+"""The line of docs/anomalies.md: Scott's bandwidth and ten times the default λ, chosen on seeds 100
 to 102 of these tables.
 """
 _MMD, _WIDE = ksos.KernelSoSDensity(tol=1e-5), ksos.KernelSoSDensity(bandwidth="median", tol=1e-5)

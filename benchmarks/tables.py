@@ -1,7 +1,7 @@
 """Every table of scikit-learn, statsmodels and vega_datasets with two columns of numbers, through
 the command line.
 
-python benchmarks/tables.py [NAME ...] [--page docs/tables.md]
+python benchmarks/tables.py [NAME ...] [--page tables.md]
 
 Each table is written as CSV, as it comes, and goes through ``ksos fit``, ``score``, ``sample``,
 ``query`` and ``plot``. A command that refuses its input is called once more with the one option

@@ -3,7 +3,7 @@
 
     python -m benchmarks.which_reference [folder] [--quick]
 
-draws ``which_reference.png`` and prints the tables of docs/which-reference.md.
+draws ``which_reference.png`` of docs/density-estimation.md and prints its scores.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ html_title = f"ksos {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_sidebars = {
-    page: [] for page in ("index", "install", "ten-minutes")
+    page: [] for page in ("index", "install", "quickstart", "how-do-i", "benchmarks")
 }  # they have no pages below them
 html_theme_options = {
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "show_prev_next": True,

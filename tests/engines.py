@@ -1,4 +1,4 @@
-"""Stand-ins for a Ray data set and a Spark data frame: as much of them as docs/several-machines.md
+"""Stand-ins for a Ray data set and a Spark data frame: as much of them as docs/large-data.md
 uses, pickles in between included.
 """
 

@@ -4,8 +4,10 @@ version agree.
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
+import io
 import re
 import subprocess
 import sys
@@ -40,11 +42,17 @@ def read(name: str) -> str:
 
 def fences(text: str, language: str) -> list[tuple[int, str]]:
     """(line number, content) of the fenced blocks in one language."""
+    return [(line, block) for line, block, _ in with_outputs(text, language)]
+
+
+def with_outputs(text: str, language: str) -> list[tuple[int, str, str | None]]:
+    """The same with what the text block right behind each shows as its output, if there is one."""
     pattern = re.compile(
-        rf"^([ \t]*)```{language}[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL
+        rf"^([ \t]*)```{language}[^\n]*\n(.*?)^\1```[ \t]*$(?:\n+```text\n(.*?)^```$)?",
+        re.MULTILINE | re.DOTALL,
     )
     return [
-        (text.count("\n", 0, found.start()) + 2, textwrap.dedent(found[2]))
+        (text.count("\n", 0, found.start()) + 2, textwrap.dedent(found[2]), found[3])
         for found in pattern.finditer(text)
     ]
 
@@ -105,9 +113,12 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(plt, "show", lambda *_, **__: None)
     namespace: dict[str, Any] = {"__name__": "__page__"}
     try:
-        for line, block in fences(page.read_text(encoding="utf-8"), "python"):
-            # blank lines in front, so that a traceback names the line of the page
-            exec(compile("\n" * (line - 1) + block, str(page), "exec"), namespace)
+        for line, block, shown in with_outputs(page.read_text(encoding="utf-8"), "python"):
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                # blank lines in front, so that a traceback names the line of the page
+                exec(compile("\n" * (line - 1) + block, str(page), "exec"), namespace)
+            if shown is not None:
+                assert printed.getvalue().split() == shown.split(), f"line {line}"
     finally:
         plt.close("all")
 
@@ -358,13 +369,15 @@ def test_the_lines_for_other_engines_add_up_all_samples() -> None:
     from engines import SAMPLES
 
     namespace: dict[str, Any] = {}
-    blocks = [block for _, block in fences(read("docs/several-machines.md"), "python")]
+    blocks = [block for _, block in fences(read("docs/large-data.md"), "python")]
+    begin = next(k for k, block in enumerate(blocks) if "part =" in block)
+    blocks = [blocks[0], *blocks[begin:]]
     ray, spark = (
         next(k for k, block in enumerate(blocks) if word in block)
         for word in ("map_batches", "mapInArrow")
     )
-    for k, block in enumerate(blocks):
-        exec(compile(block, "several-machines.md", "exec"), namespace)
+    for k, block in enumerate(blocks[: spark + 1]):
+        exec(compile(block, "large-data.md", "exec"), namespace)
         if k in (ray, spark):
             assert len(block.strip().splitlines()) <= 10
             expected, found = namespace["nothing"].update(SAMPLES), namespace["total"]

@@ -17,7 +17,7 @@ from benchmarks.robust.losses import (
     ParametricLoss,
     UncertainLeastSquares,
 )
-from benchmarks.robust.page import filled, table
+from benchmarks.robust.page import rows
 from benchmarks.robust.rkhs_norm import rkhs_norm
 from benchmarks.robust.semi_infinite import semi_infinite
 from benchmarks.robust.trials import chosen_radius, run_seeds, summary
@@ -144,12 +144,12 @@ def test_seeds_are_run_once_and_paired(tmp_path: Path) -> None:
     assert result["seeds"] == 3 and result["ours"]["mean"] == [1.0, 2.0]
     assert result["ours"]["interval"] == [pytest.approx(1.96 / np.sqrt(3.0)), 0.0]
     assert result["ours − erm"] == {"mean": [-1.0, -3.0], "interval": [0.0, 0.0]}
-    text = table({"chosen": result}, "chosen", ("0", "1"))
-    assert (
-        "| radius by cross-validation (3 seeds) | Δ = 0 | Δ = 1 |" in text
-        and "| sum of squares (ksos) | 1 ± 1.1 | 2 ± 0 |" in text
-    )
-    page = "a\n<!-- x -->\nold\n<!-- end of x -->\nb"
-    assert filled(page, "x", "new") == "a\n<!-- x -->\n\nnew\n\n<!-- end of x -->\nb"
-    with pytest.raises(ValueError, match="no marks"):
-        filled(page, "y", "new")
+    four = {
+        name: {key: 2 * values for key, values in found.items()} if name != "seeds" else found
+        for name, found in result.items()
+    }
+    written = list(rows("robust_least_squares", {"chosen": four}))
+    name, radius = "robust_least_squares", "by cross-validation"
+    assert (name, radius, 3, "ksos", "0", "1", "1.1") in written
+    assert (name, radius, 3, "ksos minus ERM, paired", "4", "-3", "0") in written
+    assert len(written) == 4 * len(four.keys() - {"seeds"})

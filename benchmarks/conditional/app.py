@@ -18,7 +18,7 @@ __all__ = ["main", "plan"]
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0: everything is measured; 3: time ran out, run the same command again."""
-    page_file, examples = ROOT / "docs" / "conditional-quality.md", "diabetes, 'friedman1_*/300'"
+    page_file, examples = ROOT / "build" / "conditional.md", "diabetes, 'friedman1_*/300'"
     options = command("conditional", __doc__, CONTESTANTS, page_file, examples).parser.parse_args(
         arguments
     )
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
             raise SystemExit(
                 f"no records in {' '.join(map(str, options.records))}: measure first, with `run`"
             )
+        options.page.parent.mkdir(parents=True, exist_ok=True)
         options.page.write_text(page(records), encoding="utf-8")
         print(options.page)
         return 0

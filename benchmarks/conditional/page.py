@@ -115,7 +115,7 @@ def page(records: Sequence[Record]) -> str:
         "",
         (
             "`python benchmarks/conditional run` measures, `python benchmarks/conditional report`"
-            " writes this page."
+            " writes this report."
         ),
         "",
         "## Summary",

@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         "quality",
         __doc__,
         CONTESTANTS,
-        ROOT / "docs" / "quality.md",
+        ROOT / "build" / "quality.md",
         "two_moons, 'mw*/400', '*/100'",
     )
     found.run.add_argument(

@@ -1,4 +1,4 @@
-"""docs/quality.md, written from the records: words about the method, numbers from what was measured
+"""The report of the records, and its table of every cell as CSV: words about the method, numbers from what was measured
 and from nowhere else.
 """
 
@@ -12,7 +12,14 @@ from quality.datasets import CONTEST, DATASETS
 from quality.overview import PLAIN, SEARCH, baselines, overview
 from quality.records import Record
 from quality.summary import Cell, cells, share_ahead
-from quality.tables import difference_cell, every_cell, field_table, markdown, number
+from quality.tables import (
+    comma_separated,
+    difference_cell,
+    every_cell,
+    field_table,
+    markdown,
+    number,
+)
 from quality.words import CELLS, HEADER, METHOD, OTHER_WORDS, WALLS, WHY
 
 __all__ = ["page", "write_page"]
@@ -22,7 +29,7 @@ PEERS = ("kde", "scipy_kde", "gmm", "gmm_cv", "gmm_stack")
 
 
 def write_page(records: Sequence[Record], path: Path, *, pictures: bool = True) -> list[Path]:
-    """Write the page and its pictures beside it; returns the files."""
+    """Write the report, its table and its figures beside it; returns the files."""
     files = []
     if pictures:
         from quality.pictures import draw_ise, draw_log_likelihood  # matplotlib
@@ -33,13 +40,17 @@ def write_page(records: Sequence[Record], path: Path, *, pictures: bool = True) 
             draw(main, folder / name)
             for draw, name in zip((draw_log_likelihood, draw_ise), _PICTURES, strict=True)
         ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = path.with_suffix(".csv")
+    rows = every_cell(cells(records), SEARCH, PEERS, PLAIN, "scipy_kde")
+    table.write_text(comma_separated(rows), encoding="utf-8")
     path.write_text(
         page(
             records, pictures=all((path.parent / "figures" / name).exists() for name in _PICTURES)
         ),
         encoding="utf-8",
     )
-    return [path, *files]
+    return [path, table, *files]
 
 
 def page(records: Sequence[Record], *, pictures: bool) -> str:

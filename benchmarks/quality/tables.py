@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Callable, Sequence
 
 from quality.contestants import CONTESTANTS
 from quality.summary import Cell, Estimate
 
-__all__ = ["difference_cell", "every_cell", "field_table", "markdown", "number", "plain"]
+__all__ = ["comma_separated", "difference_cell", "every_cell", "field_table", "markdown", "number"]
+__all__ += ["plain"]
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
+
+
+def comma_separated(lines: Sequence[str]) -> str:
+    """A Markdown table as CSV: plain minus signs, no bold, standard errors in columns of their own,
+    nothing where nothing was measured.
+    """
+    table = [[entry.strip(" *") for entry in line.strip("|").split(" | ")] for line in lines]
+    head, rows = table[0], table[2:]
+    with_error = [any("±" in row[k] for row in rows) for k in range(len(head))]
+    names = []
+    for name, error in zip(head, with_error, strict=True):
+        names += [name or "cell", f"{name}, standard error"] if error else [name or "cell"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        entries: list[str] = []
+        for entry, error in zip(row, with_error, strict=True):
+            value, _, spread = entry.replace("−", "-").replace("*", "").partition(" ± ")
+            value = "" if value == "–" else value.strip()
+            entries += [value, spread.strip()] if error else [value]
+        writer.writerow(entries)
+    return out.getvalue()
 
 
 def number(value: float, digits: int) -> str:

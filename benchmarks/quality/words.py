@@ -1,4 +1,4 @@
-"""The words of docs/quality.md that do not depend on the numbers."""
+"""The words of the report that do not depend on the numbers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ python benchmarks/quality million                               # a fit of a mil
 beside the bare kernel sums
 python benchmarks/quality run --cells 'mw*/400' --seeds 0-2     # a part, to a file of its own \
 with --output
-python benchmarks/quality report                                # this page, from one or more \
+python benchmarks/quality report                                # the report, from one or more \
 files of records
 ```
 """
@@ -87,7 +87,7 @@ stack has floors, and is the baseline to compare with.
 
 *Without a search*, `KernelSoSDensity()` is a fit in MMD with one kernel for the whole space, as
 is SciPy's KDE. If one kernel must serve narrow and wide parts at once, both are far from the
-mixtures. [Objectives](objectives.md) describes what a fit in MMD is for.
+mixtures. The page on density estimation describes what a fit in MMD is for.
 """
 
 WALLS = """\

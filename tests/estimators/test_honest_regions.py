@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.parametrize("name", ["cars_5", "wine_6", "blobs_3", "cancer_5"])
 def test_regions_hold_their_share_of_held_out_samples(name: str) -> None:
-    """Within what docs/objectives.md reports, with slack for two splits."""
+    """Within what docs/density-estimation.md reports, with slack for two splits."""
     found = honest_regions.region(name, 150, 2, tol=1e-5)
     assert 0.84 <= found.coverage <= 0.95, found
     assert np.all(np.abs(found.ratios - 1.0) <= 0.15), found
