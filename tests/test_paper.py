@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import builtins
 import csv
-import runpy
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -167,7 +167,7 @@ def test_the_page_shows_its_pictures(tmp_path: Path) -> None:
         for line in written[0].read_text(encoding="utf-8").splitlines()
         if line.startswith("![")
     ]
-    assert [tmp_path / name for name in shown] == written[1:] and all(
+    assert [tmp_path / name for name in shown] == written[2:] and all(
         file.stat().st_size > 1000 for file in written
     )
 
