@@ -4,6 +4,7 @@ were made.
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +168,12 @@ def test_the_page_shows_its_pictures(tmp_path: Path) -> None:
         for line in written[0].read_text(encoding="utf-8").splitlines()
         if line.startswith("![")
     ]
-    assert [tmp_path / name for name in shown] == written[2:] and all(
-        file.stat().st_size > 1000 for file in written
-    )
+    assert [tmp_path / name for name in shown] == written[2:]
+    assert all(file.stat().st_size > 1000 for file in [written[0], *written[2:]])
+    rows = list(csv.reader(written[1].open(encoding="utf-8")))
+    assert rows[0][:4] == ["cell", "ksos, search", "− KDE, CV", "− KDE, CV, standard error"]
+    moons = next(row for row in rows if row[0] == "two_moons, n = 100")
+    assert float(moons[2]) == 0.205 and float(moons[3]) == 0.005
 
 
 def test_the_page_says_where_its_records_were_made() -> None:

@@ -1,5 +1,5 @@
-"""The report of the records, and its table of every cell as CSV: words about the method, numbers from what was measured
-and from nowhere else.
+"""The report of the records, and its table of every cell as CSV: words about the method, numbers
+from what was measured and from nowhere else.
 """
 
 from __future__ import annotations
