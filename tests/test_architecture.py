@@ -39,6 +39,7 @@ LAYERS: list[set[str]] = [
     {"choose"},
     {"robust"},
     {"estimators"},
+    {"adapters"},
     {"explorer", "plotting"},
     {"__init__"},
     {"cli"},
@@ -48,6 +49,7 @@ LAYERS: list[set[str]] = [
 # (importing module, imported module): why this one import may go up.
 UPWARD: dict[tuple[str, str], str] = {
     ("ksos.density.density", "ksos.space.embedding"): "ksos.mmd, as a method of the density",
+    ("ksos.density.scores", "ksos.adapters.as_scipy"): "to_scipy, a method of the density",
 }
 
 HEAVY = [
@@ -60,6 +62,7 @@ HEAVY = [
     "dask",
     "distributed",
     "pyarrow",
+    "skpro",
 ]
 
 # What is within its budget so far: names of architecture.MOST, rooms of architecture.BUDGETS, and

@@ -117,6 +117,18 @@ class ConditionalLine:
             out[rows] = given.cdf(t[rows, None])[:, 0]
         return out
 
+    def crps(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """∫ (P(feature ≤ t | row i) − 1[t ≥ y_i])² dt, shape (n,)."""
+        out, t = np.empty(X.shape[0]), (y - self._origins(X)) / self._axis.unit
+        for rows, given in self._distributions(X):
+            out[rows] = given.crps(t[rows, None])[:, 0]
+        return self._axis.unit * out
+
+    def mean_difference(self, X: np.ndarray) -> np.ndarray:
+        """E|y − y'| of two independent draws of the feature for every row, shape (n,)."""
+        found = [given.mean_difference() for _, given in self._distributions(X)]
+        return self._axis.unit * np.concatenate(found)
+
     def _distributions(self, X: np.ndarray) -> Iterator[tuple[slice, PanelDistribution]]:
         """Blocks of rows with the distributions given them; the masses are in a unit of each row's
         own.

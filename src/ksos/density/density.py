@@ -20,13 +20,13 @@ from ksos.density.questions.mass import Masses, box_masses, cumulative, masses_w
 from ksos.density.questions.modes import log_and_gradient, modes
 from ksos.density.questions.moments import mean_and_covariance, moment
 from ksos.density.sampling import draw_terms
+from ksos.density.scores import Scores
 from ksos.density.square import NoMass, Square
 from ksos.density.terms import Terms, as_by_volume, as_term
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device, to_numpy
 from ksos.ground.names import (
     as_feature_names,
     frame,
-    in_order,
     order_of,
     per_feature,
     quoted,
@@ -62,7 +62,7 @@ _MASS_TOLERANCE = 1e-6
 
 
 @without_underflow
-class SoSDensity:
+class SoSDensity(Scores):
     r"""A density Σ_c w_c ρ_c(x)·‖c + Fᵀk(x)‖²: a kernel sum of squares, or a mixture of such terms.
 
     The constructor makes the density of one term,
@@ -101,9 +101,6 @@ class SoSDensity:
     >>> p
     SoSDensity(d=1, m=1, rank=1, kernel=Gaussian(sigma=2.0), measure=Lebesgue())
     """
-
-    terms: Terms
-    feature_names: tuple[str, ...] | None
 
     @np.errstate(under="ignore")
     def __init__(
@@ -166,17 +163,6 @@ class SoSDensity:
         out.terms = terms if both else terms.moved(lambda array: like(array, home))
         out.feature_names = names if named else None
         return out
-
-    def _points(self, X: Any, name: str = "X") -> Array:
-        """Rows (n, d), the columns of a table in the order of the features."""
-        return as_points(in_order(X, self.feature_names, name), name, n_features=self.n_features)
-
-    def _rows(self, X: Any) -> np.ndarray:
-        return to_numpy(self._points(X))
-
-    def _back(self, found: Any) -> Any:
-        """Answers go back to where the density lies."""
-        return like(found, self.terms.home)
 
     def _other(self, other: Any) -> Terms:
         """Another density, its features in the order of this one's."""
@@ -278,12 +264,15 @@ class SoSDensity:
         return self._of(Terms([(w * v, one) for w, more in parts for v, one in more], Lebesgue()))
 
     def logpdf(self, X: Any) -> Array:
-        """log p(X_i), shape (n,); −inf where the density vanishes, never NaN."""
-        return self.terms.logpdf(self._back(self._points(X)))
+        """log p(X_i), shape (n,); −inf where the density vanishes, never NaN.
+
+        A density of one feature takes one number as well, and ±inf, where it vanishes.
+        """
+        return self._at(X, self.terms.logpdf, -math.inf, -math.inf)
 
     def pdf(self, X: Any) -> Array:
-        """p(X_i) ≥ 0, shape (n,)."""
-        return self.terms.pdf(self._back(self._points(X)))
+        """p(X_i) ≥ 0, shape (n,). One feature as in :meth:`logpdf`."""
+        return self._at(X, self.terms.pdf, 0.0, 0.0)
 
     @instead(seed="rng", random_state="rng")
     def rvs(
@@ -646,8 +635,12 @@ class SoSDensity:
         return Masses(masses, errors, found.method)
 
     def cdf(self, X: Any) -> np.ndarray:
-        """P(x_k ≤ X_ik for all k), shape (n,); as good as :meth:`probability`."""
-        return self._back(cumulative(self.terms.on_host, self._rows(X)))
+        """P(x_k ≤ X_ik for all k), shape (n,); as good as :meth:`probability`.
+
+        A density of one feature takes one number as well, and ±inf.
+        """
+        host = self.terms.on_host
+        return self._at(X, lambda rows: self._back(cumulative(host, to_numpy(rows))), 0.0, 1.0)
 
     def ppf(self, q: Any) -> Any:
         """The quantiles of a density of one feature: the x with cdf(x) = q.
@@ -665,12 +658,7 @@ class SoSDensity:
         >>> p.ppf([0.0, 0.25, 0.975]).round(6)
         array([     -inf, -0.67449 ,  1.959964])
         """
-        if (d := self.n_features) != 1:
-            first = 0 if self.feature_names is None else self.feature_names[0]
-            raise ValueError(
-                f"quantiles are for one feature; this density has {d}; take one of them, as in"
-                f" p.marginal([{first!r}]).ppf(q)"
-            )
+        self._require_one_feature("quantiles are", "ppf(q)")
         levels = as_levels(q, "q")
         found = quantiles(self.terms.on_host, np.atleast_1d(levels))
         return self._back(found) if levels.ndim else float(found[0])

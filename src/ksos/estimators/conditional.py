@@ -337,6 +337,15 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
         found = self._at_targets("cdf", X, y, grid)
         return found[..., 0] if grid is not None else self._as_y(found)
 
+    def crps(self, X: Any, y: Any) -> np.ndarray:
+        """Continuous ranked probability score of y_i under p(· | x_i), (n,) or (n, outputs).
+
+        It is ∫ (P(y' ≤ t | x_i) − 1[t ≥ y_i])² dt, exact, in the unit of y. Smaller is better.
+        Several outputs have one score each. With a transform of the targets, extreme levels count
+        as in :meth:`predict`.
+        """
+        return self._as_y(self._at_targets("crps", X, y, None))
+
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Independent draws of y for every row, (n, n_samples) or (n, n_samples, outputs)."""
         count = as_count(n_samples, "n_samples", minimum=0)

@@ -663,17 +663,21 @@ def as_box(
 
 def as_powers(powers: Any, d: int, names: Sequence[str] | None = None) -> tuple[int, ...]:
     """A whole number ≥ 0 for each of ``d`` features; a single number where d = 1; of a mapping, 0
-    for the features that it lacks.
+    for the features that it lacks. Floats without a fraction are whole, as SciPy sends them.
     """
     powers = per_feature(powers, d, names, "powers", 0)
-    given = [powers] if d == 1 and isinstance(powers, (int, np.integer)) else powers
+    given = np.reshape(powers, 1) if d == 1 and np.ndim(powers) == 0 else powers
     listed = list(given) if isinstance(given, Iterable) else None
     if listed is None or len(listed) != d:
         got = repr(powers) if listed is None else len(listed)
         raise ValueError(
             f"powers must hold one whole number for each of the {d} features; got {got}"
         )
-    return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in listed)
+    whole = [
+        int(power) if isinstance(power, (float, np.floating)) and power.is_integer() else power
+        for power in listed
+    ]
+    return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in whole)
 
 
 def _frozen(X: np.ndarray, given: Any) -> np.ndarray:

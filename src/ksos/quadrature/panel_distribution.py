@@ -170,7 +170,7 @@ class PanelDistribution:
 
     def sf(self, x: np.ndarray) -> np.ndarray:
         """P(X > x), with the relative digits that 1 − cdf has lost in the upper tail."""
-        return self._mirrored.cdf(-x)
+        return self.mirrored.cdf(-x)
 
     def ppf(self, q: Array, which: Array | None = None) -> Array:
         """The x with cdf(x) = q for q of shape (rows, k), rows as in :meth:`cdf`. Levels 0 and 1
@@ -185,10 +185,24 @@ class PanelDistribution:
         out[~upper] = self._in_blocks(self._quantile, of[~upper], levels[~upper])
         # 1 − q is exact there: quantiles near 1 are as good as those near 0
         if np.any(upper):
-            mirrored = self._mirrored
+            mirrored = self.mirrored
             found = mirrored._in_blocks(mirrored._quantile, of[upper], 1.0 - levels[upper])
             out[upper] = -found
         return out.reshape(q.shape)
+
+    def crps(self, x: np.ndarray, which: np.ndarray | None = None) -> np.ndarray:
+        """∫ (P(X ≤ t) − 1[t ≥ x])² dt for x of shape (rows, k), rows as in :meth:`cdf`.
+
+        It is E|X − x| less half of :meth:`mean_difference`.
+        """
+        of, entries = _flat(x, which)
+        below = self._in_blocks(self._area_up_to, of, entries)
+        above = below + self._areas.mean[of] - (entries - self.panels.start[0])
+        return (below + above - self._areas.both[of]).reshape(x.shape)
+
+    def mean_difference(self) -> np.ndarray:
+        """E|X − X'| of independent X and X', shape (n,)."""
+        return 2.0 * self._areas.both
 
     def quantiles(self, levels: np.ndarray) -> np.ndarray:
         """:meth:`ppf` for levels (n, k), where not even rounding makes quantiles cross."""
@@ -204,7 +218,7 @@ class PanelDistribution:
         return self if self._make_whole is None else self._make_whole()
 
     @cached_property
-    def _mirrored(self) -> PanelDistribution:
+    def mirrored(self) -> PanelDistribution:
         """The distributions of −X."""
         return PanelDistribution(
             self.panels.mirrored(), self.values[:, ::-1, ::-1], exact=self.exact
@@ -225,6 +239,29 @@ class PanelDistribution:
         part, whole = self.panels.half[j] * _integral_up_to(series, s), self.masses[of, j]
         part = np.where(s == 1.0, whole, np.clip(part, 0.0, whole))
         return np.minimum((self._up_to[of, j] + part) / self.total[of], 1.0)
+
+    @cached_property
+    def _areas(self) -> _Areas:
+        """Areas under distribution functions, which are constant in the gaps between panels."""
+        panels, total = self.panels, self.total[:, None]
+        gaps = np.diff(panels.start, append=panels.start[-1] + 2.0 * panels.half[-1])
+        gaps = np.maximum(gaps - 2.0 * panels.half, 0.0)
+        inside = (self.values @ _node_basis(panels.order).up_to_nodes.T) * panels.half[:, None]
+        cdf = (self._up_to[:, :-1, None] + inside) / total[:, :, None]
+        behind = self._up_to[:, 1:] / total
+        each = np.sum(cdf * panels.weights, axis=2) + behind * gaps
+        mean = np.sum((1.0 - cdf) * panels.weights, axis=(1, 2)) + (1.0 - behind) @ gaps
+        both = np.sum(cdf * (1.0 - cdf) * panels.weights, axis=(1, 2))
+        return _Areas(np.cumsum(each, axis=1) - each, mean, both + (behind * (1.0 - behind)) @ gaps)
+
+    def _area_up_to(self, of: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """∫_{−∞}^x P(X ≤ t) dt. All terms are positive."""
+        j, s = position_on_panel(self.panels, x)
+        half, at = self.panels.half[j], np.clip(s, -1.0, 1.0)
+        part = half**2 * _sum(_node_basis(self.panels.order).twice @ self.values[of, j].T, at)
+        started = self._up_to[of, j] * half * (1.0 + at)
+        gap = self._up_to[of, j + 1] * half * np.maximum(s - 1.0, 0.0)
+        return np.asarray(self._areas.up_to[of, j] + (started + part + gap) / self.total[of])
 
     @cached_property
     def _keys(self) -> Array:
@@ -332,6 +369,17 @@ def _flat(x: Array, which: Array | None) -> tuple[Array, Array]:
     if which is None:
         which = xp.arange(x.shape[0], device=x.device)
     return xp.reshape(xp.broadcast_to(which[:, None], x.shape), (-1,)), xp.reshape(x, (-1,))
+
+
+class _Areas(NamedTuple):
+    """Areas under the distribution functions P(X ≤ t) of n distributions."""
+
+    up_to: np.ndarray
+    """Up to the start of every panel, (n, panels)."""
+    mean: np.ndarray
+    """E[X] less the start of the first panel, (n,)."""
+    both: np.ndarray
+    """∫ P(X ≤ t) P(X > t) dt, (n,)."""
 
 
 class _Pieces(NamedTuple):
@@ -473,6 +521,8 @@ class _NodeBasis(NamedTuple):
     """Coefficients of q → coefficients of ∫_{−1}^s q."""
     up_to_nodes: np.ndarray
     """Values → ∫_{−1}^{node} q."""
+    twice: np.ndarray
+    """Values → coefficients of ∫_{−1}^s ∫_{−1}^t q."""
     brackets: np.ndarray
 
 
@@ -483,7 +533,8 @@ def _node_basis(order: int) -> _NodeBasis:
     to_series = np.linalg.inv(legendre_series.legvander(nodes, order - 1))
     integral = legendre_series.legint(np.eye(order), lbnd=-1, axis=0)
     up_to_nodes = legendre_series.legvander(nodes, order) @ integral @ to_series
-    return _NodeBasis(weights, to_series, integral, up_to_nodes, np.r_[-1.0, nodes, 1.0])
+    twice = legendre_series.legint(np.eye(order), m=2, lbnd=-1, axis=0) @ to_series
+    return _NodeBasis(weights, to_series, integral, up_to_nodes, twice, np.r_[-1.0, nodes, 1.0])
 
 
 def from_nodes(order: int, s: np.ndarray) -> np.ndarray:

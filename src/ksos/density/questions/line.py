@@ -13,11 +13,12 @@ from ksos.density.corrected import Corrected
 from ksos.density.square import Square
 from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms, Weighted
+from ksos.ground.memory import row_blocks
 from ksos.integrals.regions import intervals, kinks
 from ksos.measures import GaussianMixture
 from ksos.quadrature import LINE_ORDER, PanelDistribution, Panels, cut, merged
 
-__all__ = ["Line", "axis_ends", "line", "panel_ends"]
+__all__ = ["Line", "axis_ends", "crps", "line", "panel_ends"]
 
 # a polynomial through 16 nodes is right to rounding on a quarter of the kernel's length
 _PANELS_PER_LENGTH = 4
@@ -25,6 +26,8 @@ _PANELS_PER_LENGTH = 4
 _LOG_LEVEL = -32.0
 # Outside, k falls by e per panel, down to this level, whose square is about the smallest number.
 _LAST_LEVEL = -330.0
+# distances of values and atoms that are held at a time: 8 MB
+_BLOCK = 1 << 20
 # standard deviations beyond which a normal distribution has a mass of 1e-17
 _REACH = 8.5
 # standard deviations beyond which its density is no float
@@ -43,8 +46,11 @@ class Line:
         coordinates: Callable[[np.ndarray], np.ndarray] | None = None,
         points: Callable[[np.ndarray], np.ndarray] | None = None,
         log_volume: float = 0.0,
+        unit: float = 1.0,
     ) -> None:
         self.panels, self.boundary, self.log_volume = panels, boundary, log_volume
+        self.unit = unit
+        """Length in x of a unit of t, where no gap was shortened."""
         self._coordinates, self._points = coordinates, points
 
     def cdf(self, X: np.ndarray) -> np.ndarray:
@@ -59,6 +65,11 @@ class Line:
         x[q == 0.0], x[q == 1.0] = self.boundary
         return np.clip(x, *self.boundary)
 
+    def crps(self, x: np.ndarray) -> np.ndarray:
+        """∫ (P(x' ≤ t) − 1[t ≥ x_i])² dt, shape (n,), where no gap was shortened."""
+        at = x if self._coordinates is None else self._coordinates(x[:, None])[:, 0]
+        return self.unit * self.panels.crps(at[None, :])[0]
+
     def log_level(self, mass: float) -> float:
         """The logarithm of the level above which the density has this mass."""
         return self.panels.log_level(mass) - self.log_volume
@@ -71,12 +82,32 @@ def line(p: Terms) -> Line:
     return p.made["line"]
 
 
-def _line(p: Terms) -> Line:
+def crps(p: Terms, x: np.ndarray) -> np.ndarray:
+    """The continuous ranked probability score ∫ (P(x' ≤ t) − 1[t ≥ x_i])² dt, shape (n,)."""
+    if (atoms := p.measure.atoms) is not None:
+        order = np.argsort(atoms.points[:, 0], kind="stable")
+        at, share = atoms.points[order, 0], p.node_masses[order]
+        cdf = np.cumsum(share)
+        both = float((cdf * (1.0 - cdf))[:-1] @ np.diff(at))
+        return np.concatenate(
+            [
+                np.abs(x[rows, None] - at) @ share - both
+                for rows in row_blocks(x.shape[0], at.shape[0], _BLOCK)
+            ]
+        )
+    if "unshortened" not in p.made:
+        p.made["unshortened"] = _line(p, shorten=False)
+    found: np.ndarray = p.made["unshortened"].crps(x)
+    return found
+
+
+def _line(p: Terms, *, shorten: bool = True) -> Line:
     boundary = p.measure.boundary(0)
     if (square := p.square) is not None:
-        standard = standardize(square)
+        standard = standardize(square, shorten=shorten)
         alone, back = standard.square, (standard.coordinates, standard.points, standard.log_volume)
-        return Line(_of_square(alone, tails=False), boundary, *back)
+        unit = float(standard.matrix[0, 0])
+        return Line(_of_square(alone, tails=False), boundary, *back, unit)
     return Line(_on_panels(p, tails=False), boundary)
 
 
