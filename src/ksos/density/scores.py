@@ -19,7 +19,7 @@ from ksos.density.terms import Terms
 from ksos.ground.arrays import Array, is_other_array, like, to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.ground.names import in_order, is_table
-from ksos.ground.progress import shown
+from ksos.ground.run import Run
 from ksos.ground.validation import as_count, as_points, as_vector
 
 __all__ = ["Scores"]
@@ -119,7 +119,7 @@ class Scores:
         """
         n = as_count(n_samples, "n_samples", minimum=2 * _GROUPS)
         rows = self._rows(y if np.ndim(y) > 1 else as_vector(y, "y")[None, :], "y")
-        with shown(f"energy score from {n} samples"):
+        with Run(None, f"energy score from {n} samples"):
             if rows.shape[1] == 1:
                 found, errors = crps(self.terms.on_host, rows[:, 0]), np.zeros(rows.shape[0])
             else:
