@@ -15,8 +15,10 @@ from ksos.density import SoSDensity
 
 __all__ = ["as_scipy"]
 
-# the first version with make_distribution; it takes such objects since the second
-_FIRST, _CUSTOM = (1, 15), (1, 16)
+# the first version of SciPy with make_distribution
+_FIRST = (1, 15)
+# since which it takes objects like those below
+_CUSTOM = (1, 16)
 
 
 def as_scipy(p: Any) -> Any:

@@ -119,7 +119,7 @@ class Scores:
         """
         n = as_count(n_samples, "n_samples", minimum=2 * _GROUPS)
         rows = self._rows(y if np.ndim(y) > 1 else as_vector(y, "y")[None, :], "y")
-        with Run(None, f"energy score from {n} samples"):
+        with Run(name=f"energy score from {n} samples"):
             if rows.shape[1] == 1:
                 found, errors = crps(self.terms.on_host, rows[:, 0]), np.zeros(rows.shape[0])
             else:
