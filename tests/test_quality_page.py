@@ -170,7 +170,7 @@ def test_the_page_shows_its_pictures(tmp_path: Path) -> None:
     ]
     assert [tmp_path / name for name in shown] == written[2:]
     assert all(file.stat().st_size > 1000 for file in [written[0], *written[2:]])
-    rows = list(csv.reader(written[1].open(encoding="utf-8")))
+    rows = list(csv.reader(written[1].read_text(encoding="utf-8").splitlines()))
     assert rows[0][:4] == ["cell", "ksos, search", "− KDE, CV", "− KDE, CV, standard error"]
     moons = next(row for row in rows if row[0] == "two_moons, n = 100")
     assert float(moons[2]) == 0.205 and float(moons[3]) == 0.005
