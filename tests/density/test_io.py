@@ -348,7 +348,7 @@ def test_the_page_reads_a_model_with_numpy_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    snippet = next(block for block in blocks if "frombuffer" in block)
+    snippet = next(block for block in blocks if "from_bytes" in block)
     assert "ksos" not in snippet.replace("model.ksos", "")
     assert len([line for line in snippet.splitlines() if line.strip()]) <= 12
     monkeypatch.chdir(tmp_path)
