@@ -4,6 +4,7 @@ nothing.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import json
@@ -26,6 +27,14 @@ from ksos.estimators import (
     load_conditional,
     save_conditional,
 )
+
+
+class Doubled(LinearRegression):
+    """A regressor of another library."""
+
+
+class Halved(LinearRegression):
+    """And another one."""
 
 
 @pytest.fixture(scope="module", params=["linear", "trees"])
@@ -135,7 +144,25 @@ def test_types_of_other_libraries_are_listed(tmp_path: Path) -> None:
     with pytest.raises(ksos.ModelFormatError, match=r"own holds types.*: \S*Payload; .*trust"):
         ksos.load(path)
     with pytest.raises(ksos.ModelFormatError, match="holds no conditional density; got list"):
-        load_conditional(path, trust=True)
+        load_conditional(path, trusted=True)
+
+
+def test_types_of_other_libraries_are_read_if_all_of_them_are_trusted(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    est = ksos.KernelSoSConditional([Doubled(), Halved()], scale="constant", given=None)
+    est.fit(X, X[:, 0] + rng.normal(size=40)).save(tmp_path / "model")
+    with pytest.raises(ksos.ModelFormatError, match=r"trusted=\[") as caught:
+        ksos.load(tmp_path / "model")
+    # what the message says is what one passes
+    listed = ast.literal_eval(str(caught.value).split("trusted=")[1].split("]")[0] + "]")
+    assert len(listed) == 2 and listed[0].endswith("Doubled") and listed[1].endswith("Halved")
+    again = ksos.load(tmp_path / "model", trusted=listed)
+    np.testing.assert_array_equal(again.predict(X), est.predict(X))
+    with pytest.raises(ksos.ModelFormatError, match=r"trusted=\['\S*Halved'\]"):
+        ksos.load(tmp_path / "model", trusted=listed[:1])
+    with pytest.raises(TypeError, match="trusted must be a list of names"):
+        ksos.load(tmp_path / "model", trusted=listed[0])
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def predict(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError(
             "--method is that of an interval; give --interval too, such as --interval 0.9"
         )
-    stored = load_conditional(arguments.model, trust=arguments.trust)
+    stored = load_conditional(arguments.model, trusted=arguments.trust)
     estimator, columns = stored.estimator, stored.columns
     options = table_options(
         arguments, features=columns, categories=[name for name, _ in stored.categories]

@@ -3,7 +3,7 @@
 The body is written by ``skops.io``, a format for scikit-learn's objects that names every type and
 calls nothing of what it names before a reader has agreed to all types. A reader here agrees to
 classes of ksos, to what skops trusts by itself, and to the few types below. Regressors of other
-libraries raise an error that lists their types, unless you trust the file.
+libraries raise an error that lists their types, unless you trust these.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import io
 import os
 import zipfile
+from collections.abc import Collection
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -57,15 +58,26 @@ class StoredConditional(NamedTuple):
         return "feature_names_in_" in vars(self.estimator)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], *, trusted: Collection[str] | bool = ()) -> Any:
     """Read the file ``path``: a density or mixture, bit for bit as it was saved, or a
     :class:`~ksos.KernelSoSConditional`.
 
     Nothing in the file is executed, and nothing is allocated that the file's own length does not
     cover. A conditional density holds regressors. Those of scikit-learn are read, and other types
-    raise an error that lists them. It raises ModelFormatError for every file that is not a whole,
+    raise an error that lists all of them, as ``trusted`` takes them. It raises ModelFormatError for every file that is not a whole,
     undamaged model of a known version, and OSError if the file cannot be read.
 
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    trusted : collection of str or True, default=()
+        Names of further types that a conditional density may hold, such as
+        ``["mypackage.MyRegressor"]``. True trusts every type: only for files whose origin you
+        know.
+
+    Examples
+    --------
     >>> import os, tempfile
     >>> import ksos
     >>> p = ksos.SoSDensity(ksos.kernels.Gaussian(1.0), [[0.0]], [[1.0]], normalize=True)
@@ -75,7 +87,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool(q.pdf([[0.3]]) == p.pdf([[0.3]]))
     True
     """
-    return load_conditional(path).estimator if is_conditional_file(path) else load_density(path)
+    if is_conditional_file(path):
+        return load_conditional(path, trusted).estimator
+    return load_density(path)
 
 
 def save_conditional(stored: StoredConditional, path: str | os.PathLike[str]) -> None:
@@ -98,12 +112,15 @@ def is_conditional_file(path: str | os.PathLike[str]) -> bool:
         return file.read(len(_KIND)) == _KIND
 
 
-def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> StoredConditional:
-    """Read the conditional density in the file ``path``.
+def load_conditional(
+    path: str | os.PathLike[str], trusted: Collection[str] | bool = ()
+) -> StoredConditional:
+    """Read the conditional density in the file ``path``, with ``trusted`` as in :func:`load`.
 
-    With ``trust`` the file may name any type: only for files whose origin you know. It raises
-    ModelFormatError for every file that :func:`save_conditional` has not written.
+    It raises ModelFormatError for every file that :func:`save_conditional` has not written.
     """
+    if isinstance(trusted, str):
+        raise TypeError(f"trusted must be a list of names of types, or True; got {trusted!r}")
     name = os.fsdecode(path)
     with open(path, "rb") as file:
         content = file.read()
@@ -124,7 +141,7 @@ def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> Store
             " its source"
         )
     try:
-        found = _read(body, trust)
+        found = _read(body, trusted)
     except ModelFormatError as error:
         raise ModelFormatError(f"{name} {error}") from None
     except Exception as error:  # a forged or outdated file can make skops raise anything
@@ -135,7 +152,7 @@ def load_conditional(path: str | os.PathLike[str], trust: bool = False) -> Store
     return found
 
 
-def _read(body: bytes, trust: bool) -> StoredConditional:
+def _read(body: bytes, trusted: Collection[str] | bool) -> StoredConditional:
     """What skops makes of ``body``, if its types are known or trusted."""
     import skops.io  # heavy, and needed by files alone
 
@@ -146,12 +163,13 @@ def _read(body: bytes, trust: bool) -> StoredConditional:
         if sum(member.file_size for member in members.infolist()) > len(body):
             raise ModelFormatError("is compressed, which files of ksos are not; fit it again")
     types = skops.io.get_untrusted_types(data=body)
-    unknown = [one for one in types if not _is_known(one)]
-    if unknown and not trust:
+    agreed = set() if isinstance(trusted, bool) else set(trusted)
+    unknown = [one for one in types if not _is_known(one) and one not in agreed]
+    if unknown and trusted is not True:
         raise ModelFormatError(
-            f"holds types that are not known to be harmless: {', '.join(unknown)[:400]}; if you"
-            " know where the file comes from, trust them: ksos predict --trust, or"
-            " ksos.estimators.load_conditional(path, trust=True)"
+            f"holds types that are not known to be harmless: {', '.join(unknown)}; if you know"
+            f" where the file comes from, trust them: ksos.load(path, trusted={unknown!r}), or"
+            " ksos predict --trust"
         )
     found = skops.io.loads(body, trusted=types)
     if not isinstance(found, StoredConditional) or not isinstance(
