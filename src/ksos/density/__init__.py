@@ -15,6 +15,7 @@ from ksos.density.mixture import mixture, reference_density, to_sklearn
 from ksos.density.normals import Group, inner_product
 from ksos.density.questions.divergence import between_squares, normal_groups
 from ksos.density.questions.expectation import embedded, square_clouds
+from ksos.density.questions.line import mean_difference
 from ksos.density.square import NoMass, Square, feature_scales
 from ksos.density.standard import standardize
 from ksos.density.terms import Terms
@@ -38,6 +39,7 @@ __all__ = [
     "from_terms",
     "inner_product",
     "load",
+    "mean_difference",
     "mixture",
     "normal_groups",
     "read_header",

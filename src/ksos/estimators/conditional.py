@@ -609,6 +609,10 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     def _rows(self, X: Any) -> tuple[np.ndarray, ...]:
         return self._fitted().place(self._conditions(X))
 
+    def _asked(self, X: Any) -> tuple[ResidualDistributions | JointDistributions, Any]:
+        """What answers questions about the distributions at rows, and what it asks of each row."""
+        return self._fitted(), self._rows(X)
+
     def _targets(self, y: Any, name: str = "y") -> np.ndarray:
         if y is None:
             outputs = f"{self.n_outputs_} output{'s' * (self.n_outputs_ > 1)}"

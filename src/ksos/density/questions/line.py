@@ -18,7 +18,7 @@ from ksos.integrals.regions import intervals, kinks
 from ksos.measures import GaussianMixture
 from ksos.quadrature import LINE_ORDER, PanelDistribution, Panels, cut, merged
 
-__all__ = ["Line", "axis_ends", "crps", "line", "panel_ends"]
+__all__ = ["Line", "axis_ends", "crps", "line", "mean_difference", "panel_ends"]
 
 # a polynomial through 16 nodes is right to rounding on a quarter of the kernel's length
 _PANELS_PER_LENGTH = 4
@@ -95,9 +95,20 @@ def crps(p: Terms, x: np.ndarray) -> np.ndarray:
                 for rows in row_blocks(x.shape[0], at.shape[0], _BLOCK)
             ]
         )
+    return _unshortened(p).crps(x)
+
+
+def mean_difference(p: Terms) -> float:
+    """E|x − x'| of two independent draws from a density of one feature that is not on atoms."""
+    one = _unshortened(p)
+    return one.unit * float(one.panels.mean_difference()[0])
+
+
+def _unshortened(p: Terms) -> Line:
+    """The line without shortened gaps, made when it is first needed."""
     if "unshortened" not in p.made:
         p.made["unshortened"] = _line(p, shorten=False)
-    found: np.ndarray = p.made["unshortened"].crps(x)
+    found: Line = p.made["unshortened"]
     return found
 
 
