@@ -14,7 +14,6 @@ from sklearn.linear_model import LinearRegression
 import ksos
 from ksos import adapters
 
-
 pytest.importorskip("skpro", reason="skpro is not installed; it needs pandas below 3.1")
 
 CLASSES = ["KernelSoSDistribution", "KernelSoSDistFitter", "KernelSoSProbaRegressor"]
