@@ -64,8 +64,9 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] | bool = ()) 
 
     Nothing in the file is executed, and nothing is allocated that the file's own length does not
     cover. A conditional density holds regressors. Those of scikit-learn are read, and other types
-    raise an error that lists all of them, as ``trusted`` takes them. It raises ModelFormatError for every file that is not a whole,
-    undamaged model of a known version, and OSError if the file cannot be read.
+    raise an error that lists all of them, as ``trusted`` takes them. It raises ModelFormatError for
+    every file that is not a whole, undamaged model of a known version, and OSError if the file
+    cannot be read.
 
     Parameters
     ----------
