@@ -1,7 +1,7 @@
 """Classes in skpro's interfaces: a probabilistic regressor around KernelSoSConditional, a
 distribution fitter around KernelSoSDensityCV, and the distribution that both give.
 
-Without skpro the module can be imported, and :mod:`ksos.adapters` raises an error that says how to
+Without skpro the classes are there, and making an object of them raises an error that says how to
 install it.
 """
 
@@ -26,7 +26,17 @@ try:
     from skpro.distributions.base import BaseDistribution
     from skpro.regression.base import BaseProbaRegressor
 except ImportError:
-    BaseDistFitter = BaseDistribution = BaseProbaRegressor = object
+
+    class _Missing:
+        """Stands for skpro's classes."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            raise ImportError(
+                f"{type(self).__name__} needs skpro, which is not installed:"
+                ' pip install "kernel-sos[skpro]"'
+            )
+
+    BaseDistFitter = BaseDistribution = BaseProbaRegressor = _Missing
 
 __all__ = ["KernelSoSDistFitter", "KernelSoSDistribution", "KernelSoSProbaRegressor"]
 
