@@ -15,4 +15,4 @@ def test_a_missing_skpro_is_named_with_its_pip_line() -> None:
     with pytest.raises(ImportError, match=r'KernelSoSDist\w+ needs skpro.*"kernel-sos\[skpro\]"'):
         adapters.KernelSoSDistFitter()
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        adapters.Nothing
+        _ = adapters.Nothing
