@@ -2,7 +2,8 @@
 Few data and some knowledge
 ===========================
 
-The density nearest to 25 samples among those whose mean, spread and share above 0.25 are as known.
+The density that is nearest to 25 samples, among those with a known mean, a known mean square and a
+known share above 0.25. Use constraints if you know more than the samples show.
 """
 
 import matplotlib.pyplot as plt
@@ -40,15 +41,15 @@ for constraint, multiplier in zip(knowledge, informed.multipliers, strict=True):
 
 grid = np.linspace(-3.5, 3.5, 400)[:, None]
 _, ax = plt.subplots(figsize=(8, 4), layout="constrained")
-ax.hist(truth, bins=100, range=(-3.5, 3.5), density=True, color="0.85", label="the truth, unknown")
-ax.plot(grid, free.distribution.pdf(grid), "C1--", label="nearest to 25 samples")
+ax.hist(truth, bins=100, range=(-3.5, 3.5), density=True, color="0.85", label="truth")
+ax.plot(grid, free.distribution.pdf(grid), "C1--", label="nearest to the 25 samples")
 ax.plot(
     grid,
     informed.distribution.pdf(grid),
     "C0",
-    label="nearest among those that agree with what is known",
+    label="nearest with the known values",
 )
 ax.plot(X[:, 0], np.zeros(25), "k|", ms=12)
-ax.set(xlabel="x", ylim=(0.0, 0.85))
+ax.set(xlabel="x", ylabel="density", ylim=(0.0, 0.85))
 ax.legend(loc="upper right", fontsize="small")
 plt.show()

@@ -1,6 +1,6 @@
 """
-Pictures of densities
-=====================
+Figures of densities
+====================
 
 One feature, two features, all pairs of four, and the search for bandwidth and λ.
 """
@@ -12,13 +12,13 @@ import ksos
 
 iris = load_iris(as_frame=True).data
 
-# One feature: the curve, its 50 % and 90 % regions, the distribution function, and the rug of the
+# One feature: the curve, its 50% and 90% regions, the distribution function, and the rug of the
 # data.
 petal_length = iris[["petal length (cm)"]]
 one = ksos.KernelSoSDensity(bandwidth=1.0).fit(petal_length)
 ksos.DensityDisplay.from_estimator(one, petal_length)
 
-# Two features, in axes of our own: contours, and the borders of the regions with 25, 50 and 90 % of
+# Two features, in axes of our own: contours, and the borders of the regions with 25, 50 and 90% of
 # the mass.
 moons, _ = make_moons(300, noise=0.1, random_state=0)
 two = ksos.KernelSoSDensity(bandwidth=0.7).fit(moons)

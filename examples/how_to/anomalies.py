@@ -14,7 +14,7 @@ from sklearn.datasets import make_moons
 import ksos
 
 usual, _ = make_moons(400, noise=0.08, random_state=0)
-new, _ = make_moons(300, noise=0.08, random_state=1)  # of the same law
+new, _ = make_moons(300, noise=0.08, random_state=1)  # from the same distribution
 strange = np.array([[0.5, 1.5], [-0.6, -0.4], [1.6, 0.8], [2.3, -0.6]])
 
 est = ksos.KernelSoSDensity(contamination=0.05, n_support=80).fit(usual)
@@ -28,7 +28,7 @@ side = np.stack(np.meshgrid(np.linspace(-1.8, 2.8, 150), np.linspace(-1.2, 1.7, 
 height = est.decision_function(side.reshape(-1, 2)).reshape(100, 150)
 _, ax = plt.subplots(figsize=(7, 4.4), layout="constrained")
 ax.contour(side[..., 0], side[..., 1], height, levels=[0.0], colors="C3")
-ax.plot(*new.T, ".", markersize=4, color="0.5", label="new rows, usual law")
+ax.plot(*new.T, ".", markersize=4, color="0.5", label="new rows, as usual")
 ax.plot(*strange.T, "x", markersize=8, color="C3", label="strange rows")
 ax.set(xlabel="x₀", ylabel="x₁", aspect="equal")
 ax.legend(loc="lower left")

@@ -2,8 +2,8 @@
 Bounded and positive data
 =========================
 
-Waiting times are not negative: a density on the half-line [0, ∞) loses no mass below zero, and all
-its answers respect the boundary.
+Waiting times are not negative. With a ``Box`` as measure, the density has no mass below zero, and
+all its answers respect the boundary. Change the box to other bounds; sides may be infinite.
 """
 
 import matplotlib.pyplot as plt
@@ -27,9 +27,13 @@ print(
     f" {np.median(waiting):.2f} min"
 )
 
-_, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-for ax, estimator in zip(axes, (anywhere, positive), strict=True):
-    ksos.DensityDisplay.from_estimator(
-        estimator, waiting, feature_names=["waiting time (min)"], ax=ax
-    )
+x = np.linspace(-1.5, 10.0, 600)[:, None]
+_, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+ax.hist(waiting[:, 0], bins=30, density=True, color="0.88", label="300 waiting times")
+ax.plot(x, 0.5 * np.exp(-0.5 * x) * (x >= 0.0), color="0.5", linestyle=":", label="truth")
+ax.plot(x, anywhere.distribution_.pdf(x), color="C1", label="on the whole line")
+ax.plot(x, positive.distribution_.pdf(x), color="C0", label="on the half-line")
+ax.axvline(0.0, color="0.3", linewidth=0.8)
+ax.set(xlabel="waiting time (min)", ylabel="density", xlim=(-1.5, 10.0))
+ax.legend()
 plt.show()

@@ -2,8 +2,8 @@
 Conditional quantiles
 =====================
 
-The whole law of y for every x: where the noise grows and splits in two, a mean and an error bar
-would not tell.
+The whole distribution of y for every x. Here the noise grows and splits in two, which a mean and an
+error bar would hide. With one to three columns, the joint density of x and y is a good model.
 """
 
 import matplotlib.pyplot as plt
@@ -17,10 +17,8 @@ X = rng.uniform(0.0, 4.0, size=(400, 1))
 side = rng.choice([-1.0, 1.0], size=400) * np.maximum(X[:, 0] - 1.5, 0.0) * 0.6
 y = np.sin(2.0 * X[:, 0]) + side + 0.25 * rng.normal(size=400)
 
-density = ksos.KernelSoSDensity(
-    bandwidth=[1.0, 0.6], relative_regularization=1e-3, tol=1e-5
-)  # of the residual, given x
-est = ksos.KernelSoSConditional(scale="constant", given=[0], estimator=density).fit(X, y)
+joint = ksos.KernelSoSDensity(bandwidth=[0.7, 0.8], relative_regularization=1e-4, tol=1e-6)
+est = ksos.KernelSoSConditional("joint", estimator=joint).fit(X, y)
 print(f"mean log-density of y given x: {est.score(X, y):.3f}")
 for x in (0.5, 3.5):
     low, middle, high = est.predict_quantile([[x]], [0.05, 0.5, 0.95])[0]
@@ -31,7 +29,7 @@ for x in (0.5, 3.5):
         " mode(s)"
     )
 covered = np.mean((est.cdf(X, y) > 0.05) & (est.cdf(X, y) < 0.95))
-print(f"share of the samples between the 5 % and the 95 % quantile: {covered:.3f}")
+print(f"share of the samples between the 5% and the 95% quantile: {covered:.3f}")
 
 columns, heights = np.linspace(0.0, 4.0, 160), np.linspace(-3.5, 3.5, 200)
 height = est.pdf(columns[:, None], grid=heights).T
@@ -54,7 +52,7 @@ ax.plot(
     color="#D55E00",
     linestyle="--",
     linewidth=0.9,
-    label=["5 % and 95 %", "_nolegend_"],
+    label=["5% and 95%", "_nolegend_"],
 )
 ax.set(xlabel="x", ylabel="y", xlim=(0.0, 4.0), ylim=(-3.5, 3.5))
 ax.legend(loc="lower left")

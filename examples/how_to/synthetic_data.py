@@ -24,7 +24,7 @@ print(
     round(synthetic.corr().iloc[2, 3], 2),
 )
 test = ksos.two_sample_test(iris, synthetic, rng=0)
-print(f"p-value for the same law: {test.pvalue:.2f}")
+print(f"p-value for the same distribution: {test.pvalue:.2f}")
 
 # %%
 # A density is no anonymisation: where it is narrow around one row, that row can be read from it.

@@ -2,8 +2,8 @@
 Compare two samples
 ===================
 
-Have two samples the same law, and where do they differ? A test with an exact level, and the witness
-μ_a − μ_b that explains it.
+Do two samples have the same distribution, and where do they differ? ``two_sample_test`` has an exact
+level. Its witness is positive where the first sample has more mass, negative where the second has.
 """
 
 import matplotlib.pyplot as plt
@@ -30,10 +30,18 @@ print(
 
 x = np.linspace(-3.5, 3.5, 300)[:, None]
 _, (top, bottom) = plt.subplots(2, 1, figsize=(7, 5), layout="constrained", sharex=True)
-top.hist([before[:, 0], after[:, 0]], bins=40, label=["before", "after"])
+bins = np.linspace(-3.5, 3.5, 41)
+top.hist(before[:, 0], bins, histtype="stepfilled", color="C0", alpha=0.35, label="before")
+top.hist(after[:, 0], bins, histtype="step", color="C1", linewidth=1.5, label="after")
+top.set(ylabel="rows")
 top.legend()
-bottom.plot(x, test.witness(x))
+witness = test.witness(x)
+bottom.fill_between(x[:, 0], witness, where=witness > 0.0, color="C0", alpha=0.35)
+bottom.fill_between(x[:, 0], witness, where=witness < 0.0, color="C1", alpha=0.5)
+bottom.plot(x, witness, color="0.2")
 bottom.axhline(0.0, color="0.7")
-bottom.plot(*test.most_a.point, test.most_a.value, "^", *test.most_b.point, test.most_b.value, "v")
-bottom.set(title=f"the witness: before minus after, {test.kernel!r}", xlabel="x")
+bottom.plot(*test.most_a.point, test.most_a.value, "^", color="C0", label="most before")
+bottom.plot(*test.most_b.point, test.most_b.value, "v", color="C1", label="most after")
+bottom.set(xlabel="x", ylabel="witness: before − after")
+bottom.legend()
 plt.show()

@@ -36,11 +36,11 @@ left.set(xlabel="distance", ylabel="minutes", title="p(minutes | distance)")
 left.legend(loc="upper left")
 
 for at in (2.0, 5.0, 8.0):
-    law = est.at([at])
-    late = law.probability(40.0, np.inf)
-    print(f"distance {at}: mean {law.mean()[0]:.1f} minutes, P(more than 40) = {late:.3f}")
-    middle.plot(y, law.pdf(y[:, None]), label=f"distance {at:.0f}: P(> 40 min) = {late:.2f}")
-middle.set(xlabel="minutes", ylim=(0.0, 0.19), title="three of these laws")
+    given = est.at([at])
+    late = given.probability(40.0, np.inf)
+    print(f"distance {at}: mean {given.mean()[0]:.1f} minutes, P(more than 40) = {late:.3f}")
+    middle.plot(y, given.pdf(y[:, None]), label=f"distance {at:.0f}: P(> 40 min) = {late:.2f}")
+middle.set(xlabel="minutes", ylim=(0.0, 0.19), title="three of these distributions")
 middle.legend(loc="upper right")
 
 demand = rng.normal(1.0, 0.25, size=(60, 1))

@@ -2,7 +2,8 @@
 What several samples have in common
 ===================================
 
-The MMD barycentre: one density as near as can be to all of them at once.
+The MMD barycenter is the density that is nearest to several samples at once. Use it to average
+distributions. The weights say how much each sample counts.
 """
 
 import matplotlib.pyplot as plt
@@ -25,12 +26,14 @@ space = ksos.SoSSpace(
     Gaussian(0.75), np.stack([g.ravel() for g in np.meshgrid(side, side)], axis=1)
 )
 
-grid = np.linspace(-3.0, 3.0, 120)
+grid = np.linspace(-3.2, 3.2, 120)
 nodes = np.stack([g.ravel() for g in np.meshgrid(grid, grid)], axis=1)
 _, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained", sharex=True, sharey=True)
 for X in samples:
     axes[0].scatter(*X.T, s=4)
-axes[0].set(title="three samples", aspect="equal")
+axes[0].set(title="three samples", aspect="equal", xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), ylabel="y")
+for ax in axes:
+    ax.set(xlabel="x", xticks=range(-3, 4, 2), yticks=range(-3, 4, 2))
 for ax, name, weights in (
     (axes[1], "the tall one counts most", (0.1, 0.8, 0.1)),
     (axes[2], "all count the same", (1 / 3, 1 / 3, 1 / 3)),
