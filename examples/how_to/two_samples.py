@@ -2,8 +2,8 @@
 Compare two samples
 ===================
 
-Do two samples have the same distribution, and where do they differ? ``two_sample_test`` has an exact
-level. Its witness is positive where the first sample has more mass, negative where the second has.
+Do two samples have the same distribution, and where do they differ? ``two_sample_test`` has an
+exact level. Its witness is positive where the first sample has more mass, negative where the second has.
 """
 
 import matplotlib.pyplot as plt
