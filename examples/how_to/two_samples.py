@@ -3,7 +3,8 @@ Compare two samples
 ===================
 
 Do two samples have the same distribution, and where do they differ? ``two_sample_test`` has an
-exact level. Its witness is positive where the first sample has more mass, negative where the second has.
+exact level. Its witness is positive where the first sample has more mass, and negative where the
+second has more.
 """
 
 import matplotlib.pyplot as plt
