@@ -13,6 +13,7 @@ from ksos.choose.held_out import (
     regularization_unit,
     simplest_good,
 )
+from ksos.choose.mixed_search import MixedSearch
 from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, seeds, student
 from ksos.choose.reference import (
     FLOORS,
@@ -34,6 +35,7 @@ __all__ = [
     "MOST_FULL",
     "SIZES",
     "SUPPORT",
+    "MixedSearch",
     "Mixtures",
     "Samples",
     "Search",

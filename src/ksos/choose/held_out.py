@@ -37,7 +37,7 @@ from ksos.space import MeanEmbedding, Projection, SoSSpace
 from ksos.space.embedding_map import embedding_map
 
 __all__ = ["CRITERIA", "FARTHEST", "Problem", "fit_path", "held_out_scores"]
-__all__ += ["projected_embedding", "regularization_unit", "simplest_good"]
+__all__ += ["likelihood_path", "projected_embedding", "regularization_unit", "simplest_good"]
 
 # Nats: a density of zero at a held-out sample counts as this much, so that squares stay finite.
 FARTHEST = -1e100
@@ -240,7 +240,9 @@ def fit_path(
     one before.
     """
     if objective == "likelihood":
-        yield from _likelihood_path(space, points, weights, strengths)
+        psi = np.asarray(space.basis(points))
+        start = None if space.constant else _leading_squares(space, points, weights)
+        yield from likelihood_path(space.trace_matrix, psi, weights, strengths, start)
         return
     data = MeanEmbedding(points, weights, kernel=space.embedding_kernel)
     distance, penalty = (Bound(f.bind(space)) for f in (SquaredMMD(data), Trace(relative=True)))
@@ -258,45 +260,59 @@ def fit_path(
         yield np.asarray(solution.parameter_factor)
 
 
-def _likelihood_path(
-    space: SoSSpace, points: np.ndarray, weights: np.ndarray, strengths: Sequence[float]
+def likelihood_path(
+    trace_matrix: np.ndarray,
+    psi: np.ndarray,
+    weights: np.ndarray,
+    strengths: Sequence[float],
+    start: np.ndarray | None = None,
+    starts: np.ndarray | None = None,
 ) -> Iterator[np.ndarray]:
     """Factors F, ‖F‖ = 1, of min −Σ a_i log p(x_i) + λ⟨N, C⟩ over C = FFᵀ, for one λ (in units of
-    w₀, descending) after the other.
+    w₀, descending) after the other, N being the ``trace_matrix``.
 
     All in the eigenbasis of N, whose eigenvalues ν make the penalty λ Σ_k ν_k ‖F_k‖²: scaling row k
     by (1 + λν_k)^{−1/2} conditions it for every λ at once, and a step of L-BFGS costs two products
-    with the (n, r) matrix of ψ(x_i). The first fit starts at the leading squares of the kernel
-    density estimate over the samples; in a space with the constant function, at this one and a
-    little of what samples see.
+    with the (n, r) matrix ``psi`` of ψ(x_i). The first fit begins at ``start``; without one, at the
+    constant function, the first direction, and a little of what samples see. ``starts``: where the
+    rows of psi for each sample begin, if a sample with missing cells has several.
     """
-    nu, Q = np.linalg.eigh(space.trace_matrix)
-    nu, psi = np.maximum(nu, 0.0), space.basis(points) @ Q
-    start = (
-        _around_the_constant(psi @ Q.T, weights)
-        if space.constant
-        else _leading_squares(space, points, weights)
-    )
-    F = start = Q.T @ start
+    nu, Q = np.linalg.eigh(trace_matrix)
+    counts = 1 if starts is None else np.diff(np.r_[starts, psi.shape[0]])
+    if start is None:
+        start = _around_the_constant(psi, np.repeat(weights, counts))
+    nu, psi, F = np.maximum(nu, 0.0), psi @ Q, Q.T @ start
+    begin = F
     for strength in strengths:
         # directions that a strong λ has put out are stationary points of the factor; a weaker λ may
         # need them again
-        F = _fit(psi, weights, strength * nu, F + _REVIVED * start)
+        F = _fit(psi, weights, strength * nu, F + _REVIVED * begin, starts)
         yield Q @ F
 
 
-def _fit(psi: np.ndarray, a: np.ndarray, penalty: np.ndarray, F: np.ndarray) -> np.ndarray:
+def _fit(
+    psi: np.ndarray,
+    a: np.ndarray,
+    penalty: np.ndarray,
+    F: np.ndarray,
+    starts: np.ndarray | None,
+) -> np.ndarray:
     """L-BFGS until four steps have changed the objective by less than the tolerance."""
     s = 1.0 / np.sqrt(1.0 + penalty)
     precision, tiny = (np.float32, 1e-30) if psi.size > _LARGE else (np.float64, _TINY)
     A, mass, cost = (psi * s).astype(precision), (s * s)[:, None], (penalty * s * s)[:, None]
+    counts = None if starts is None else np.diff(np.r_[starts, psi.shape[0]])
 
     def function(Y: np.ndarray) -> tuple[float, np.ndarray]:
         V = A @ Y.astype(precision)
-        p = np.maximum(np.einsum("ij,ij->i", V, V), tiny).astype(np.float64)
+        p = np.einsum("ij,ij->i", V, V)
+        if starts is not None:
+            p = np.add.reduceat(p, starts)
+        p = np.maximum(p, tiny).astype(np.float64)
         MY, PY = mass * Y, cost * Y
         total, price = float(np.vdot(Y, MY)), float(np.vdot(Y, PY))
-        V *= (a / p)[:, None].astype(precision)
+        slopes = a / p if counts is None else np.repeat(a / p, counts)
+        V *= slopes[:, None].astype(precision)
         gradient = -2.0 * (A.T @ V).astype(np.float64)
         gradient += (2.0 / total - 2.0 * price / total**2) * MY
         gradient += (2.0 / total) * PY

@@ -6,6 +6,11 @@ other weights, zero for those held out. The log-density of a normal distribution
 φ(x) = (1, x_i, x_i x_j), so one step of all fits is two products with the (n, q) matrix Φ of φ:
 Φ·Θ gives the exponents, and RᵀΦ, with the responsibilities R, the new moments. Samples that are
 held out are evaluated on the way.
+
+Rows may have categorical cells, and any of their cells may be missing. The logarithm of the
+probability of a level is linear in columns of zeros and ones, and zeros alone are a missing cell.
+Of a missing numeric cell, a component expects a linear function of the others: rows with the same
+cells missing share it, so that moments of what is observed are all that a step needs of them.
 """
 
 from __future__ import annotations
@@ -32,6 +37,12 @@ _LLOYD_STEPS = 10
 _CANDIDATES = 3
 # Of the mass: a component with less keeps its place, for its moments would be rounding.
 _EMPTY = 1e-10
+# Standard deviations: levels that k-means does not put together.
+_APART = 10.0
+# In rows: how strongly the levels of a component are drawn towards those of all of them.
+_SMOOTHING = 1.0
+# In rows: a level that no row of a fold has is still possible.
+_LEAST_ROWS = 0.5
 # Features: with more of them a full covariance has over 800 numbers, and fits are diagonal.
 MOST_FULL = 40
 # EM for a Student distribution converges linearly; the change is then below 1e-4.
@@ -42,14 +53,38 @@ _SCALES = 8
 _ENDS = 5e-4
 
 
+class Cells(NamedTuple):
+    """Columns of zeros and ones for all levels of all categorical columns, the numbers of levels,
+    and the rows with the same numeric cells: their numbers, these cells, and samples of them alone.
+    """
+
+    levels: np.ndarray
+    counts: tuple[int, ...]
+    parts: list[tuple[np.ndarray, np.ndarray, Samples]]
+
+    def per_column(self, totals: np.ndarray) -> np.ndarray:
+        """The sum over the levels of a column, at each of them; along the last axis."""
+        sums = [np.repeat(one.sum(axis=-1, keepdims=True), n, -1) for one, n in self.split(totals)]
+        return np.concatenate([totals[..., :0], *sums], axis=-1)
+
+    def split(self, totals: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+        """The last axis, column by column, with the numbers of levels."""
+        ends = np.cumsum(self.counts).tolist()
+        for end, count in zip(ends, self.counts, strict=True):
+            yield totals[..., end - count : end], count
+
+
 class Samples(NamedTuple):
     """Points (n, d) near the origin with standard deviations near one, φ of them (n, q), and the
     i ≤ j of the products x_i x_j in φ: all pairs, or (i, i) alone.
+
+    With ``cells``, rows may miss some: the points are then coordinates of rows for k-means.
     """
 
     points: np.ndarray
     features: np.ndarray
     pairs: tuple[np.ndarray, np.ndarray]
+    cells: Cells | None = None
 
     @classmethod
     def of(cls, points: np.ndarray) -> Samples:
@@ -59,15 +94,45 @@ class Samples(NamedTuple):
         features = np.concatenate([ones, points, points[:, first] * points[:, second]], axis=1)
         return cls(points, features, (first, second))
 
+    @classmethod
+    def of_cells(cls, u: np.ndarray, c: np.ndarray, counts: tuple[int, ...]) -> Samples:
+        """Rows with numeric cells ``u``, NaN where missing, and codes ``c``, −1 where missing."""
+        eyes = [np.eye(n + 1)[:, :n] for n in counts]  # the last row, −1, is zeros
+        blocks = [eye[codes] for eye, codes in zip(eyes, c.T, strict=True)]
+        levels = np.concatenate([np.zeros((u.shape[0], 0)), *blocks], axis=1)
+        seen = ~np.isnan(u)
+        masks, which = np.unique(seen, axis=0, return_inverse=True)
+        parts = []
+        for number, mask in enumerate(masks):
+            rows, columns = np.flatnonzero(which.ravel() == number), np.flatnonzero(mask)
+            parts.append((rows, columns, cls.of(u[rows][:, columns])))
+        points = np.concatenate([np.where(seen, u, 0.0), levels], axis=1)
+        return cls(points, np.empty(0), cls.of(u[:1]).pairs, Cells(levels, counts, parts))
+
+    def apart(self, column: int) -> Samples:
+        """The same with the levels of a categorical column far apart for k-means."""
+        assert self.cells is not None
+        scale = np.ones(self.points.shape[1])
+        start = self.dimension + sum(self.cells.counts[:column])
+        scale[start : start + self.cells.counts[column]] = _APART
+        return self._replace(points=self.points * scale)
+
+    @property
+    def dimension(self) -> int:
+        """How many numeric columns there are."""
+        return self.points.shape[1] - (0 if self.cells is None else sum(self.cells.counts))
+
 
 class Mixtures(NamedTuple):
     """One mixture of c normal distributions for each of B weightings: shares (B, c), means
-    (B, c, d) and covariances (B, c, d, d).
+    (B, c, d) and covariances (B, c, d, d); and the probabilities of all levels of categorical
+    columns, (B, c, levels).
     """
 
     shares: np.ndarray
     means: np.ndarray
     covariances: np.ndarray
+    chances: np.ndarray = np.zeros((0, 0, 0))
 
     @classmethod
     def of_scales(
@@ -223,11 +288,12 @@ def _maximized(
     shared: bool = False,
     before: Mixtures | None = None,
 ) -> Mixtures:
-    """Shares, means and covariances from responsibilities (n, B, c) times masses. Components
-    without mass stay where they were.
+    """Shares, means, covariances and probabilities of levels from responsibilities (n, B, c) times
+    masses. Components without mass stay where they were.
     """
-    (n, B, c), d = R.shape, samples.points.shape[1]
-    G = (R.reshape(n, B * c).T @ samples.features).reshape(B, c, -1)
+    (_, B, c), d = R.shape, samples.dimension
+    complete = samples.cells is None
+    G = _sums(samples, R) if complete else _expected_sums(samples, R, before)
     mass = G[:, :, 0]
     empty = mass <= _EMPTY
     G = G / np.where(empty, 1.0, mass)[:, :, None]
@@ -245,12 +311,94 @@ def _maximized(
     if empty.any():
         covariances[empty] = np.eye(d) if before is None else before.covariances[empty]
         means[empty] = 0.0 if before is None else before.means[empty]
-    return Mixtures(np.maximum(mass, 1e-300), means, covariances)
+    return Mixtures(np.maximum(mass, 1e-300), means, covariances, _chances(samples, R))
+
+
+def _sums(samples: Samples, R: np.ndarray) -> np.ndarray:
+    """Sums of R·φ(x) in each component, (B, c, q)."""
+    n, B, c = R.shape
+    return np.asarray(R.reshape(n, B * c).T @ samples.features).reshape(B, c, -1)
+
+
+def _expected_sums(samples: Samples, R: np.ndarray, before: Mixtures | None) -> np.ndarray:
+    """Sums of R·E[φ(x) | observed cells] in each component, (B, c, q).
+
+    Where a component has not been fitted yet, a missing cell is N(0, 1) and tells nothing.
+    """
+    (_, B, c), d = R.shape, samples.dimension
+    assert samples.cells is not None
+    total = np.zeros((B, c, 1 + d + d * d))
+    for rows, S, part in samples.cells.parts:
+        found = _sums(part, R[rows])
+        mass, first = found[:, :, :1], found[:, :, 1 : 1 + S.size]
+        second, (i, j) = np.zeros((B, c, S.size, S.size)), part.pairs
+        second[:, :, i, j] = second[:, :, j, i] = found[:, :, 1 + S.size :]
+        start, pull, spread = _predictions(before, S, d, (B, c))
+        # of the cells, seen or not: start + pull·x_S, with a covariance
+        moved = (pull @ first[..., None])[..., 0]
+        crossed = start[..., :, None] * moved[..., None, :]
+        products = pull @ second @ pull.swapaxes(-1, -2) + crossed + crossed.swapaxes(-1, -2)
+        products += mass[..., None] * (spread + start[..., :, None] * start[..., None, :])
+        total[:, :, :1] += mass
+        total[:, :, 1 : 1 + d] += mass * start + moved
+        total[:, :, 1 + d :] += products.reshape(B, c, -1)
+    i, j = samples.pairs
+    return np.concatenate([total[:, :, : 1 + d], total[:, :, 1 + d + d * i + j]], axis=2)
+
+
+def _predictions(
+    before: Mixtures | None, S: np.ndarray, d: int, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """start (B, c, d), pull (B, c, d, S) and covariance (B, c, d, d) of all cells given those of
+    the columns S.
+    """
+    R = np.setdiff1d(np.arange(d), S)
+    start, pull = np.zeros((*shape, d)), np.zeros((*shape, d, S.size))
+    spread = np.zeros((*shape, d, d))
+    pull[:, :, S, np.arange(S.size)] = 1.0
+    if not R.size:
+        return start, pull, spread
+    block = np.s_[:, :, R[:, None], R]
+    if before is None:
+        spread[block] = np.eye(R.size)
+        return start, pull, spread
+    V, means = before.covariances, before.means
+    across = V[:, :, S[:, None], R]
+    own = np.linalg.solve(V[:, :, S[:, None], S], across).swapaxes(-1, -2)
+    pull[:, :, R] = own
+    start[:, :, R] = means[:, :, R] - (own @ means[:, :, S, None])[..., 0]
+    spread[block] = V[block] - own @ across
+    return start, pull, spread
+
+
+def _chances(samples: Samples, R: np.ndarray) -> np.ndarray:
+    """Probabilities of levels, drawn a little towards those of all components together."""
+    n, B, c = R.shape
+    if samples.cells is None:
+        return np.zeros((B, c, 0))
+    cells = samples.cells
+    counts = (R.reshape(n, B * c).T @ cells.levels).reshape(B, c, -1)
+    # in rows, of which a weighting has so many
+    masses = R.sum(axis=2)
+    rows = (masses.sum(axis=0) ** 2 / np.maximum((masses**2).sum(axis=0), 1e-300))[:, None, None]
+    counts = counts * rows / masses.sum(axis=0)[:, None, None]
+    every = counts.sum(axis=1, keepdims=True) + _LEAST_ROWS
+    every = every / cells.per_column(every)
+    return np.asarray((counts + _SMOOTHING * every) / (cells.per_column(counts) + _SMOOTHING))
 
 
 def _exponents(mixtures: Mixtures, samples: Samples) -> np.ndarray:
-    """log(share · normal density) of every component at every point, (n, B, c)."""
+    """log(share · normal density) of every component at every point, (n, B, c), times the
+    probabilities of levels.
+    """
     B, c, d = mixtures.means.shape
+    if samples.cells is not None:
+        out = samples.cells.levels @ np.log(mixtures.chances).reshape(B * c, -1).T
+        out = out.reshape(-1, B, c)
+        for rows, S, part in samples.cells.parts:
+            V = mixtures.covariances[:, :, S[:, None], S]
+            out[rows] += _exponents(Mixtures(mixtures.shares, mixtures.means[:, :, S], V), part)
+        return out
     i, j = samples.pairs
     if i.shape[0] > d or d == 1:
         L = np.linalg.cholesky(mixtures.covariances)

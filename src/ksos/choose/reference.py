@@ -32,7 +32,8 @@ from ksos.data import Fold, Moments, held_out_rows, held_out_weights, random_fol
 from ksos.ground import Run, warn_caller
 from ksos.measures import GaussianMixture, Measure, Normal, merged
 
-__all__ = ["FLOORS", "SIZES", "Stack", "as_reference", "certified_weights"]
+__all__ = ["FLOORS", "FREEDOM", "LADDER", "MERGED", "SIZES", "Fit", "Stack", "Step"]
+__all__ += ["as_reference", "certified_weights"]
 __all__ += ["require_reference", "training_masses"]
 
 # Components, at most a quarter of the samples. The candidates were chosen with other seeds of
@@ -57,12 +58,12 @@ _DIRECT_STARTS = 3
 # Sizes of the second start and the third one, finer than those above where many of them win.
 _DIRECT_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12)
 # Degrees of freedom of Student candidates: below 2 there is no variance, above 10 no tail.
-_FREEDOM = (2.5, 5.0, 10.0)
+FREEDOM = (2.5, 5.0, 10.0)
 # Fewer samples than four for each component leave their means to chance.
 _SAMPLES_PER_COMPONENT = 4
 # Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs less
 # than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2 do.
-_LADDER = 3.0 ** np.arange(1, 7)
+LADDER = 3.0 ** np.arange(1, 7)
 # A variance below this is that of one value ...
 _SHARED = 1e-9
 # ... which more than two samples have not by chance.
@@ -84,7 +85,7 @@ _MOST_COMPONENTS = 1000
 # Numbers in the covariances of a reference: 32 MB.
 _MOST_ENTRIES = 1 << 22
 # Nats: the bound on the divergence; held-out scores change by at most 0.001.
-_MERGED = 0.01
+MERGED = 0.01
 # Components, samples and folds of the stack of a single fit. A trade-off: it takes a second, where
 # the stack of a search, with more sizes and all samples, takes several.
 _FEW_SIZES = (1, 2, 3, 5, 8, 12, 20)
@@ -146,7 +147,7 @@ def certified_weights(
     return w, max(gap, 0.0)
 
 
-class _Fit(NamedTuple):
+class Fit(NamedTuple):
     """One candidate: its fits to all weightings, and the coordinates y = x·axes, (d, d), that it
     was fitted in.
     """
@@ -155,15 +156,17 @@ class _Fit(NamedTuple):
     axes: np.ndarray | None = None
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """Candidates that are fitted together: one for each floor, from the same start. ``shared``:
-    whether the components have one covariance.
+    whether the components have one covariance. ``column``: the categorical column whose levels are
+    far apart at the start.
     """
 
     components: int
     start: int
     floors: Sequence[float] = FLOORS
     shared: bool = False
+    column: int | None = None
 
 
 class Stack:
@@ -188,7 +191,7 @@ class Stack:
         n, d = points.shape
         self.sizes = [c for c in sizes if c <= max(1, n // _SAMPLES_PER_COMPONENT)]
         self.masses = np.stack([*training_masses(folds, n), weights])
-        self.samples: list[tuple[Samples, np.ndarray | None]] = [(Samples.of(y), None)]
+        self.samples: list[tuple[Samples, np.ndarray | None]] = [(self._samples(y), None)]
         # axes of hardly more samples than features would know directions in which nothing varies
         if MOST_FULL < d <= n // _SAMPLES_PER_COMPONENT:
             moves, axes = np.flatnonzero(~units.still), np.eye(d)
@@ -196,69 +199,74 @@ class Stack:
             scatter = (centered * weights[:, None]).T @ centered
             axes[np.ix_(moves, moves)] = np.linalg.eigh(scatter)[1]
             self.samples.append((Samples.of(y @ axes), axes))
-        self.fits: list[_Fit] = []
+        self.fits: list[Fit] = []
         self.rows, self.held_out_weights = held_out_rows(folds), held_out_weights(folds)
         self.held_out = np.empty((self.held_out_weights.size, 0))
 
+    def _samples(self, y: np.ndarray) -> Samples:
+        """The samples in the units."""
+        return Samples.of(y)
+
     @property
-    def plan(self) -> list[_Step]:
+    def plan(self) -> list[Step]:
         """What :meth:`fit` fits, one step after the other.
 
         A path of descending floors forgets components narrower than the largest floor. With many
         samples, the smallest floor is fitted from k-means as well. With few, a larger floor takes
         part, and components that share one covariance: fewer numbers to fit.
         """
-        steps = [_Step(c, k) for k in range(_STARTS) for c in self.sizes if c > 1 or k == 0]
+        steps = [Step(c, k) for k in range(_STARTS) for c in self.sizes if c > 1 or k == 0]
         several = [c for c in self.sizes if c > 1]
         if float(np.sum(self.masses[-1] ** 2)) >= 1.0 / _MANY:
-            steps += [_Step(c, 0, (_FEW_FLOOR,)) for c in several]
-            return steps + [_Step(c, 0, FLOORS[-1:], True) for c in several if c <= _MOST_SHARED]
+            steps += [Step(c, 0, (_FEW_FLOOR,)) for c in several]
+            return steps + [Step(c, 0, FLOORS[-1:], True) for c in several if c <= _MOST_SHARED]
         direct = [c for c in _DIRECT_SIZES if c <= max(self.sizes)]
         for start in range(_DIRECT_STARTS):
             these = direct if start else sorted({*direct, *several})
-            steps += [_Step(c, start, FLOORS[-1:]) for c in these]
+            steps += [Step(c, start, FLOORS[-1:]) for c in these]
         return steps
 
     def fit(self, begin: Callable[[str], None] = lambda _: None) -> None:
         """Fit step after step. When the time is up only the first one. ``begin`` is told each."""
-        centers: dict[tuple[int, int], np.ndarray] = {}
-        for components, start, floors, shared in self.plan:
+        centers: dict[tuple[int, int, int | None], np.ndarray] = {}
+        for components, start, floors, shared, column in self.plan:
             begin(f"mixtures of {components} component{'s' * (components > 1)}")
             if self.fits and Run.current().over:
                 return
-            fits: list[_Fit] = []
+            fits: list[Fit] = []
             for which, (samples, axes) in enumerate(self.samples):
                 used = [np.where(self.units.still, 1.0, floor) for floor in floors]
                 if components == 1:
                     fits += self._tails(samples, axes, used[-1])
-                if (which, start) not in centers:
-                    every = seeds(samples.points, self.masses, max(self.sizes), start)
-                    centers[which, start] = every
-                first = centers[which, start][:, :components]
-                path = mixture_path(samples, self.masses, first, used, shared=shared)
+                begun = samples if column is None else samples.apart(column)
+                if (which, start, column) not in centers:
+                    every = seeds(begun.points, self.masses, max(self.sizes), start)
+                    centers[which, start, column] = every
+                first = centers[which, start, column][:, :components]
+                path = mixture_path(begun, self.masses, first, used, shared=shared)
                 fits += [
-                    _Fit(self._without_spikes(mixtures, samples, floor), axes)
+                    Fit(self._without_spikes(mixtures, samples, floor), axes)
                     for mixtures, floor in zip(path, used, strict=True)
                 ]
             columns = [self._unseen(fit) for fit in fits]
             self.held_out = np.column_stack([self.held_out, *columns])
             self.fits += fits
 
-    def _tails(self, samples: Samples, axes: np.ndarray | None, floor: np.ndarray) -> list[_Fit]:
+    def _tails(self, samples: Samples, axes: np.ndarray | None, floor: np.ndarray) -> list[Fit]:
         """Student distributions, and once the wide one: normals of several scales.
 
         One of them is what n normal samples of unknown mean and covariance predict for the next: a
         Student with n − d degrees of freedom and the sample covariance times (n + 1)/(n − d).
         """
-        fits = [_Fit(student(samples, self.masses, nu, floor), axes) for nu in _FREEDOM]
+        fits = [Fit(student(samples, self.masses, nu, floor), axes) for nu in FREEDOM]
         mean, covariance = moments(samples, self.masses, floor)
         n = 1.0 / float(self.masses[-1] @ self.masses[-1])
-        freedom = max(n - mean.shape[1], _FREEDOM[0])
+        freedom = max(n - mean.shape[1], FREEDOM[0])
         stretched = (n + 1.0) / freedom * covariance
-        fits.append(_Fit(Mixtures.of_scales(*student_scales(freedom), mean, stretched), axes))
+        fits.append(Fit(Mixtures.of_scales(*student_scales(freedom), mean, stretched), axes))
         if axes is None:
-            shares = _LADDER**-2.0 / np.sum(_LADDER**-2.0)
-            fits.insert(0, _Fit(Mixtures.of_scales(shares, _LADDER, mean, covariance)))
+            shares = LADDER**-2.0 / np.sum(LADDER**-2.0)
+            fits.insert(0, Fit(Mixtures.of_scales(shares, LADDER, mean, covariance)))
         return fits
 
     def _without_spikes(self, mixtures: Mixtures, samples: Samples, floor: np.ndarray) -> Mixtures:
@@ -270,11 +278,11 @@ class Stack:
         places = mixtures.places(samples, self.masses)[:, :, None]
         variances = np.diagonal(mixtures.covariances, axis1=2, axis2=3)
         shared = (variances - floor < _SHARED) & (places > _PAIR)
-        lone = (places < samples.points.shape[1] + 1) & ~shared
-        added = np.where(lone, max(FLOORS), 0.0)[..., None] * np.eye(samples.points.shape[1])
+        lone = (places < samples.dimension + 1) & ~shared
+        added = np.where(lone, max(FLOORS), 0.0)[..., None] * np.eye(samples.dimension)
         return mixtures._replace(covariances=mixtures.covariances + added)
 
-    def _unseen(self, fit: _Fit) -> np.ndarray:
+    def _unseen(self, fit: Fit) -> np.ndarray:
         samples = self.samples[fit.axes is not None][0]
         logs = fit.mixtures.log_densities(samples)
         parts = (logs[k, fold.test] for k, fold in enumerate(self.folds))
@@ -305,7 +313,7 @@ class Stack:
         weights = self.held_out_weights[rows] / self.held_out_weights[rows].sum()
         return certified_weights(self.held_out[rows][:, self.kept], weights, prior, start)
 
-    def of_fold(self, k: int) -> GaussianMixture:
+    def of_fold(self, k: int) -> Any:
         """The stack of the fits without fold k, with weights from the held-out samples of the other
         folds.
         """
@@ -313,7 +321,7 @@ class Stack:
         return self._mixture(self._weights(self.weights, without)[0], [k])
 
     @property
-    def whole(self) -> GaussianMixture:
+    def whole(self) -> Any:
         """The stack of all samples: each candidate is the mean of its fits to all and to the folds
         [Breiman1996].
 
@@ -323,13 +331,21 @@ class Stack:
         from.
         """
         each = sum(self.fits[j].mixtures.shares.shape[1] for j in self.kept)
-        d = self.samples[0][0].points.shape[1]
-        most = min(_MOST_COMPONENTS, _MOST_ENTRIES // d**2) // each
+        d = self.samples[0][0].dimension
+        most = min(_MOST_COMPONENTS, _MOST_ENTRIES // max(d, 1) ** 2) // each
         large = [k for k, fold in enumerate(self.folds) if fold.mass <= 0.25]
         bags = [-1, *large[: int(np.clip(most, 1, _MOST_BAGS)) - 1]]
-        return merged(self._mixture(self.weights, bags), _MERGED, untouched=_LADDER.size)
+        return self._merged(self._mixture(self.weights, bags))
 
-    def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> GaussianMixture:
+    def _merged(self, mixture: Any) -> Any:
+        return merged(mixture, MERGED, untouched=LADDER.size)
+
+    def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> Any:
+        """The stack of the fits to some of the weightings."""
+        return self.units.to_data(GaussianMixture(*self._components(weights, rows)[:3]))
+
+    def _components(self, weights: np.ndarray, rows: Sequence[int]) -> list[np.ndarray]:
+        """Weights, means, covariances and levels, in the units."""
         parts = []
         for j, weight in zip(self.kept, weights, strict=True):
             mixtures, axes = self.fits[j]
@@ -337,11 +353,13 @@ class Stack:
             for k in own:
                 shares = mixtures.shares[k] / mixtures.shares[k].sum()
                 means, covariances = mixtures.means[k], mixtures.covariances[k]
+                chances = mixtures.chances[k] if mixtures.chances.size else np.empty((0, 0))
                 if axes is not None:
                     means, covariances = means @ axes.T, axes @ covariances @ axes.T
-                parts.append((weight / len(own) * shares, means, covariances))
-        found = (np.concatenate([part[i] for part in parts]) for i in range(3))
-        return self.units.to_data(GaussianMixture(*found))
+                parts.append((weight / len(own) * shares, means, covariances, chances))
+        levels = [part[3] for part in parts if part[3].size] or [np.empty((0, 0))]
+        found = [np.concatenate([part[i] for part in parts]) for i in range(3)]
+        return [*found, np.concatenate(levels)]
 
 
 def training_masses(folds: Sequence[Fold], n: int) -> np.ndarray:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,8 +124,7 @@ class Search:
             self._print(f"{len(self.stack.fits)} mixtures, {certified}")
         # wide kernels first: they are the simple ones
         for i in reversed(range(len(self.multiples) if folds else 0)):
-            kernel = self.unit.scaled(self.multiples[i])
-            score = delayed(held_out_scores)
+            score, kernel = delayed(self._scores), self.kernel_of(i)
             jobs = (
                 score(problem, k, kernel, self.support[k], self.strengths, run.limit())
                 for k in range(folds)
@@ -148,6 +148,15 @@ class Search:
             if run.over:
                 break
         return steps
+
+    def kernel_of(self, i: int) -> Kernel:
+        """That of a multiple of the bandwidth."""
+        return self.unit.scaled(self.multiples[i])
+
+    @property
+    def _scores(self) -> Callable[..., np.ndarray]:
+        """What scores the path of λ on a fold."""
+        return held_out_scores
 
     def _settle(self) -> Problem:
         """References, kernels and support points, from the mixtures that are there."""
@@ -237,7 +246,7 @@ class Search:
         j, i = self.choice
         problem, strength = self.problem, self.strengths[j]
         assert problem is not None
-        infinite, kernel = np.isinf(strength), self.unit.scaled(self.multiples[i])
+        infinite, kernel = np.isinf(strength), self.kernel_of(i)
         support = self.support[-1][:1] if infinite else self.support[-1]
         # with a tolerance of one, only the constant function is left of the space: its density is ρ
         only: dict[str, Any] = {"tol_model": 1.0} if infinite else {}

@@ -154,18 +154,28 @@ class MixedTerms:
         return log_sum(out.T)[0]
 
     def _patterns(
-        self, u: np.ndarray, c: np.ndarray, logs: np.ndarray
+        self, u: np.ndarray, c: np.ndarray, logs: np.ndarray, unseen: float = _UNSEEN
     ) -> Iterator[tuple[Expected, np.ndarray, np.ndarray]]:
         """Rows with the same cells observed, and the components that are not negligible there."""
         for rows, seen, known in patterns(u, c):
             everything = Expected(self.reference, self.correction, seen, known, self.within)
-            needed = logs[rows] > logs[rows].max(axis=1, keepdims=True) + _UNSEEN
+            needed = logs[rows] > logs[rows].max(axis=1, keepdims=True) + unseen
             yield everything, rows, needed
 
-    def _blocks(self, u: np.ndarray, c: np.ndarray, logs: np.ndarray) -> Iterator[_Block]:
-        """Every component at the rows where it is not negligible, pattern by pattern."""
-        silent, m = self._is_reference, self.correction.points.shape[0]
-        for everything, rows, needed in self._patterns(u, c, logs):
+    def _blocks(
+        self,
+        u: np.ndarray,
+        c: np.ndarray,
+        logs: np.ndarray,
+        *,
+        silent: bool = False,
+        unseen: float = _UNSEEN,
+    ) -> Iterator[_Block]:
+        """Every component at the rows where it is not negligible, pattern by pattern; ``silent``:
+        no correction is to be looked at.
+        """
+        m = self.correction.points.shape[0]
+        for everything, rows, needed in self._patterns(u, c, logs, unseen):
             for k in np.flatnonzero(needed.any(axis=0)):
                 of_one = None if silent else everything.component(int(k))
                 at = rows[needed[:, k]]
@@ -180,13 +190,15 @@ class MixedTerms:
         """Whether neither a correction nor an interval changes the reference."""
         return self.correction.is_silent and not self.within
 
-    def matrices(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """M(o) = E_ρ[(1, φ)(1, φ)ᵀ | o] of every row, (n, 1 + m, 1 + m)."""
+    def matrices(self, u: np.ndarray, c: np.ndarray, unseen: float = _UNSEEN) -> np.ndarray:
+        """M(o) = E_ρ[(1, φ)(1, φ)ᵀ | o] of every row, (n, 1 + m, 1 + m), without components whose
+        share is by the logarithm ``unseen`` smaller than the largest.
+        """
         size = 1 + self.correction.points.shape[0]
         out, u_c = np.zeros((u.shape[0], size, size)), self._joint(u, c)
         logs = self.reference.log_components(*u_c)
         logs = logs - log_sum(logs.T)[0][:, None]
-        for part in self._blocks(*u_c, logs):
+        for part in self._blocks(*u_c, logs, unseen=unseen):
             assert part.of_one is not None
             for some in row_blocks(part.rows.shape[0], size * size, _BLOCK_ELEMENTS):
                 weights = np.exp(part.logs[some])
@@ -336,7 +348,7 @@ class MixedTerms:
         # about the mean of all, so that the variance of a far column keeps its digits
         weights, means, _ = self._normals
         middle = weights @ means
-        for part in self._blocks(*joint, logs):
+        for part in self._blocks(*joint, logs, silent=self._is_reference):
             R = np.setdiff1d(np.arange(d), part.hidden.seen)
             m = part.hidden.means(part.k, part.x) - middle[R]
             if part.of_one is None:

@@ -12,6 +12,7 @@ from ksos.functionals.base import (
     Functional,
     Pair as Pair,
     ScaledSum as ScaledSum,
+    density_values as density_values,
     from_values as from_values,
     paired as paired,
     plus as plus,
@@ -19,7 +20,11 @@ from ksos.functionals.base import (
 )
 from ksos.functionals.custom import CustomFunctional, GradientCheck, check_gradient
 from ksos.functionals.l2 import Basis as Basis, BasisSums, SquaredL2
-from ksos.functionals.likelihood import NegativeLogLikelihood, likelihood_term as likelihood_term
+from ksos.functionals.likelihood import (
+    BoundLikelihood as BoundLikelihood,
+    NegativeLogLikelihood,
+    likelihood_term as likelihood_term,
+)
 from ksos.functionals.linear import Expectation, Frobenius, Trace
 from ksos.functionals.mmd import (
     MMD,

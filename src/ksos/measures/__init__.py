@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from ksos.measures.base import Atoms, Box, Lebesgue, Measure, Normals
 from ksos.measures.discrete import Discrete
-from ksos.measures.normal import GaussianMixture, Normal, merged as merged
+from ksos.measures.normal import (
+    GaussianMixture,
+    Normal,
+    merged as merged,
+    merged_cells as merged_cells,
+)
 
 __all__ = [
     "MEASURES",

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.special import entr
 
 from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, zeros
 from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
@@ -299,34 +300,59 @@ def merged(
     >>> merged(pair).means.round(3).tolist()
     [[0.05], [9.0]]
     """
-    every = mixture.weights, mixture.means, mixture.covariances
-    pairs = _Pairs(*_distinct(*(part[untouched:] for part in every)))
-    spent = 0.0
+    weights, means, covariances = mixture.weights, mixture.means, mixture.covariances
+    no_levels = np.zeros((weights.shape[0], 0))
+    found = merged_cells(weights, means, covariances, no_levels, total_bound, untouched)
+    return GaussianMixture(*found[:3])
+
+
+def merged_cells(
+    weights: np.ndarray,
+    means: np.ndarray,
+    covariances: np.ndarray,
+    chances: np.ndarray,
+    total_bound: float,
+    untouched: int,
+) -> tuple[np.ndarray, ...]:
+    """The same for components that also have probabilities of the levels of categorical columns,
+    ``chances`` (n, levels), which are independent given the component.
+
+    A pair is replaced by their weighted mean, which adds the divergence of its levels to its cost.
+    """
+    every = weights, means, covariances, chances
+    pairs, spent = _Pairs(*_distinct(*(part[untouched:] for part in every))), 0.0
     while (found := pairs.cheapest(total_bound - spent)) is not None:
         spent += pairs.merge(*found)
     keep = pairs.weights > 0.0
-    parts = pairs.weights[keep], pairs.means[keep], pairs.covariances[keep]
+    parts = (pairs.weights, pairs.means, pairs.covariances, pairs.chances)
     both = zip(every, parts, strict=True)
-    return GaussianMixture(*(np.concatenate([a[:untouched], b]) for a, b in both))
+    return tuple(np.concatenate([a[:untouched], b[keep]]) for a, b in both)
 
 
 def _distinct(
-    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights, means and covariances of the components that differ."""
-    rows = np.column_stack([means, covariances.reshape(weights.shape[0], -1)])
+    weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, chances: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Weights, means, covariances and levels of the components that differ."""
+    rows = np.column_stack([means, covariances.reshape(weights.shape[0], -1), chances])
     _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
     summed = np.bincount(place.ravel(), weights)
-    return summed[order], means[first[order]], covariances[first[order]]
+    first = first[order]
+    return summed[order], means[first], covariances[first], chances[first]
 
 
 class _Pairs:
     """The costs of all pairs of components, each a lower bound until it is needed."""
 
-    def __init__(self, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> None:
+    def __init__(
+        self,
+        weights: np.ndarray,
+        means: np.ndarray,
+        covariances: np.ndarray,
+        chances: np.ndarray,
+    ) -> None:
         self.weights, self.means = weights.copy(), means.copy()
-        self.covariances = covariances.copy()
+        self.covariances, self.chances = covariances.copy(), chances.copy()
         self.variances = np.diagonal(self.covariances, axis1=1, axis2=2).copy()
         self.logs, self.log_dets = np.log(self.variances), np.linalg.slogdet(self.covariances)[1]
         n = weights.shape[0]
@@ -354,6 +380,8 @@ class _Pairs:
         """Put the pair in place of i, and return what it costs."""
         cost, w = float(self.costs[i, j]), self.weights
         (mean,), (covariance,) = self._matched(np.array([i]), np.array([j]))
+        share = w[j] / (w[i] + w[j])
+        self.chances[i] += share * (self.chances[j] - self.chances[i])
         w[i], w[j], self.means[i], self.covariances[i] = w[i] + w[j], 0.0, mean, covariance
         self.variances[i] = np.diagonal(covariance)
         self.logs[i], self.log_dets[i] = np.log(self.variances[i]), np.linalg.slogdet(covariance)[1]
@@ -377,7 +405,7 @@ class _Pairs:
         matched = (a * self.variances[i] + b * self.variances[others]) / (a + b)
         matched += a * b / (a + b) ** 2 * away**2
         costs = (a + b) * np.log(matched) - a * self.logs[i] - b * self.logs[others]
-        return np.asarray(np.maximum(0.5 * costs.max(axis=1), 0.0))
+        return np.asarray(0.5 * costs.max(axis=1, initial=0.0))
 
     def _evaluate(self, i: np.ndarray, j: np.ndarray) -> None:
         """The costs themselves, of pairs (i, j)."""
@@ -387,8 +415,16 @@ class _Pairs:
             roots = np.linalg.cholesky(self._matched(a, b)[1])
             log_dets = 2.0 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
             costs = (w[a] + w[b]) * log_dets - w[a] * self.log_dets[a] - w[b] * self.log_dets[b]
-            self.costs[a, b] = self.costs[b, a] = np.maximum(0.5 * costs, 0.0)
+            costs = 0.5 * costs + self._of_levels(a, b)
+            self.costs[a, b] = self.costs[b, a] = np.maximum(costs, 0.0)
             self.exact[a, b] = self.exact[b, a] = True
+
+    def _of_levels(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """What the levels add to the costs of the pairs (i, j)."""
+        a, b, (p, q) = self.weights[i], self.weights[j], (self.chances[i], self.chances[j])
+        both = p + (b / (a + b))[:, None] * (q - p)
+        lost = [w * entr(levels).sum(axis=1) for w, levels in ((a + b, both), (a, p), (b, q))]
+        return np.asarray(lost[0] - lost[1] - lost[2])
 
     def _matched(self, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and covariances of the pairs (i, j)."""

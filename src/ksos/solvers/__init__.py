@@ -42,6 +42,10 @@ from ksos.solvers.lbfgs import (
     descend_until as descend_until,
     lowest as lowest,
 )
+from ksos.solvers.likelihood_rows import (
+    RowLikelihood as RowLikelihood,
+    fit_to_cells as fit_to_cells,
+)
 from ksos.solvers.loop import (
     STATUSES,
     Progress,

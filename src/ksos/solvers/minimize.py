@@ -43,6 +43,7 @@ from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import DENSE, centre, certify_integrals, factor, project, pruned
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.embedding_map import SMALL_TENSOR
+from ksos.space.mixed import MixedSpace
 from ksos.space.space import SoSSpace
 from ksos.space.support import pivoted_cholesky
 
@@ -229,7 +230,7 @@ def minimize(
     >>> solution.status, bool(solution.gap <= 1e-8)
     ('solved', True)
     """
-    if not isinstance(space, SoSSpace):
+    if not isinstance(space, SoSSpace | MixedSpace):
         raise TypeError(f"a ksos.SoSSpace is needed as the space; got {space!r}")
     check_options(solver, tol, max_iter, rtol)
     solver = as_solver(solver)

@@ -39,6 +39,7 @@ from ksos.space.embedding_map import (
     blocks_of,
 )
 from ksos.space.labelled import LabelledDensity, LabelledEmbedding
+from ksos.space.mixed import MixedSpace
 from ksos.space.space import Nodes, SoSSpace, finer_nodes, nodes_of
 from ksos.space.support import (
     SELECTIONS,
@@ -68,6 +69,7 @@ __all__ = [
     "LabelledDensity",
     "LabelledEmbedding",
     "MeanEmbedding",
+    "MixedSpace",
     "Nodes",
     "PairwiseMap",
     "Projection",

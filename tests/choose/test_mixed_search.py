@@ -1,0 +1,200 @@
+"""Mixtures, stack and search for tables with categorical and missing cells: against the definition,
+maximum likelihood by hand, enumeration, and a conic solver.
+"""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+
+from ksos.choose import MixedSearch, Mixtures, Samples, mixture_path, seeds
+from ksos.data import random_folds
+from ksos.density import MixedReference
+from ksos.functionals import NegativeLogLikelihood
+from ksos.kernels import Gaussian
+from ksos.solvers import RowLikelihood
+from ksos.space import MixedSpace, SoSSpace
+
+LEVELS = (2, 3)
+
+
+def simulated(n: int, d: int = 2, missing: float = 0.0, seed: int = 0) -> tuple[np.ndarray, ...]:
+    """Three classes, whose number is one of the columns as a rule."""
+    rng = np.random.default_rng(seed)
+    k = rng.integers(3, size=n)
+    u = 2.0 * np.cos(k[:, None] + np.arange(d)) + rng.normal(size=(n, d)) * (1.0 + 0.3 * k[:, None])
+    first = (rng.random(n) < np.array([0.1, 0.5, 0.9])[k]).astype(int)
+    c = np.stack([first, np.where(rng.random(n) < 0.85, k, rng.integers(3, size=n))], axis=1)
+    u[rng.random(u.shape) < missing] = np.nan
+    c[rng.random(c.shape) < missing] = -1
+    return u, c
+
+
+def as_reference(mixtures: Mixtures, b: int) -> MixedReference:
+    chances = np.split(mixtures.chances[b], [LEVELS[0]], axis=1)
+    shares = mixtures.shares[b] / mixtures.shares[b].sum()
+    return MixedReference(shares, mixtures.means[b], mixtures.covariances[b], tuple(chances))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("d", [0, 1, 3])
+def test_log_densities_are_those_of_the_observed_cells(d: int, missing: float) -> None:
+    u, c = simulated(120, d, missing)
+    samples, masses = Samples.of_cells(u, c, LEVELS), np.full((2, 120), 1.0 / 120)
+    masses[1, :40], masses[1, 40:] = 0.0, 1.0 / 80
+    centers = seeds(samples.points, masses, 4)
+    for mixtures in mixture_path(samples, masses, centers, [np.full(d, 0.03)] * 2):
+        logs = mixtures.log_densities(samples)
+        for b in range(2):
+            expected = as_reference(mixtures, b).log_density(u, c)
+            assert np.allclose(logs[b], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_one_component_with_missing_cells_is_that_of_maximum_likelihood() -> None:
+    u, c = simulated(150, 2, 0.3)
+    u = u[~np.isnan(u).all(axis=1)]
+    c = c[: u.shape[0]]
+    samples, masses = Samples.of_cells(u, c, LEVELS), np.full((1, u.shape[0]), 1.0 / u.shape[0])
+    # each goes on from the one before, so that the tolerance of a single one does not show
+    *_, found = mixture_path(samples, masses, np.zeros((1, 1), int), [np.zeros(2)] * 60)
+
+    def value(x: np.ndarray) -> float:
+        L = np.array([[math.exp(x[2]), 0.0], [x[3], math.exp(x[4])]])
+        V, total = L @ L.T, 0.0
+        for row in u:
+            seen = ~np.isnan(row)
+            at = np.ix_(seen, seen)
+            total -= multivariate_normal(x[:2][seen], V[at]).logpdf(row[seen])
+        return total / u.shape[0]
+
+    best = minimize(value, np.zeros(5), method="BFGS", options={"gtol": 1e-7}).x
+    L = np.array([[math.exp(best[2]), 0.0], [best[3], math.exp(best[4])]])
+    assert np.allclose(found.means[0, 0], best[:2], atol=2e-3)
+    assert np.allclose(found.covariances[0, 0], L @ L.T, atol=1e-2)
+
+
+def test_no_step_lowers_the_likelihood_of_observed_cells() -> None:
+    u, c = simulated(200, 2, 0.2)
+    samples, masses = Samples.of_cells(u, c, LEVELS), np.full((1, 200), 1.0 / 200)
+    path = mixture_path(samples, masses, seeds(samples.points, masses, 3), [np.full(2, 1e-9)] * 8)
+    values = [float(mixtures.log_densities(samples)[0] @ masses[0]) for mixtures in path]
+    # the prior of one row for the levels is not in the value
+    assert min(np.diff(values)) > -1e-4
+    assert values[-1] > values[0]
+
+
+def test_levels_apart_start_components_at_classes() -> None:
+    u, c = simulated(150, 2)
+    samples, masses = Samples.of_cells(u, c, LEVELS), np.full((1, 150), 1.0 / 150)
+    begun = samples.apart(1)
+    centers = seeds(begun.points, masses, 3)
+    assert sorted(c[centers[0], 1]) == [0, 1, 2]
+    assert begun.dimension == samples.dimension == 2
+
+
+def test_rows_of_a_likelihood_without_missing_cells_are_samples() -> None:
+    X, Z = (
+        np.random.default_rng(0).normal(size=(30, 2)),
+        np.random.default_rng(1).normal(size=(6, 2)),
+    )
+    space, a = SoSSpace(Gaussian(1.0), Z), np.arange(1.0, 31.0) / 465.0
+    psi = space.basis(X)
+    ours, theirs = RowLikelihood(psi, np.arange(30), a), NegativeLogLikelihood(X, a).bind(space)
+    F = np.random.default_rng(2).normal(size=(space.rank, 2))
+    C = F @ F.T / np.sum(F * F)
+    assert ours.value(None, C) + space.log_unit == pytest.approx(theirs.value(None, C), abs=1e-12)
+    assert np.allclose(ours.gradient(None, C)[1], theirs.gradient(None, C)[1])
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[MixedSearch, np.ndarray, np.ndarray]:
+    u, c = simulated(90, 2, 0.15)
+    folds = random_folds(np.ones(90), 3, np.random.default_rng(0))
+    # λ that changes the reference
+    search = MixedSearch(u, c, LEVELS, np.ones(90), folds, [1.5], [0.02], n_support=8)
+    assert search.run()
+    return search, u, c
+
+
+def test_the_certificate_is_that_of_the_problem(
+    small: tuple[MixedSearch, np.ndarray, np.ndarray],
+) -> None:
+    """From matrices M(o) of the rows alone: objective and gap, and a conic solver's optimum."""
+    search, u, c = small
+    solution, relative = search.answer(1e-6)
+    assert solution.status == "solved"
+    assert solution.gap is not None
+    assert solution.gap <= 1e-6
+    p, space = solution.distribution, solution.space
+    assert isinstance(space, MixedSpace)
+    M = space.terms.matrices(u, c)
+    W = space.terms.matrices(np.full((1, 2), np.nan), np.full((1, 2), -1))[0]
+    G = np.concatenate([p.correction.constant[None], p.correction.factor])
+    one, D = p.correction, np.zeros(W.shape)
+    D[1:, 1:] = relative * one.features(one.points, one.codes)
+    B = G @ G.T
+    assert np.sum(B * W) == pytest.approx(1.0, abs=1e-9)
+    values = np.einsum("ij,nij->n", B, M)
+    objective = -np.mean(np.log(values)) + np.sum(B * D)
+    assert solution.objective == pytest.approx(objective, abs=1e-9)
+    assert np.allclose(p.log_density(u, c), np.log(values) + p.reference.log_density(u, c))
+    # ⟨∇f, B⟩ − λ_min(∇f) relative to W
+    slope = D - np.einsum("n,nij->ij", 1.0 / values, M) / values.size
+    whitened = space.T.T @ slope @ space.T
+    gap = np.sum(slope * B) - np.linalg.eigvalsh(whitened)[0]
+    assert gap <= solution.gap + 1e-9
+    # the conic solver sees all directions, of which the space has dropped those of no mass
+    roots = [np.linalg.cholesky(one + 1e-15 * np.eye(9)) for one in M]
+    X = cp.Variable(W.shape, PSD=True)
+    values_of = [cp.log(cp.trace(root.T @ X @ root)) for root in roots]
+    problem = cp.Problem(
+        cp.Minimize(-cp.sum(cp.hstack(values_of)) / len(roots) + cp.trace(X @ D)),
+        [cp.trace(X @ W) == 1.0],
+    )
+    problem.solve(solver="CLARABEL")
+    assert solution.objective == pytest.approx(problem.value, abs=1e-5)
+
+
+def test_infinite_strength_is_the_reference() -> None:
+    u, c = simulated(60, 1, 0.2)
+    folds = random_folds(np.ones(60), 3, np.random.default_rng(0))
+    search = MixedSearch(u, c, LEVELS, np.ones(60), folds, [3.0], [math.inf])
+    search.run()
+    solution, relative = search.answer(None)
+    assert (solution.gap, relative) == (0.0, math.inf)
+    p = solution.distribution
+    assert np.allclose(p.log_density(u, c), search.reference_of_all.log_density(u, c))
+    assert math.isfinite(search.best_score)
+    assert search.results()["mean_test_score"].shape == (1,)
+    assert search.stack is not None
+    assert search.stack.gap <= 1e-4
+
+
+def test_incomplete_rows_cost_little_against_complete_ones() -> None:
+    """Held-out nats of a fit with a tenth of the cells missing."""
+    whole, missing = simulated(300, seed=1), simulated(300, missing=0.1, seed=1)
+    test = simulated(1000, seed=2)
+    scores = []
+    for u, c in (whole, missing):
+        folds = random_folds(np.ones(300), None, np.random.default_rng(0))
+        search = MixedSearch(u, c, LEVELS, np.ones(300), folds, [3.0], [math.inf, 1.0, 0.1])
+        search.run()
+        scores.append(search.answer(1e-4)[0].distribution.log_density(*test).mean())
+    assert scores[0] - scores[1] < 0.08
+
+
+@pytest.mark.parametrize(("d", "levels"), [(0, (2, 3)), (2, ())])
+def test_tables_of_one_kind(d: int, levels: tuple[int, ...]) -> None:
+    u, c = simulated(60, d, 0.1)
+    c = c[:, : len(levels)]
+    folds = random_folds(np.ones(60), 3, np.random.default_rng(0))
+    search = MixedSearch(u, c, levels, np.ones(60), folds, [3.0], [math.inf, 0.1])
+    assert search.run()
+    p = search.answer(1e-4)[0].distribution
+    assert np.isfinite(p.log_density(u, c)).all()
+    assert (p.n_numeric, p.levels) == (d, levels)
