@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from tables import PAIR_CASES, PairCase, points
 
 import ksos
-from ksos.density import square_clouds, square_of, standardize
+from ksos.density import square_of, standardize, term_clouds
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Normal
 from ksos.observables import BoxIndicator, KernelFunction, coordinate
@@ -208,7 +208,7 @@ def test_many_features_by_quasi_monte_carlo(d: int) -> None:
 
 def test_where_weights_are_useless_samples_are_drawn() -> None:
     p = square_of(normal([1.0] * 4))
-    found, method = square_clouds(p, 2000, 0, least_efficiency=2.0)
+    found, method = term_clouds(p, 2000, np.random.default_rng(0), least=2.0)
     assert method == "sampling"
     means = np.array([masses @ y[:, 0] for y, _, masses in found])
     assert abs(means.mean() - 1.0) <= 6.0 * means.std(ddof=1) / math.sqrt(len(means)) < 0.5

@@ -14,7 +14,7 @@ from ksos.density.mixed_square import Correction
 from ksos.density.mixture import mixture, reference_density, to_sklearn
 from ksos.density.normals import Group, inner_product
 from ksos.density.questions.divergence import between_squares, normal_groups
-from ksos.density.questions.expectation import embedded, square_clouds
+from ksos.density.questions.expectation import embedded, term_clouds
 from ksos.density.questions.line import mean_difference
 from ksos.density.square import NoMass, Square, feature_scales
 from ksos.density.standard import standardize
@@ -45,8 +45,8 @@ __all__ = [
     "read_header",
     "reference_density",
     "save",
-    "square_clouds",
     "square_of",
     "standardize",
+    "term_clouds",
     "to_sklearn",
 ]

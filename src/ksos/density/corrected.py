@@ -220,12 +220,6 @@ class Corrected:
         X = X if self.is_whole else X[:, np.argsort(self.shown)]
         return self.joint.logpdf(X) + self.joint.measure.log_density(X)
 
-    def log_ratio(self, X: np.ndarray) -> np.ndarray:
-        """log p − log ρ of the features shown: the square alone if all of them are."""
-        if self.hidden or self.interval is not None:
-            return np.asarray(self.log_by_volume(X) - self.reference.log_density(X))
-        return np.asarray(self.joint.logpdf(X[:, np.argsort(self.shown)]))
-
     def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p by volume, shape (n,), and its gradient, shape (n, d)."""
         if self.interval is not None:

@@ -138,9 +138,12 @@ class Terms:
         X = like(X, self.home)
         if self.own is not None:
             return self.own.logpdf(X)
-        log_p = self.log_by_volume(X)
-        relative = self.measure.normals(self.n_features) is not None
-        return log_p - self.measure.log_density(X) if relative else log_p
+        return self.relative(X, self.log_by_volume(X))
+
+    def relative(self, X: Array, log_p: Array) -> Array:
+        """log p relative to the measure, from the one by volume."""
+        by_volume = self.measure.normals(self.n_features) is None
+        return log_p if by_volume else log_p - self.measure.log_density(X)
 
     def pdf(self, X: Array) -> Array:
         """p relative to the measure, shape (n,)."""

@@ -124,12 +124,10 @@ def conditional_logpdf(p: Terms, X: np.ndarray, given: list[int]) -> np.ndarray:
     if p.measure.atoms is not None and len(p.parts) == 1:
         square = cast("Square", p.parts[0][1])
         rest = [k for k in range(p.n_features) if k not in given]
-        if not (
-            square.kernel.separable(p.n_features) and _is_product(p.measure.atoms, given, rest)
-        ):
-            log_given = _given_logpdf_on_atoms(square, given, X[:, given])
+        product = _is_product(p.measure.atoms, given, rest)
+        if not (square.kernel.separable(p.n_features) and product):
             with np.errstate(invalid="ignore"):
-                return np.asarray(square.logpdf(X) - log_given)
+                return np.asarray(square.logpdf(X) - _at_atoms(square, given, X[:, given]))
     of_given = marginal(p, given)
     log_joint, log_given = p.logpdf(X), of_given.logpdf(X[:, given])
     if p.square is not None and p.measure.atoms is None:
@@ -405,7 +403,7 @@ def _within(term: Term, feature: int, side: Side, *, alone: bool) -> list[Given]
             if not (whole := float(masses[hit].sum())) > 0.0:
                 return []
             some = replace(term, measure=Discrete(atoms.points[hit], atoms.weights[hit]))
-            return [(math.log(whole), _marginal(some.scaled_to_one(), rest))]
+            return [(math.log(whole), _marginal(some, rest))]
     except NoMass:
         return []
     if alone:
@@ -469,26 +467,25 @@ def _at_values_on_atoms(p: Square, given: list[int], values: np.ndarray, rest: l
             distances = np.sum(np.abs(nodes.points[:, given] - values), axis=1)
             raise NoMass(nodes.points[int(np.argmin(distances))][given])
         hit[:] = True
-    atoms, group = _distinct(nodes.points[np.ix_(hit, rest)])
-    weights = np.bincount(group, nodes.weights[hit])
-    measure = Discrete(atoms, weights / weights.sum())
+    points = nodes.points[hit]
+    points[:, given] = values
+    weights = nodes.weights[hit] / nodes.weights[hit].sum()
+    some = replace(p, measure=Discrete(points, weights))
     if p.kernel.separable(p.n_features):
-        return _hold_fixed(p, given, values, rest, measure)
-    full = np.empty((atoms.shape[0], p.n_features))
-    full[:, given], full[:, rest] = values, atoms
-    log_density = p.logpdf(full)
-    if not np.any(np.isfinite(log_density)):
-        raise NoMass
-    return _interpolant(p.kernel.restrict(rest), measure, log_density)
+        return _hold_fixed(p, given, values, rest, _projected(some, rest)[0])
+    return cast("Square", _marginal(some, rest))
 
 
-def _given_logpdf_on_atoms(p: Square, given: list[int], values: np.ndarray) -> np.ndarray:
+def _at_atoms(p: Square, given: list[int], values: np.ndarray) -> np.ndarray:
     """The log-density of the ``given`` features, relative to the marginal of the measure, at rows
     that belong to atoms.
     """
     projected, log_density = _projected(p, given)
-    found = _find(projected.points, values)
-    missing = np.flatnonzero(found < 0)
+    n = log_density.shape[0]
+    distinct, number = _distinct(np.concatenate([projected.points, values]))
+    known = np.full(distinct.shape[0], np.nan)
+    known[number[:n]] = log_density
+    missing = np.flatnonzero(np.isnan(known[number[n:]]))
     if missing.size:
         row = int(missing[0])
         raise ValueError(
@@ -496,20 +493,13 @@ def _given_logpdf_on_atoms(p: Square, given: list[int], values: np.ndarray) -> n
             f" {values.shape[0]} rows of X, first of row {row},"
             f" {dict(zip(given, values[row].tolist(), strict=True))}: condition on values of atoms"
         )
-    return log_density[found]
+    return known[number[n:]]
 
 
 def _distinct(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows, and which of them each row is."""
     distinct, inverse = np.unique(points + 0.0, axis=0, return_inverse=True)
     return distinct, inverse.ravel()
-
-
-def _find(atoms: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Which of the distinct ``atoms`` each row is, or −1."""
-    place = {atom.tobytes(): number for number, atom in enumerate(atoms)}
-    # adding 0 makes −0 and 0 one number, as in _distinct
-    return np.array([place.get(row.tobytes(), -1) for row in rows + 0.0])
 
 
 def _projected(p: Square, features: list[int]) -> tuple[Discrete, np.ndarray]:
@@ -519,6 +509,8 @@ def _projected(p: Square, features: list[int]) -> tuple[Discrete, np.ndarray]:
     weights = np.bincount(group, nodes.weights)
     log_mass = p.logpdf(nodes.points) + np.log(nodes.weights)
     top = float(log_mass.max())
+    if not math.isfinite(top):
+        raise NoMass
     with np.errstate(divide="ignore"):
         log_density = np.log(np.bincount(group, np.exp(log_mass - top))) + top - np.log(weights)
     return Discrete(atoms, weights), log_density

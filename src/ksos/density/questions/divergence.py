@@ -10,7 +10,7 @@ import numpy as np
 from ksos.density.corrected import Corrected
 from ksos.density.estimate import Estimate
 from ksos.density.normals import Group, inner_product, pairs_of
-from ksos.density.questions.expectation import Work, expectation
+from ksos.density.questions.expectation import Work, average, expectation
 from ksos.density.square import Square
 from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
@@ -58,14 +58,12 @@ def kl_divergence(p: Terms, q: Terms, work: Work) -> Estimate:
         return Estimate(math.inf)
     missed = []
 
-    def log_ratio(X: np.ndarray) -> np.ndarray:
-        log_p, log_q = p.log_by_volume(X), q.log_by_volume(X)
-        beyond = np.isfinite(log_p) & np.isneginf(log_q)
-        missed.append(bool(np.any(beyond)))
-        with np.errstate(invalid="ignore"):
-            return np.where(beyond | np.isneginf(log_p), 0.0, log_p - log_q)
+    def log_ratio(X: np.ndarray, log_p: np.ndarray) -> np.ndarray:
+        log_q = q.log_by_volume(X)
+        missed.append(bool(np.any(beyond := np.isneginf(log_q))))
+        return np.where(beyond, 0.0, log_p - log_q)
 
-    found = expectation(p, NumericFunction(log_ratio), work)
+    found = average(p, log_ratio, work)
     if any(missed):
         return Estimate(math.inf)
     # a divergence of 0 has no relative error

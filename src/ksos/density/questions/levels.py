@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density.estimate import Estimate
-from ksos.density.questions.expectation import (
-    affordable,
-    mean_of,
-    square_clouds,
-    term_clouds,
-)
+from ksos.density.estimate import Estimate, coarsest
+from ksos.density.questions.expectation import affordable, mean_of, term_clouds
 from ksos.density.questions.line import line
 from ksos.density.square import Square
 from ksos.density.standard import standardize
@@ -38,69 +33,57 @@ _GRID_FEATURES = 3
 _CLOUD_POINTS = 65_536
 # of which a term has so many at least, so that each of eight clouds has 256 of them
 _LEAST_POINTS = 2048
-# exact samples where kernels are too many for a grid: 0.3 % of the mass
-_SAMPLES = 1 << 15
-# groups of them, whose spread is the error
-_SAMPLE_GROUPS = 16
 
 
 def highest_density_level(p: Terms, mass: float, rng: Any) -> Estimate:
     """t with P(p(x) ≥ t) = mass; on atoms the largest t whose region holds at least that much."""
-    square, shift = p.square, 0.0
     if (atoms := p.measure.atoms) is not None:
         found = Estimate(weighted_level(p.logpdf(atoms.points), p.node_masses, mass), 0.0, "sum")
     elif p.n_features == 1:
         found = Estimate(line(p).log_level(mass), 0.0, "quadrature")
-    elif square is not None:
-        standard = standardize(square)
-        found, shift = _of_square(standard.square, mass, rng), standard.log_volume
     else:
-        found = _of_terms(p, mass, rng)
+        found = _on_grid(p.square, mass) or _on_clouds(p, mass, np.random.default_rng(rng))
     with np.errstate(over="ignore", under="ignore"):
-        level = float(np.exp(found - shift))
+        level = float(np.exp(found))
     return Estimate(level, level * found.error, found.method)
 
 
-def _of_terms(p: Terms, mass: float, rng: Any) -> Estimate:
-    """log t of a sum of terms, over clouds of points of all of them."""
-    generator = np.random.default_rng(rng)
+def _on_clouds(p: Terms, mass: float, rng: np.random.Generator) -> Estimate:
+    """log t, over clouds of points of all terms."""
     cost = sum(term.value_cost for _, term in p.parts)
     roots = np.sqrt([weight for weight, _ in p.parts])
     most = min(_CLOUD_POINTS, affordable(cost, p.n_features))
     counts = np.maximum(_LEAST_POINTS, (roots / roots.sum() * most).astype(int))
-    found = [
-        (weight, *term_clouds(term, int(n), generator))
-        for (weight, term), n in zip(p.parts, counts, strict=True)
-    ]
+    found = [term_clouds(term, int(n), rng) for (_, term), n in zip(p.parts, counts, strict=True)]
     levels = []
-    for group in range(min(len(clouds) for _, clouds, _ in found)):
-        X = np.concatenate([clouds[group][0] for _, clouds, _ in found])
-        masses = np.concatenate([weight * clouds[group][1] for weight, clouds, _ in found])
-        levels.append(_smooth_level(p.logpdf(X), masses, mass))
-    return mean_of(levels, found[0][2])
+    for clouds in zip(*(clouds for clouds, _ in found), strict=True):
+        X, log_p, _ = (np.concatenate(column) for column in zip(*clouds, strict=True))
+        masses = [w * cloud[2] for (w, _), cloud in zip(p.parts, clouds, strict=True)]
+        log_p = p.relative(X, log_p if len(p.parts) == 1 else p.log_by_volume(X))
+        levels.append(_smooth_level(log_p, np.concatenate(masses), mass))
+    return mean_of(levels, coarsest(method for _, method in found))
 
 
-def _of_square(p: Square, mass: float, rng: Any) -> Estimate:
-    """The same of a square: a quantile of p over the midpoints of cells, or over points."""
-    from ksos.density.sampling import draw  # which asks questions itself
-
-    affords = max(20_000, _KERNEL_VALUES / p.support_points.shape[0])
-    if p.n_features == _GRID_FEATURES and affords < _ROUNDS * _MOST_NODES:
-        # exact samples are more accurate than the grid that there is time for
-        samples = draw(p, _SAMPLES, np.random.default_rng(rng))
-        groups = np.array_split(samples, _SAMPLE_GROUPS)
-        levels = [float(np.quantile(p.logpdf(rows), 1.0 - mass)) for rows in groups]
-        return mean_of(levels, "sampling")
-    if p.n_features <= _GRID_FEATURES:
-        length, most, found = 0.5, _MOST_NODES >> p.n_features, None
-        coarse = cells(p.integrals, p.support_points, length, most, split_kinks=False)
-        if coarse is not None:  # with a side of the cells that makes about as many as allowed
-            length *= (coarse[0].shape[0] / (0.4 * most)) ** (1.0 / p.n_features)
-            found = cells(p.integrals, p.support_points, length, most, split_kinks=False)
-        if found is not None:
-            return Estimate(*_on_cells(p, mass, *found), "quadrature")
-    clouds, method = square_clouds(p, _CLOUD_POINTS, rng)
-    return mean_of([_smooth_level(log_p, masses, mass) for _, log_p, masses in clouds], method)
+def _on_grid(p: Square | None, mass: float) -> Estimate | None:
+    """log t of a square in few features: a quantile of p over the midpoints of cells."""
+    if p is None or p.n_features > _GRID_FEATURES:
+        return None
+    standard, d = standardize(p), p.n_features
+    square, length, most = standard.square, 0.5, _MOST_NODES >> d
+    if (
+        d == _GRID_FEATURES
+        and square.support_points.shape[0] * _ROUNDS * _MOST_NODES > _KERNEL_VALUES
+    ):
+        return None  # clouds are more accurate than the grid that there is time for
+    source = square.integrals, square.support_points
+    found = cells(*source, length, most, split_kinks=False)
+    if found is not None:  # with a side of the cells that makes about as many as allowed
+        length *= (found[0].shape[0] / (0.4 * most)) ** (1.0 / d)
+        found = cells(*source, length, most, split_kinks=False)
+    if found is None:
+        return None
+    level, error = _on_cells(square, mass, *found)
+    return Estimate(level - standard.log_volume, error, "quadrature")
 
 
 def _on_cells(p: Square, mass: float, start: np.ndarray, stop: np.ndarray) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.estimate import coarsest
 from ksos.density.normals import Group
 from ksos.density.questions.condition import in_interval, log_panel_masses, marginal
-from ksos.density.questions.expectation import square_clouds
+from ksos.density.questions.expectation import term_clouds
 from ksos.density.questions.line import line, panel_ends
 from ksos.density.square import NoMass, Square
 from ksos.density.standard import standardize
@@ -229,7 +229,7 @@ def _metric_masses(p: Square, low: np.ndarray, high: np.ndarray) -> tuple[np.nda
     mass, error = mixture_box_masses(P, 0.5 * (X[i] + X[j]), covariance, low, high)
     rough = error > _ROUGH
     if np.any(rough):
-        found = square_clouds(p, _CLOUD_POINTS, 0)[0]
+        found = term_clouds(p, _CLOUD_POINTS, np.random.default_rng(0))[0]
         a, b = low[rough], high[rough]
         values = np.stack([_inside(y, a, b) @ masses for y, _, masses in found])
         standard_error = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])

@@ -35,7 +35,7 @@ __all__ = [
     "Squares",
     "draw",
     "draw_by_inversion",
-    "draw_corrected",
+    "draw_term",
     "draw_terms",
     "envelope",
     "envelope_bytes",
@@ -179,7 +179,7 @@ def draw_terms(p: Terms, size: int, rng: np.random.Generator, method: str) -> Ar
     weights = np.array([w for w, _ in host.parts])
     counts = rng.multinomial(size, weights / weights.sum())
     samples = [
-        _draw(term, int(count), rng, method)
+        draw_term(term, int(count), rng, method)
         for count, (_, term) in zip(counts, host.parts, strict=True)
         if count
     ]
@@ -187,21 +187,22 @@ def draw_terms(p: Terms, size: int, rng: np.random.Generator, method: str) -> Ar
     return rows[rng.permutation(size)]
 
 
-def _draw(term: Term, size: int, rng: np.random.Generator, method: str) -> np.ndarray:
+def draw_term(term: Term, size: int, rng: np.random.Generator, method: str = "auto") -> np.ndarray:
+    """Samples of one term, shape (size, d)."""
     if isinstance(term, Corrected):
         if method not in ("auto", "rejection"):
             raise ValueError(
                 f"method={method!r} draws squares, and a correction of normal densities is drawn by"
                 " rejection from these; use method='auto'"
             )
-        return draw_corrected(term, size, rng)
+        return _draw_corrected(term, size, rng)
     if method == "auto" and term.is_normal_sum and term.support_points.shape[0] == 1:
         L = np.linalg.cholesky(0.25 * term.kernel.matrix(term.n_features))
         return term.support_points[0] + rng.standard_normal((size, term.n_features)) @ L.T
     return draw(term, size, rng, method)
 
 
-def draw_corrected(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
+def _draw_corrected(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
     """Samples of the reference, each kept with probability f(x)/sup f."""
     acceptance = 1.0 / p.bound()
     if acceptance < _LEAST_ACCEPTANCE:
