@@ -61,32 +61,25 @@ class Corrected:
     shown: list[int]
     interval: Interval | None = None
 
-    @property
-    def n_features(self) -> int:
-        """How many features are shown."""
-        return len(self.shown)
-
-    @cached_property
-    def hidden(self) -> list[int]:
-        """The features that are integrated out."""
-        return [k for k in range(self.joint.n_features) if k not in self.shown]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every feature is shown, in its place."""
-        return self.shown == list(range(self.joint.n_features))
-
-    @property
-    def measure(self) -> Measure:
-        """What :meth:`logpdf` is relative to."""
-        return self.joint.measure if self.is_whole else Lebesgue()
-
-    @cached_property
-    def correction(self) -> tuple[np.ndarray, np.ndarray]:
-        """The support points and rows of F that change the reference."""
-        X, F = (to_numpy(part) for part in (self.joint.support_points, self.joint.unit_factor))
+    def __post_init__(self) -> None:
+        joint, every = self.joint, self.joint.n_features
+        self.n_features = len(self.shown)
+        # the features that are integrated out, and whether all are shown in their places
+        self.hidden = [k for k in range(every) if k not in self.shown]
+        self.is_whole = self.shown == list(range(every))
+        # what logpdf is relative to
+        self.measure: Measure = joint.measure if self.is_whole else Lebesgue()
+        # S of the joint kernel, and the constant c in natural units
+        self.metric = cast("Gaussian", joint.kernel).matrix(every)
+        self.constant = cast("np.ndarray", joint.unit_constant)
+        # the support points and rows of F that change the reference
+        X, F = (to_numpy(part) for part in (joint.support_points, joint.unit_factor))
         used = np.any(F != 0.0, axis=1)
-        return X[used], F[used]
+        self.correction, self.n_corrections = (X[used], F[used]), int(used.sum())
+        # the normal densities of all features, and those of the features shown
+        self.all_normals = cast("Normals", joint.measure.normals(every))
+        (weights, means, covariances), index = self.all_normals, np.array(self.shown)
+        self.normals = Normals(weights, means[:, index], covariances[:, index[:, None], index])
 
     @property
     def support_points(self) -> np.ndarray:
@@ -155,11 +148,6 @@ class Corrected:
         return float(1.0 / np.sqrt(precision))
 
     @property
-    def n_corrections(self) -> int:
-        """The number of kernels that change the reference."""
-        return int(self.correction[0].shape[0])
-
-    @property
     def value_cost(self) -> float:
         """How many values of normal densities a value of the density takes."""
         normals, kernels = self.all_normals.weights.shape[0], _KERNEL_COST * self.n_corrections
@@ -168,36 +156,14 @@ class Corrected:
         )
 
     @cached_property
-    def metric(self) -> np.ndarray:
-        """S of the joint kernel."""
-        return cast("Gaussian", self.joint.kernel).matrix(self.joint.n_features)
-
-    @cached_property
     def precision(self) -> np.ndarray:
         """The inverse of what S is for the features shown."""
         return np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
 
     @cached_property
-    def all_normals(self) -> Normals:
-        """The normal densities of all features."""
-        return cast("Normals", self.joint.measure.normals(self.joint.n_features))
-
-    @cached_property
-    def normals(self) -> Normals:
-        """The normal densities of the features shown."""
-        weights, means, covariances = self.all_normals
-        index = np.array(self.shown)
-        return Normals(weights, means[:, index], covariances[:, index[:, None], index])
-
-    @cached_property
     def components(self) -> NormalComponents:
         """The same, ready to be evaluated."""
         return NormalComponents(self.normals)
-
-    @cached_property
-    def constant(self) -> np.ndarray:
-        """c in natural units."""
-        return cast("np.ndarray", self.joint.unit_constant)
 
     @cached_property
     def reference(self) -> GaussianMixture:

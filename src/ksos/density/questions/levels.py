@@ -42,7 +42,8 @@ def highest_density_level(p: Terms, mass: float, rng: Any) -> Estimate:
     elif p.n_features == 1:
         found = Estimate(line(p).log_level(mass), 0.0, "quadrature")
     else:
-        found = _on_grid(p.square, mass) or _on_clouds(p, mass, np.random.default_rng(rng))
+        on_grid = _on_grid(p.square, mass)
+        found = _on_clouds(p, mass, np.random.default_rng(rng)) if on_grid is None else on_grid
     with np.errstate(over="ignore", under="ignore"):
         level = float(np.exp(found))
     return Estimate(level, level * found.error, found.method)
@@ -70,12 +71,10 @@ def _on_grid(p: Square | None, mass: float) -> Estimate | None:
         return None
     standard, d = standardize(p), p.n_features
     square, length, most = standard.square, 0.5, _MOST_NODES >> d
-    if (
-        d == _GRID_FEATURES
-        and square.support_points.shape[0] * _ROUNDS * _MOST_NODES > _KERNEL_VALUES
-    ):
-        return None  # clouds are more accurate than the grid that there is time for
     source = square.integrals, square.support_points
+    long = source[1].shape[0] * _ROUNDS * _MOST_NODES > _KERNEL_VALUES
+    if d == _GRID_FEATURES and long:
+        return None  # clouds are more accurate than the grid that there is time for
     found = cells(*source, length, most, split_kinks=False)
     if found is not None:  # with a side of the cells that makes about as many as allowed
         length *= (found[0].shape[0] / (0.4 * most)) ** (1.0 / d)

@@ -14,10 +14,6 @@ __all__ = ["mean_and_covariance", "moment", "term_moment"]
 
 # of the moments of all pairs that are held at a time
 _BLOCK_BYTES = 128e6
-# a length of which the square overflows is measured in another unit
-_OVERFLOW = 1e150
-# and so is one of which the square underflows
-_UNDERFLOW = 1e-150
 
 
 def mean_and_covariance(p: Terms) -> tuple[np.ndarray, np.ndarray]:
@@ -73,22 +69,15 @@ def _mean_and_covariance(term: Term) -> tuple[np.ndarray, np.ndarray]:
         scaled = np.sqrt(masses)[:, None] * (atoms.points - mean)
         return mean, scaled.T @ scaled
     # in the axes of a metric, products are products over the features
-    X = term.support_points
+    standard = standardize(term, shorten=False)
+    mean, cross = _of_pairs(standard.square)
     with np.errstate(over="ignore"):
-        largest = max(float(np.ptp(X, axis=0).max()), float(term.bandwidths.max()))
-    if not _UNDERFLOW < largest < _OVERFLOW or term.kernel.full:
-        standard = standardize(term, shorten=False)
-        mean, cross = _of_pairs(standard.square)
-        unit = standard.matrix
-        with np.errstate(over="ignore"):
-            cross = unit @ cross @ unit.T
-        return standard.points(mean[None, :])[0], 0.5 * (cross + cross.T)
-    return _of_pairs(term)
+        cross = standard.matrix @ cross @ standard.matrix.T
+    return standard.points(mean[None, :])[0], 0.5 * (cross + cross.T)
 
 
 def _of_pairs(p: Square) -> tuple[np.ndarray, np.ndarray]:
     """From the moments of the components k(x, x̃_i)k(x, x̃_j)dρ."""
-    p = p.central_point_first()
     integrals, X, F, d = p.integrals, p.support_points, p.unit_factor, p.n_features
     # the weights B_ij W_ij of the components, which sum to one
     P = ((F @ F.T) * np.exp(integrals.log_gram(X, X) - p.log_unit)).ravel()
