@@ -26,10 +26,23 @@ def test_version(ksos: Command) -> None:
 def test_help(ksos: Command, words: list[str]) -> None:
     done = ksos(*words)
     assert (done.code, done.err) == (0, "")
+    words = " ".join(done.out.split())
     assert all(
-        f"\n  {name} " in done.out and summary in done.out for name, summary in COMMANDS.items()
+        f"\n  {name} " in done.out and summary in words for name, summary in COMMANDS.items()
     )
-    assert "exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged" in done.out
+    assert "exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged" in words
+
+
+@pytest.mark.parametrize("columns", [60, 140])
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits_the_terminal(
+    ksos: Command, name: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = ksos(*filter(None, [name]), "--help").out.splitlines()
+    # command lines stay whole, so that they can be copied
+    widest = max(len(line) for line in lines if not line.startswith(("  ksos ", "usage: ")))
+    assert columns - 25 < widest < columns or (columns == 140 and 80 < widest < 100)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -279,8 +279,8 @@ def test_inspect(ksos: Command, boxed: Path) -> None:
     done = ksos("inspect", boxed)
     assert (done.code, done.err) == (0, "")
     shown = {line[:18].strip(): line[18:] for line in done.out.splitlines()}
-    assert shown["features d"] == "2"
-    assert shown["support points m"] == "1"
+    assert shown["columns"] == "2"
+    assert shown["support points"] == "1"
     assert shown["rank"] == "1"
     assert shown["kernel"] == "Gaussian(sigma=2.0)"
     assert shown["measure"] == "Box(low=[-1.0, -1.0], high=[inf, 1.0])"

@@ -300,7 +300,7 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
     end = f"2 of 4 rows lie outside the box: {remedy}"
     assert (
         refusal(tmp_path / "bare.csv", "--low", "-inf,0", "--high", "3.5,1")
-        == f"{tmp_path / 'bare.csv'}, row 3: feature 2 is 1.5, outside [0.0, 1.0]; {end}"
+        == f"{tmp_path / 'bare.csv'}, row 3: column 2 is 1.5, outside [0.0, 1.0]; {end}"
     )
     assert (
         refusal(tmp_path / "named.csv", "--columns", "y", "--low", "0.5", "--high", "1")
@@ -309,7 +309,7 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert (
         refusal("-", "--high", "3.5,inf")
-        == "<stdin>, row 4: feature 1 is 4.0, outside [-inf, 3.5]; 1 of 4 rows lie outside the"
+        == "<stdin>, row 4: column 1 is 4.0, outside [-inf, 3.5]; 1 of 4 rows lie outside the"
         f" box: {remedy}"
     )
     index = int(np.argmax(points[:, 0] > 0.5))

@@ -50,7 +50,7 @@ def test_a_picture_with_data(
 ) -> None:
     before = dict(mpl.rcParams)
     done = ksos("plot", model, "--data", data, "--columns", "x,y", "-o", tmp_path / "out.png")
-    assert done == (0, f"written: {tmp_path / 'out.png'}\n", "")
+    assert done == (0, f"written: {tmp_path / 'out.png'} (x1, x2, 40 rows)\n", "")
     picture = imread(tmp_path / "out.png")
     assert picture.shape[:2] == (630, 900) and np.ptp(picture[..., 0]) > 0.5
     (display,) = shown
@@ -177,9 +177,9 @@ def test_data_of_chosen_features(
         (
             ["-o", "o.png", "--columns", "1,2"],
             2,
-            "--columns says how to read a table, and there is none; name it with --data",
+            "--columns is for reading a table, and there is none; name it with --data",
         ),
-        (["-o", "o.png", "--no-header"], 2, "--header says how to read a table"),
+        (["-o", "o.png", "--no-header"], 2, "--header is for reading a table"),
         (
             ["-o", "o.png", "--data", "DATA", "--given", "1=0"],
             2,
@@ -212,7 +212,7 @@ def test_too_many_features(ksos: Command, tmp_path: Path) -> None:
     )
     done = ksos("plot", tmp_path / "nine.ksos", "-o", tmp_path / "o.png")
     assert done.code == 1 and done.err.endswith(
-        "9 features, of which a figure shows at most 8; choose some with --features\n"
+        "9 columns, of which a figure shows at most 8; choose some with --features\n"
     )
 
 

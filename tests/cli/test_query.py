@@ -38,9 +38,7 @@ def three(p: library.SoSDensity, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def test_help_says_how_features_are_counted(ksos: Command) -> None:
     for command in ("query", "sample", "plot"):
-        assert "names of columns, or 2 for the second feature" in " ".join(
-            ksos(command, "--help").out.split()
-        )
+        assert "names, or 2 for the second column" in " ".join(ksos(command, "--help").out.split())
 
 
 # --- probabilities ---
@@ -50,12 +48,12 @@ def probability(ksos: Command, *words: object) -> float:
     return float(json.loads(ksos("query", *words, "--json").out)["probability"])
 
 
-def test_a_probability_has_a_label_and_six_digits(
+def test_a_probability_has_a_label_and_three_digits(
     ksos: Command, three: Path, p: library.SoSDensity
 ) -> None:
     box = ("--low", "0,-inf,-1", "--high", "1,0.3,inf")
     expected = p.probability([0.0, -np.inf, -1.0], [1.0, 0.3, np.inf])
-    line = f"P(0 ≤ x1 ≤ 1, x2 ≤ 0.3, x3 ≥ -1) = {expected:.6g}\n"
+    line = f"P(0 ≤ x1 ≤ 1, x2 ≤ 0.3, x3 ≥ -1) = {expected:.3f}\n"
     assert ksos("query", three, *box) == (0, line, "")
     assert probability(ksos, three, *box) == expected
     given = ksos("query", three, "--low", "x1=0", "--given", "2=0.5,x3=-1:1").out
@@ -132,7 +130,7 @@ def table(out: str) -> dict[str, list[str]]:
 def test_a_summary_unless_asked(ksos: Command, three: Path, p: library.SoSDensity) -> None:
     done = ksos("query", three)
     shown = table(done.out)
-    assert shown["feature"] == [
+    assert shown["column"] == [
         "mean",
         "standard deviation",
         "quantile 0.05",
@@ -180,10 +178,10 @@ def test_mean_covariance_quantiles_and_mode(
     assert first == {"level": 0.25, "values": [q.marginal([k]).ppf(0.25) for k in range(2)]}
     assert last == {"level": 1.0, "values": [None, None]}
     lines = ksos("query", three, *words).out.splitlines()
-    assert lines[0] == f"P(x3 ≥ 0, x1 ≥ 0 | x2 = 0.4) = {done['probability']:.6g}"
+    assert lines[0] == f"P(x3 ≥ 0, x1 ≥ 0 | x2 = 0.4) = {done['probability']:.3g}"
     assert lines[1] == "given x2 = 0.4"
     shown = table("\n".join(lines[2:]))
-    assert shown["feature"] == [
+    assert shown["column"] == [
         "mean",
         "mode",
         "quantile 0.25",
@@ -256,7 +254,7 @@ def test_conditions_may_be_repeated(ksos: Command, three: Path) -> None:
         ),
         (["--features", "1,x1"], 1, "1,x1 names column x1 twice"),
         (["--given", "1=0,1=2"], 1, "1,1 names column 1 twice"),
-        (["--given", "1=0,2=0,3=0"], 1, "--given names all 3 features of the model"),
+        (["--given", "1=0,2=0,3=0"], 1, "--given names all 3 columns of the model"),
         (
             ["--given", "1=0", "--features", "1,2"],
             1,
@@ -438,7 +436,7 @@ def test_columns_are_put_in_order_by_their_names(
     more = score(f"year,{header}", np.column_stack([np.full(4, 1970.0), X[:, [2, 0, 1]]]))
     assert (
         mean_of(more) == expected
-        and "dropped columns that are no features of the model: 'year'" in more.err
+        and "dropped columns that are not in the model: 'year'" in more.err
     )
     bare = score("", X)
     assert (

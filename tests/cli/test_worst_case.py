@@ -5,6 +5,7 @@ that are refused in one line.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,15 +81,14 @@ def test_json(ksos: Command, line: Path, expected: library.WorstCase, tmp_path: 
 def test_lines(ksos: Command, line: Path, expected: library.WorstCase) -> None:
     done = ksos("worst-case", line, "--loss", "height**2", "--radius", "0.2", *BOX)
     assert (done.code, done.err) == (0, "")
-    first, second = done.out.splitlines()
+    worst, rows, bound, certified = done.out.splitlines()
     assert (
-        first
-        == f"worst expected loss {expected.value:.6g} within MMD 0.2 of the rows, at MMD 0.2; the"
-        f" rows themselves: {np.mean(X**2):.6g}"
+        worst == f"worst expected loss: {expected.value:.6g} within MMD 0.2 of the rows, at MMD 0.2"
     )
-    assert (
-        second.startswith("gap ")
-        and f"no distribution exceeds {expected.upper_bound:.6g}" in second
+    assert rows == f"in the rows themselves: {np.mean(X**2):.6g}"
+    assert bound == f"over all distributions: no distribution exceeds {expected.upper_bound:.6g}"
+    assert re.fullmatch(
+        r"certified: within \d\.\de-\d+ of the worst density on these support points", certified
     )
 
 
@@ -160,7 +160,8 @@ def test_code_is_estimated_and_an_unbounded_loss_warns(ksos: Command, line: Path
     assert (
         estimated.code == 0
         and estimated.err == ""
-        and "(an estimate)\nthe integrals of the loss are known to " in estimated.out
+        and "(an estimate)\ncertified" in estimated.out
+        and "\nintegrals of the loss: known to " in estimated.out
     )
     done = ksos(
         "worst-case",
@@ -328,8 +329,8 @@ def test_the_ball_is_over_the_columns_that_the_loss_reads_unless_told_otherwise(
     assert read["value"] == pytest.approx(expected.value, rel=1e-6)
     shown = ksos(*(word for word in words if word != "--json"))
     assert (
-        "distributions and MMD are those of b, which the loss reads (--columns takes more columns)"
-        in shown.out
+        "columns of the distributions and of the MMD: b, which the loss reads (--columns takes more"
+        " columns)\n" in shown.out
     )
     assert shown.err == "", "a comparison is bounded: there is no box to ask for"
 
@@ -392,6 +393,6 @@ def test_a_loss_that_is_bounded_above_has_a_bound(ksos: Command, line: Path) -> 
         "1",
     )
     assert (
-        "over all distributions it is infinite" in infinite.out
+        "over all distributions: infinite" in infinite.out
         and "no distribution exceeds" not in infinite.out
     )

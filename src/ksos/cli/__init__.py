@@ -7,16 +7,19 @@ Nothing heavy is imported before a command runs.
 import argparse
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import getdoc
+from textwrap import fill
 from typing import Any, NoReturn
 
 from ksos._version import __version__
 from ksos.cli.console import BAD_INPUT, INTERRUPTED, NO_OUTPUT, USAGE, Console, UsageError
+from ksos.cli.values import Argument
 from ksos.ground.lazy import later
 from ksos.ground.run import Run
 
@@ -41,20 +44,15 @@ COMMANDS = {
 """
 _QUESTIONS = {"score", "sample", "query", "inspect"}
 """Commands in ``ksos.cli.ask``."""
-# one text by hand: argparse has no place for commands, examples and exit codes at once
-_HELP = f"""usage: ksos COMMAND ... | --help | --version
-
-Kernel sum-of-squares densities from the command line.
-
-commands:
-{"".join(f"  {name:<11} {summary}{chr(10)}" for name, summary in COMMANDS.items())}
-examples:
+_END = """examples:
   ksos fit cars.csv -o cars.ksos --clean
   ksos query cars.ksos --low mpg=20 --given hp=100
   ksos plot cars.ksos --data cars.csv --drop-missing -o cars.png
 
-exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged (the model is written all the same).
+exit codes: 0 done, 1 bad input, 2 wrong usage, 3 not converged (the model is written all the same)
+
 ksos COMMAND --help describes a command."""
+_WIDEST = 100  # columns of a help page: longer lines are hard to read
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,14 +88,12 @@ def _run(chosen: str | None, words: list[str], console: Console) -> int:
         parser = Parser(prog=console.program, description=getdoc(command))
         text = "print one JSON object in full precision; null is a number that is not finite"
         parser.add_argument("--json", action="store_true", help=text)
-        groups: dict[str, Any] = {"": parser}
-        for title, flags, settings in getattr(module, name.upper()):
-            if title not in groups:
-                groups[title] = parser.add_argument_group(title)
-            groups[title].add_argument(*flags, **settings)
+        parser.add(getattr(module, name.upper()))
         return int(command(parser.parse(words[1:]), console))
     if not words or words[0] in ("-h", "--help", "--version"):
-        return console.answer(False, {}, [f"ksos {__version__}" if "--version" in words else _HELP])
+        return console.answer(
+            False, {}, [f"ksos {__version__}" if "--version" in words else _help()]
+        )
     for word in words:
         if word in COMMANDS:
             raise UsageError(f"options of a command follow it: ksos {word} ...")
@@ -105,6 +101,17 @@ def _run(chosen: str | None, words: list[str], console: Console) -> int:
         f"there is no command {words[0]!r}{_meant(words[0], COMMANDS)}; there are"
         f" {', '.join(COMMANDS)}"
     )
+
+
+def _help() -> str:
+    """The page of all commands."""
+    about = "Kernel sum-of-squares densities from the command line."
+    parser = Parser(prog="ksos", description=about, epilog=_END, add_help=False)
+    parser.usage = "ksos COMMAND ... | --help | --version"
+    commands = parser.add_argument_group("commands")
+    for name, summary in COMMANDS.items():
+        commands.add_argument(name, help=summary)
+    return parser.format_help().rstrip()
 
 
 def _failure(error: BaseException) -> tuple[int, str]:
@@ -138,15 +145,40 @@ def _meant(word: str, known: Iterable[str]) -> str:
     return f", did you mean {close[0]}?" if close else ""
 
 
+class _Layout(argparse.RawDescriptionHelpFormatter):
+    """Pages as wide as the terminal, up to 100 columns. Examples keep their lines."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=min(shutil.get_terminal_size().columns, _WIDEST) - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = text.split("\n\n")
+        return "\n\n".join(
+            part if part.startswith("examples:") else fill(part, width) for part in parts
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """An :class:`argparse.ArgumentParser` that raises its errors as :class:`UsageError` and accepts
     ``--low -1,-inf``.
     """
 
     def __init__(self, **settings: Any) -> None:
-        # texts keep their lines
-        layout = argparse.RawDescriptionHelpFormatter
-        super().__init__(allow_abbrev=False, formatter_class=layout, **settings)
+        super().__init__(allow_abbrev=False, formatter_class=_Layout, **settings)
+
+    def add(self, declared: Iterable[Argument]) -> None:
+        """The arguments of a command. The line of usage shows those that are needed."""
+        groups: dict[str, Any] = {"": self}
+        needed, usage = "", self.prog
+        for title, flags, settings in declared:
+            if title not in groups:
+                groups[title] = self.add_argument_group(title)
+            groups[title].add_argument(*flags, **settings)
+            if not flags[0].startswith("-"):
+                usage += f" {settings['metavar']}{' ...' * (settings.get('nargs') == '+')}"
+            elif settings.get("required"):
+                needed += f" {flags[0]} {settings['metavar']}"
+        self.usage = f"{usage}{needed} [options]"
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """The arguments in ``words``."""

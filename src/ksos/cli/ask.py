@@ -5,7 +5,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -54,7 +54,7 @@ def inspect(arguments: argparse.Namespace, console: Console) -> int:
         "library_version": header["library_version"],
         "file_size": os.path.getsize(arguments.model),
     }
-    rows: dict[str, Any] = {"features d": density.n_features, "support points m": made["n_support"]}
+    rows: dict[str, Any] = {"columns": density.n_features, "support points": made["n_support"]}
     rows["rank"] = made["rank"]
     itself = bool(made["n_components"]) and not made["n_support"]
     if not itself:
@@ -107,8 +107,7 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
     numbered = arguments.clean or arguments.drop_missing
     as_lines = arguments.per_row and not arguments.json
     n = n_zero = 0
-    sums: list[float] = []
-    masses: list[float] = []
+    sums: list[tuple[float, float]] = []
     kept: dict[str, list[float]] = {"log_density": [], "row": []}
 
     def lines() -> Iterator[str]:
@@ -125,14 +124,11 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
                 )
             # 0 times −inf is no number
             counted = weights > 0.0
-            sums.append(float(weights[counted] @ scores[counted]))
-            masses.append(float(weights.sum()))
+            sums.append((float(weights[counted] @ scores[counted]), float(weights.sum())))
             n, n_zero = n + scores.shape[0], n_zero + int(np.isneginf(scores).sum())
+            each = zip(rows.tolist(), scores.tolist(), strict=True)
             if as_lines:
-                each: Iterable[str] = map(repr, scores.tolist())
-                if numbered:
-                    each = (f"{row},{x}" for row, x in zip(rows.tolist(), each, strict=True))
-                yield "\n".join(each)
+                yield "\n".join(f"{row},{x!r}" if numbered else repr(x) for row, x in each)
             elif arguments.per_row:
                 kept["log_density"] += scores.tolist()
                 kept["row"] += rows.tolist()
@@ -141,13 +137,14 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
         console.result(lines())
     else:
         list(lines())
-        if not (total := math.fsum(masses)) > 0.0:
+        total, mass = map(math.fsum, zip(*sums, strict=True))
+        if not mass > 0.0:
             raise ValueError(f"{table.source}: weights must not be zero everywhere")
-        mean = math.fsum(sums) / total
-        value: dict[str, Any] = {"mean_log_density": mean, "n_samples": n, "n_zero_density": n_zero}
-        shown = {name: kept[name] for name in kept if name != "row" or numbered}
-        value |= shown if arguments.per_row else {}
-        line = f"mean log-density: {mean:.6g} nats per row ({n:,} rows)"
+        value: dict[str, Any] = {"mean_log_density": total / mass, "n_samples": n}
+        value["n_zero_density"] = n_zero
+        if arguments.per_row:
+            value |= {name: kept[name] for name in kept if name != "row" or numbered}
+        line = f"mean log-density: {total / mass:.6g} nats per row ({n:,} rows)"
         console.answer(arguments.json, value, [line])
     if isinstance(table, Stream):
         console.note(table.report() or "")
@@ -232,13 +229,13 @@ QUERY = [
     MODEL,
     *VIEW,
     *box_arguments("a box whose probability is wanted", "what to ask of it"),
-    _question("--mean", action="store_true", help="the mean of every feature"),
+    _question("--mean", action="store_true", help="the mean of every column"),
     _question("--cov", action="store_true", help="the covariance matrix"),
     _question(
         "--quantile",
         type=values.probabilities,
         metavar="LIST",
-        help="quantiles of every feature: numbers from 0 to 1 separated by commas",
+        help="quantiles of every column: numbers from 0 to 1 separated by commas",
     ),
     _question("--mode", action="store_true", help="the point where the density is highest"),
     _question(
@@ -256,7 +253,7 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
     """Probabilities, means, covariances, quantiles and the mode of a saved density, or of
     a marginal or conditional of it, which can be saved.
 
-    Without a question: mean, standard deviation and quantiles of every feature.
+    Without a question: mean, standard deviation and quantiles of every column.
 
     examples:
       ksos query cars.ksos --low mpg=20 --given hp=100
@@ -266,7 +263,8 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
     output = arguments.output
     require_writable(output)
     view = take_view(model_io.load(arguments.model), arguments)
-    density, sides = view.density, box_sides(arguments, view.names)
+    density = view.density
+    sides = box_sides(arguments, view.names, points=density.measure.atoms is not None)
     asked = [sides, output, *(vars(arguments)[name] or None for name in ("mean", "cov", "mode"))]
     is_summary = all(one is None for one in asked) and arguments.quantile is None
     found: dict[str, Any] = {}
@@ -276,7 +274,7 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
         label = _event(view, *sides)
         found |= {"low": sides[0].tolist(), "high": sides[1].tolist()}
         found["probability"] = float(density.probability(*sides))
-        lines.append(f"{label} = {found['probability']:.6g}")
+        lines.append(f"{label} = {_rounded(found['probability'])}")
     if arguments.mean or is_summary:
         found["mean"] = columns["mean"] = density.mean().tolist()
     if is_summary:
@@ -302,23 +300,30 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
             [f"{column[i]:.6g}" for column in columns.values()] for i in range(len(view.names))
         ]
         table = [[name, *row] for name, row in zip(view.names, cells, strict=True)]
-        lines += aligned([["feature", *columns], *table])
+        lines += aligned([["column", *columns], *table])
     if output is not None:
         density.save(output)
         lines.append(f"written: {output}")
     return console.answer(arguments.json, {**view.described(), **found, "output": output}, lines)
 
 
+def _rounded(probability: float) -> str:
+    """Three digits of a probability, or of its distance from one if that is less.
+
+    >>> _rounded(0.64149), _rounded(0.99998203), _rounded(1.2345e-7)
+    ('0.641', '0.999982', '1.23e-07')
+    """
+    other = 1.0 - probability
+    if probability <= other:
+        return f"{probability:.3g}"
+    # twelve digits: what a sum of them rounds to
+    return f"{1.0 - float(f'{other:.3g}'):.12g}"
+
+
 def _event(view: View, low: np.ndarray, high: np.ndarray) -> str:
-    """What the box says, such as P(mpg ≥ 20 | hp = 100)."""
+    """What the box asks for, such as P(mpg ≥ 20 | hp = 100)."""
     parts = []
     for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
-        # elsewhere a point has no mass
-        if a == b and view.density.measure.atoms is None:
-            raise ValueError(
-                f"the box is empty: --low must be less than --high, but of {name} they are {a!r}"
-                f" and {b!r}"
-            )
         below, above = np.isfinite(a), np.isfinite(b)
         if below and above:
             parts.append(f"{a:g} ≤ {name} ≤ {b:g}")

@@ -163,7 +163,7 @@ FIT = [
         "--bandwidth",
         type=values.expected(values.SEVERAL, values.one_or_several, RULES),
         metavar="SIGMA",
-        help=f"{', '.join(RULES)}, a number, or one per feature, with commas (default: auto)",
+        help=f"{', '.join(RULES)}, a number, or one per column, with commas (default: auto)",
     ),
     _paper(
         "--support",
@@ -175,7 +175,7 @@ FIT = [
         "--embedding-bandwidth",
         type=values.numbers,
         metavar="SIGMA",
-        help="bandwidth of the kernel that measures MMD, a number, or one per feature separated by"
+        help="bandwidth of the kernel that measures MMD, a number, or one per column separated by"
         " commas (default: the model's)",
     ),
     _paper(
@@ -279,7 +279,7 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     if given.get("objective") == "l2":
         given["objective"] = _squared_l2(table)
     estimator: Any
-    told: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     given |= {"measure": measure, "verbose": int(arguments.verbose)}
     if method == "search":
         estimator = KernelSoSDensityCV(**given)
@@ -287,7 +287,7 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
         if "max_iter" in given:
             solver: Any = SOLVERS.get(given.pop("solver", "auto"), Auto())
             given["solver"] = replace(solver, max_iter=given.pop("max_iter"))
-        estimator, told = KernelSoSDensity(**given), {"checkpoint": checkpoint}
+        estimator, extra = KernelSoSDensity(**given), {"checkpoint": checkpoint}
 
     def save() -> None:
         estimator.distribution_.with_feature_names(table.names).save(arguments.output)
@@ -296,7 +296,7 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     warnings.simplefilter("ignore", ConvergenceWarning)
     try:
         with contextlib.redirect_stdout(_Notes(console.note)):
-            estimator.fit(table.samples, sample_weight=table.weights, **told)
+            estimator.fit(table.samples, sample_weight=table.weights, **extra)
     except KeyboardInterrupt:
         if "distribution_" in vars(estimator):
             save()
@@ -396,9 +396,9 @@ def _require_inside(box: Box, table: Table) -> None:
         index = int(outside[0])
         x = table.points[index]
         k = int(((x < box.low) | (x > box.high)).argmax())
-        feature = f"feature {k + 1}" if table.names is None else excerpt(table.names[k])
+        column = f"column {k + 1}" if table.names is None else excerpt(table.names[k])
         raise ValueError(
-            f"{table.source}, row {table.rows[index]}: {feature} is {x[k]}, outside [{box.low[k]},"
+            f"{table.source}, row {table.rows[index]}: {column} is {x[k]}, outside [{box.low[k]},"
             f" {box.high[k]}]; {outside.size} of {table.n_samples} rows lie outside the box: widen"
             " --low and --high, or remove the rows"
         )

@@ -64,7 +64,7 @@ READING = [
         "--delimiter",
         type=values.delimiter,
         metavar="CHARACTER",
-        help="what separates the cells of a CSV file; 'tab' for tabulators (default: detected, and"
+        help="what separates the cells of a CSV file; 'tab' for tabs (default: detected, and"
         " reported if it is not a comma)",
     ),
     _table(
@@ -130,7 +130,7 @@ def in_model_order(
         extra = [name for name in table.header or () if name not in known]
         if extra and arguments.columns is None and arguments.exclude is None:
             console.note(
-                f"{table.source}: dropped columns that are no features of the model:"
+                f"{table.source}: dropped columns that are not in the model:"
                 f" {', '.join(map(excerpt, extra))}"
             )
         return table.take([here.index(name) for name in names])
@@ -180,18 +180,23 @@ def box_arguments(what: str, group: str) -> list[values.Argument]:
 
 
 def box_sides(
-    arguments: argparse.Namespace, names: Sequence[str], others: Sequence[str] = ()
+    arguments: argparse.Namespace,
+    names: Sequence[str],
+    others: Sequence[str] = (),
+    *,
+    points: bool = False,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """(low, high) of the columns ``names``, or None if neither option is given.
 
-    ``others`` are columns that exist, but are not among those of the box.
+    ``others`` are columns that exist, but are not among those of the box. With ``points``, both
+    sides may be the same: elsewhere a point has no mass.
     """
     if arguments.low is None and arguments.high is None:
         return None
     low = _side("--low", arguments.low or [], names, others, -np.inf)
     high = _side("--high", arguments.high or [], names, others, np.inf)
     for name, a, b in zip(names, low.tolist(), high.tolist(), strict=True):
-        if not a <= b:
+        if not (a < b or (points and a == b)):
             raise ValueError(
                 f"the box is empty: --low must be less than --high, but of {name} they are {a!r}"
                 f" and {b!r}"
@@ -278,7 +283,7 @@ VIEW = [
         action="extend",
         type=values.conditions,
         default=[],
-        metavar="FEATURE=VALUE",
+        metavar="COLUMN=VALUE",
         help="the conditional density, given these values or intervals (hp=100, hp=95:105); several"
         " are separated by commas",
     ),
@@ -286,8 +291,8 @@ VIEW = [
         "--features",
         type=values.columns,
         metavar="LIST",
-        help="the marginal density of these features, separated by commas, in this order (default:"
-        " all that are not given); names of columns, or 2 for the second feature",
+        help="the marginal density of these columns, separated by commas, in this order (default:"
+        " all that are not given); names, or 2 for the second column",
     ),
 ]
 MODEL = values.argument("model", metavar="MODEL", help="a file written by ksos fit")
@@ -305,7 +310,7 @@ def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
         chosen = find_columns(arguments.features, names, d, "--features: the model")
     if not rest:
         raise ValueError(
-            f"--given names all {d} features of the model: none is left to have a density; ksos"
+            f"--given names all {d} columns of the model: none is left to have a density; ksos"
             " score gives that of a row"
         )
     if both := [names[k] for k in chosen if k in given]:

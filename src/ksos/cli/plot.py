@@ -8,6 +8,7 @@ from typing import Any
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError, require_writable
 from ksos.cli.options import MODEL, READING, VIEW, WEIGHTS, open_samples, reading, take_view
+from ksos.cli.report import shortened
 from ksos.data import Stream
 from ksos.density import load
 from ksos.ground.files import replace_whole
@@ -41,7 +42,7 @@ PLOT = [
     values.argument(
         "--data",
         metavar="DATA",
-        help="a table of samples to show, with one column for each feature of the model; - is CSV"
+        help="a table of samples to show, with the columns of the model; - is CSV"
         " from the standard input",
     ),
     values.argument(
@@ -54,12 +55,12 @@ PLOT = [
     values.argument(
         "--no-cdf",
         action="store_true",
-        help="leave the distribution function out (it is drawn for one feature)",
+        help="omit the distribution function (it is drawn for one column)",
     ),
     values.argument(
         "--no-support",
         action="store_true",
-        help="leave the support points out (they are drawn for one and two features)",
+        help="omit the support points (they are drawn for one and two columns)",
     ),
     values.argument(
         "--dpi",
@@ -75,7 +76,7 @@ PLOT = [
 
 
 def plot(arguments: argparse.Namespace, console: Console) -> int:
-    """Draw a saved density: a curve for one feature, contours for two, a grid of marginals
+    """Draw a saved density: a curve for one column, contours for two, a grid of marginals
     for more; with the data if they are given.
 
     examples:
@@ -94,7 +95,7 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
         )
     if arguments.data is None and asked:
         raise UsageError(
-            f"--{asked[0].replace('_', '-')} says how to read a table, and there is none; name it"
+            f"--{asked[0].replace('_', '-')} is for reading a table, and there is none; name it"
             " with --data"
         )
     require_matplotlib()
@@ -110,7 +111,7 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
     k = len(view.features)
     if k > MOST_PAIRED:
         raise ValueError(
-            f"the density has {k} features, of which a figure shows at most {MOST_PAIRED}; choose"
+            f"the density has {k} columns, of which a figure shows at most {MOST_PAIRED}; choose"
             " some with --features"
         )
     console.status("drawing ...")
@@ -137,4 +138,5 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
     replace_whole(output, [stream.getvalue()])
     n = None if X is None else X.shape[0]
     value = {"output": output, "n_samples": n, **view.described()}
-    return console.answer(arguments.json, value, [f"written: {output}"])
+    drawn = ", ".join([shortened(view.names), *([] if n is None else [f"{n:,} rows"])])
+    return console.answer(arguments.json, value, [f"written: {output} ({drawn})"])

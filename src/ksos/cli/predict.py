@@ -32,7 +32,7 @@ PREDICT = [
         "--method",
         choices=METHODS,
         help="of the interval: from the density, or calibrated on held-out rows so that it covers"
-        " at least as often as it says (default: density)",
+        " at least that often (default: density)",
     ),
     values.argument(
         "--trust",

@@ -201,31 +201,24 @@ def _report(worst: WorstCase, read: Sequence[str] | None) -> list[str]:
     if worst.value is None:
         note = f"; {worst.note}" if worst.note else ""
         return [f"{worst.status}: no density within radius {worst.radius:g}{note}"]
-    if worst.penalty is None:
-        what = f"within MMD {worst.radius:g} of the rows"
-    else:
-        what = f"at penalty {worst.penalty:g} (objective {worst.objective:.6g})"
-    lines = [f"worst expected loss {worst.value:.6g} {what}, at MMD {worst.mmd:.6g}"]
+    where, bounded = f"within MMD {worst.radius:g} of the rows", "no distribution exceeds"
+    if worst.penalty is not None:
+        where = f"at penalty {worst.penalty:g} (objective {worst.objective:.6g})"
+        bounded = "the objective does not exceed"
+    lines = [f"worst expected loss: {worst.value:.6g} {where}, at MMD {worst.mmd:.6g}"]
     if worst.empirical_value is not None:
-        lines[0] += f"; the rows themselves: {worst.empirical_value:.6g}"
-    if worst.upper_bound_kind == "infinite":
-        bound = (
-            "over all distributions it is infinite: the loss is unbounded (--low and --high say"
-            " where distributions may go)"
-        )
-    else:
-        estimated = " (an estimate)" if worst.upper_bound_kind == "estimate" else ""
-        bound = f"no distribution exceeds {worst.upper_bound:.6g}{estimated}"
-    lines.append(f"gap {worst.gap:.1e} among the densities of this space; {bound}")
+        lines.append(f"in the rows themselves: {worst.empirical_value:.6g}")
+    estimated = " (an estimate)" if worst.upper_bound_kind == "estimate" else ""
+    bound = "infinite, since the loss is unbounded; --low and --high bound the distributions"
+    if worst.upper_bound_kind != "infinite":
+        bound = f"{bounded} {worst.upper_bound:.6g}{estimated}"
+    lines.append(f"over all distributions: {bound}")
+    lines.append(f"certified: within {worst.gap:.1e} of the worst density on these support points")
     if worst.integration_error > 0.0 and "integrals" not in worst.note:
-        lines.append(
-            f"the integrals of the loss are known to {worst.integration_error:.1e}, estimated,"
-            " which the gap counts"
-        )
+        error = f"{worst.integration_error:.1e}"
+        lines.append(f"integrals of the loss: known to {error}, estimated, which the gap counts")
     lines += [f"note: {worst.note}"] if worst.note else []
     if read is not None:
-        lines.append(
-            f"distributions and MMD are those of {', '.join(read)}, which the loss reads (--columns"
-            " takes more columns)"
-        )
+        columns = f"{', '.join(read)}, which the loss reads (--columns takes more columns)"
+        lines.append(f"columns of the distributions and of the MMD: {columns}")
     return lines
