@@ -201,8 +201,9 @@ def _report(worst: WorstCase, read: Sequence[str] | None) -> list[str]:
     if worst.value is None:
         note = f"; {worst.note}" if worst.note else ""
         return [f"{worst.status}: no density within radius {worst.radius:g}{note}"]
-    where, bounded = f"within MMD {worst.radius:g} of the rows", "no distribution exceeds"
-    if worst.penalty is not None:
+    if worst.penalty is None:
+        where, bounded = f"within MMD {worst.radius:g} of the rows", "no distribution exceeds"
+    else:
         where = f"at penalty {worst.penalty:g} (objective {worst.objective:.6g})"
         bounded = "the objective does not exceed"
     lines = [f"worst expected loss: {worst.value:.6g} {where}, at MMD {worst.mmd:.6g}"]
