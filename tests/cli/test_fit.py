@@ -315,7 +315,7 @@ def test_rows_outside_the_box_are_named_by_their_place_in_the_file(
     index = int(np.argmax(points[:, 0] > 0.5))
     assert (
         refusal(plain, "--high", "0.5,inf")
-        == f"{plain}, row {index + 1}: feature 1 is {points[index, 0]}, outside [-inf, 0.5]; "
+        == f"{plain}, row {index + 1}: column 1 is {points[index, 0]}, outside [-inf, 0.5]; "
         f"{np.sum(points[:, 0] > 0.5)} of 40 rows lie outside the box: {remedy}"
     )
     inside = ksos(

@@ -195,8 +195,8 @@ def test_code_is_estimated_and_an_unbounded_loss_warns(ksos: Command, line: Path
         "12",
     )
     assert (
-        "over all distributions it is infinite: the loss is unbounded (--low and --high say where"
-        " distributions may go)" in words.out
+        "over all distributions: infinite, since the loss is unbounded; --low and --high bound the"
+        " distributions" in words.out
     )
 
 
