@@ -328,10 +328,7 @@ def test_the_ball_is_over_the_columns_that_the_loss_reads_unless_told_otherwise(
     )
     assert read["value"] == pytest.approx(expected.value, rel=1e-6)
     shown = ksos(*(word for word in words if word != "--json"))
-    assert (
-        "columns of the distributions and of the MMD: b, which the loss reads (--columns takes more"
-        " columns)\n" in shown.out
-    )
+    assert "\ncolumns: b, which the loss reads (--columns takes more)\n" in shown.out
     assert shown.err == "", "a comparison is bounded: there is no box to ask for"
 
 

@@ -220,6 +220,5 @@ def _report(worst: WorstCase, read: Sequence[str] | None) -> list[str]:
         lines.append(f"integrals of the loss: known to {error}, estimated, which the gap counts")
     lines += [f"note: {worst.note}"] if worst.note else []
     if read is not None:
-        columns = f"{', '.join(read)}, which the loss reads (--columns takes more columns)"
-        lines.append(f"columns of the distributions and of the MMD: {columns}")
+        lines.append(f"columns: {', '.join(read)}, which the loss reads (--columns takes more)")
     return lines
