@@ -4,6 +4,7 @@ random generators.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -155,6 +156,9 @@ def row_splits(
         return [(np.unique(train), test) for train, test in pairs]
     # text and other objects are not compared: every row is then its own group
     values, group = np.asarray(X), np.arange(targets.shape[0])
+    if values.dtype.kind == "O":
+        with contextlib.suppress(TypeError, ValueError):  # pandas' own numbers are objects
+            values = values.astype(np.float64)
     if values.dtype.kind in "fiub":
         rows = np.concatenate([values.astype(np.float64), targets], axis=1) + 0.0
         group = np.unique(rows, axis=0, return_inverse=True)[1].ravel()

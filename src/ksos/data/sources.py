@@ -17,6 +17,7 @@ import numpy as np
 
 from ksos.data.csv_files import CsvFile, Written, cell_error
 from ksos.ground.arrays import is_tensor, send, to_device
+from ksos.ground.frames import known_table
 from ksos.ground.names import column_names, is_table, matrix_of
 from ksos.ground.validation import as_count, require_numbers
 
@@ -238,7 +239,9 @@ def is_source(X: Any) -> bool:
 
 
 def as_source(X: Any, sample_weight: Any = None, choice: Choice | None = None) -> tuple[Any, Any]:
-    """An object of Dask with its weights as a source; everything else as it came."""
+    """An object of Dask with its weights as a source, and a table as one that is known; everything
+    else as it came.
+    """
     if is_dask(X):
         from ksos.data.dask_chunks import DaskChunks
 
@@ -248,7 +251,7 @@ def as_source(X: Any, sample_weight: Any = None, choice: Choice | None = None) -
             f"sample_weight is of Dask, but the samples are {type(X).__name__}; give both in the"
             " same way"
         )
-    return X, sample_weight
+    return known_table(X), sample_weight
 
 
 _DETECTED = Written()
@@ -289,6 +292,7 @@ class Choice:
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """The chunk with the chosen columns, those of a table as numbers."""
+        chunk = chunk._replace(data=known_table(chunk.data))
         data = chunk.data
         names = column_names(data) if chunk.names is None else chunk.names
         if names is None and self == Choice(written=self.written):

@@ -24,16 +24,14 @@ from ksos.density.scores import Scores
 from ksos.density.square import NoMass, Square
 from ksos.density.terms import Terms, as_by_volume, as_term
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device, to_numpy
+from ksos.ground.frames import frame, series, square
 from ksos.ground.names import (
     as_feature_names,
-    frame,
     order_of,
     per_feature,
     quoted,
     said,
-    series,
     shown_names,
-    square,
 )
 from ksos.ground.run import Run
 from ksos.ground.validation import (
@@ -293,22 +291,23 @@ class SoSDensity(Scores):
             its features in turn, and the first call prepares those that follow. All are exact.
             Over a reference it is ``"rejection"``. Default: the one predicted to be fastest.
         as_frame : bool
-            Return a pandas data frame.
+            Return a data frame, of the library whose table was fitted: pandas, polars, pyarrow or
+            DuckDB. A density that was not fitted to a table gives pandas.
         """
         n, generator = as_count(size, "size", minimum=0), np.random.default_rng(rng)
         with Run(name=f"{n} samples"):
             samples = draw_terms(self.terms, n, generator, method)
-        return frame(to_numpy(samples), self.feature_names) if as_frame else self._back(samples)
+        return frame(to_numpy(samples), *self._label) if as_frame else self._back(samples)
 
     def mean(self, *, as_frame: bool = False) -> Any:
-        """E[x], shape (d,); with ``as_frame`` a pandas Series."""
+        """E[x], shape (d,); with ``as_frame`` a pandas Series, or a frame as in :meth:`rvs`."""
         found = mean_and_covariance(self.terms.on_host)[0]
-        return series(found, self.feature_names) if as_frame else self._back(found)
+        return series(found, *self._label) if as_frame else self._back(found)
 
     def cov(self, *, as_frame: bool = False) -> Any:
-        """The covariance matrix of x, shape (d, d); with ``as_frame`` a pandas data frame."""
+        """The covariance matrix of x, shape (d, d); with ``as_frame`` a frame."""
         found = mean_and_covariance(self.terms.on_host)[1]
-        return square(found, self.feature_names) if as_frame else self._back(found)
+        return square(found, *self._label) if as_frame else self._back(found)
 
     def marginal(self, features: Any) -> Self:
         r"""The density of the features S = ``features``, in that order: p_S(x_S) = ∫ p dρ_R.
@@ -826,8 +825,7 @@ class SoSDensity(Scores):
         n = as_count(n_starts, "n_starts")
         found = modes(self.terms.on_host, n, every=bool(all_local))
         if as_frame:
-            names = self.feature_names
-            return frame(found, names) if all_local else series(found[0], names)
+            return frame(found, *self._label) if all_local else series(found[0], *self._label)
         return self._back(found if all_local else found[0])
 
     def grad_logpdf(self, X: Any) -> np.ndarray:

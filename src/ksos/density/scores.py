@@ -36,6 +36,12 @@ class Scores:
 
     terms: Terms
     feature_names: tuple[str, ...] | None
+    # of what make answers are that are asked for as frames: that of the table of the fit
+    _make: str = "pandas"
+
+    @property
+    def _label(self) -> tuple[tuple[str, ...] | None, str]:
+        return self.feature_names, self._make
 
     def _points(self, X: Any, name: str = "X") -> Array:
         """Rows (n, d), the columns of a table in the order of the features."""

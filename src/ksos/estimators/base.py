@@ -104,6 +104,8 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     contamination: float | None
     verbose: int
     distribution_: SoSDensity
+    # the library that made the table of the fit
+    _make: str = "pandas"
     # held-out scores of distinct rows in ascending order, and the mass up to each, from 0 to 1
     _calibration: tuple[np.ndarray, np.ndarray]
 
@@ -282,9 +284,12 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         return np.asarray((1.0 + n * mass[np.searchsorted(known, scores, side=side)]) / (n + 1.0))
 
     def _name_features(self) -> None:
-        """Give the names of the fitted columns, if they have any, to the density."""
+        """Give the names of the fitted columns, if they have any, and the make of their table to
+        the density.
+        """
         if (names := vars(self).get("feature_names_in_")) is not None:
             self.distribution_ = self.distribution_.with_feature_names(names)
+            self.distribution_._make = self._make
 
     def __getattr__(self, name: str) -> Any:
         """Raise: results of a fit that is missing, and questions that go to the density."""

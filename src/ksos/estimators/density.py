@@ -43,6 +43,7 @@ from ksos.ground import (
     column_names,
     inner,
     like,
+    make_of,
     to_numpy,
     warn_caller,
 )
@@ -292,6 +293,7 @@ class KernelSoSDensity(DensityEstimator):
         density so far and is raised again.
         """
         warn_if_memorized(self.contamination, self._by_likelihood)
+        self._make = make_of(X)
         X, sample_weight = as_source(X, sample_weight)
         if checkpoint is not None and not isinstance(X, Chunks):
             raise ValueError(

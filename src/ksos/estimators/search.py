@@ -28,6 +28,7 @@ from ksos.ground import (
     as_grid,
     as_masses,
     check_jobs,
+    make_of,
     require_different_features,
     require_numbers,
     warn_caller,
@@ -199,6 +200,7 @@ class KernelSoSDensityCV(DensityEstimator):
         raised again.
         """
         warn_if_memorized(self.contamination, self.objective == "likelihood")
+        self._make = make_of(X)
         with Run(None, type(self).__name__, verbose=self.verbose):
             if is_source(X):
                 return cast(Self, fit_few(self, X, sample_weight, MOST_SAMPLES))

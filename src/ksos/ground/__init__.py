@@ -13,6 +13,7 @@ from ksos.ground.arrays import (
     uniforms,
 )
 from ksos.ground.files import read_state, replace_whole
+from ksos.ground.frames import frame, known_table, make_of
 from ksos.ground.memory import (
     FLOAT_BYTES,
     available_memory,
@@ -24,7 +25,6 @@ from ksos.ground.memory import (
 from ksos.ground.names import (
     as_row,
     column_names,
-    frame,
     is_table,
     matrix_of,
     said,
@@ -98,8 +98,10 @@ __all__ = [
     "is_other_array",
     "is_table",
     "is_tensor",
+    "known_table",
     "left_in_words",
     "like",
+    "make_of",
     "matrix_of",
     "one_blas_thread",
     "read_state",

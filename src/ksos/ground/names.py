@@ -2,8 +2,8 @@
 
 On the way in, a public call makes arrays and numbers of what it was given: :func:`in_order` puts
 the columns of a table in the order of the fit, :func:`feature_numbers` and :func:`per_feature` turn
-names into numbers. On the way out, :func:`frame`, :func:`series` and :func:`square` label the
-answer. Nothing in between knows a name.
+names into numbers. On the way out, ``frames.py`` labels the answer. Nothing in between knows a
+name.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+from ksos.ground.frames import known_table
 
 __all__ = [
     "as_feature_names",
     "as_row",
     "column_names",
     "feature_numbers",
-    "frame",
     "in_order",
     "is_table",
     "matrix_of",
@@ -31,9 +31,7 @@ __all__ = [
     "quoted",
     "require_columns",
     "said",
-    "series",
     "shown_names",
-    "square",
     "target_names",
     "warn_caller",
 ]
@@ -73,6 +71,7 @@ def column_names(X: Any, what: str = "X") -> tuple[str, ...] | None:
     """The names of the columns of a table, different ones; None for arrays, and where the columns
     are only numbered.
     """
+    X = known_table(X)
     if not is_table(X):
         return None
     labels = _labels(X)
@@ -225,6 +224,7 @@ def order_of(
 
 def in_order(X: Any, names: Sequence[str] | None, what: str = "X") -> Any:
     """A table with its columns in the order of ``names``; what needs no reordering, as it came."""
+    X = known_table(X)
     order = order_of(column_names(X, what), names, what)
     return X if order is None or names is None else matrix_of(X, what, names)
 
@@ -257,7 +257,9 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
             " x[list(est.feature_names_in_)]"
         )
     order_of(tuple(map(str, values)), names, "x")
-    return _library("pandas").DataFrame({name: [values[name]] for name in names})
+    import pandas  # heavy, and needed for text alone
+
+    return pandas.DataFrame({name: [values[name]] for name in names})
 
 
 def matrix_of(
@@ -358,41 +360,6 @@ def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
 def _is_missing(entry: Any) -> bool:
     """None, and pandas' NA and NaT, which are not even equal to themselves."""
     return entry is None or type(entry).__name__ in ("NAType", "NaTType")
-
-
-def frame(values: np.ndarray, names: Sequence[str] | None, library: str = "pandas") -> Any:
-    """Rows (n, d) as a data frame of pandas or polars; without names, of columns x0, x1, …"""
-    columns = _default_names(values.shape[1], names)
-    home = _library(library)
-    return (
-        home.DataFrame(values, columns=columns)
-        if library == "pandas"
-        else home.DataFrame(values, schema=columns)
-    )
-
-
-def series(values: np.ndarray, names: Sequence[str] | None) -> Any:
-    """One number per feature as a pandas Series."""
-    return _library("pandas").Series(values, index=_default_names(values.shape[0], names))
-
-
-def square(values: np.ndarray, names: Sequence[str] | None) -> Any:
-    """A matrix (d, d) as a pandas data frame, both sides of which are the features."""
-    columns = _default_names(values.shape[0], names)
-    return _library("pandas").DataFrame(values, index=columns, columns=columns)
-
-
-def _default_names(d: int, names: Sequence[str] | None) -> list[str]:
-    return [f"x{k}" for k in range(d)] if names is None else list(names)
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ImportError(
-            f"answers as {name} data frames need {name}, which is not installed: pip install {name}"
-        ) from None
 
 
 def warn_caller(message: str | Warning) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from ksos.ground.arrays import Array, is_other_array, namespace, to_numpy
+from ksos.ground.frames import known_table
 from ksos.ground.names import (
     column_names,
     feature_numbers,
@@ -85,7 +86,7 @@ def as_points(
     write to any more (``X.setflags(write=False)``, or a file mapped to be read) is kept as it is,
     so that many rows need not be in memory twice.
     """
-    given = X
+    given = X = known_table(X)
     with _naming(name):
         if is_other_array(X):
             # a copy in any case: it need not be frozen
@@ -106,9 +107,10 @@ def as_points(
 
 
 def require_numbers(values: Any, name: str = "X") -> Any:
-    """``values`` as they came; raise where NumPy would make numbers of something else: text, dates,
-    or what a mask hides.
+    """``values`` as they came, a table as one that is known; raise where NumPy would make numbers
+    of something else: text, dates, or what a mask hides.
     """
+    values = known_table(values)
     require_unmasked(values, name)
     if isinstance(values, (str, os.PathLike)):
         wanted = (

@@ -1,0 +1,85 @@
+"""Tables of any make: what comes in becomes a table that the rest knows, and answers go out as
+frames of the make that came in.
+
+pandas, polars and pyarrow are known by themselves. Everything else that gives an Arrow stream, such
+as a relation of DuckDB, becomes a table of pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+__all__ = ["frame", "known_table", "make_of", "series", "square"]
+
+_MAKES = ("pandas", "polars", "pyarrow", "duckdb")
+
+
+def make_of(X: Any) -> str:
+    """The library that made a table, of those that frames can be made with; else "pandas".
+
+    >>> make_of([[1.0]])
+    'pandas'
+    """
+    home = type(X).__module__.partition(".")[0].removeprefix("_")
+    return home if home in _MAKES else "pandas"
+
+
+def known_table(X: Any) -> Any:
+    """A table that gives its columns only as a query or as an Arrow stream, read; everything else
+    as it came.
+    """
+    home, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if home == "polars" and kind == "LazyFrame":
+        return X.collect()
+    # tables and series of these have such a stream as well, and are known by themselves
+    own = home in ("pandas", "polars", "pyarrow") and not kind.startswith("RecordBatch")
+    if not own and hasattr(type(X), "__arrow_c_stream__"):
+        try:
+            return import_module("pyarrow").table(X)
+        except ImportError:
+            raise ImportError(
+                f'a table of type {kind} is read by pyarrow: pip install "kernel-sos[arrow]"'
+            ) from None
+    return X
+
+
+def frame(values: np.ndarray, names: Sequence[str] | None, make: str = "pandas") -> Any:
+    """Rows (n, d) as a frame of that make; without names, of columns x0, x1, …"""
+    columns, home = _default_names(values.shape[1], names), _library(make)
+    if make == "pandas":
+        return home.DataFrame(values, columns=columns)
+    if make == "polars":
+        return home.DataFrame(values, schema=columns)
+    if make == "duckdb":
+        return home.from_arrow(frame(values, names, "pyarrow"))
+    return home.table(list(np.ascontiguousarray(values.T)), names=columns)
+
+
+def series(values: np.ndarray, names: Sequence[str] | None, make: str = "pandas") -> Any:
+    """One number per feature as a pandas Series; of another make, a frame of one row."""
+    if make != "pandas":
+        return frame(values[None, :], names, make)
+    return _library(make).Series(values, index=_default_names(values.shape[0], names))
+
+
+def square(values: np.ndarray, names: Sequence[str] | None, make: str = "pandas") -> Any:
+    """A matrix (d, d) as a frame whose columns are the features, as are the rows with pandas."""
+    found = frame(values, names, make)
+    return found if make != "pandas" else found.set_axis(found.columns, axis=0)
+
+
+def _default_names(d: int, names: Sequence[str] | None) -> list[str]:
+    return [f"x{k}" for k in range(d)] if names is None else list(names)
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError(
+            f"answers as {name} data frames need {name}, which is not installed: pip install {name}"
+        ) from None
