@@ -31,6 +31,7 @@ LAYERS: list[set[str]] = [
     {"kernels", "measures"},
     {"integrals"},
     {"observables"},
+    {"risk"},
     {"density"},
     {"data"},
     {"space"},

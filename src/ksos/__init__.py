@@ -35,6 +35,7 @@ from ksos.space import (
 )
 
 if TYPE_CHECKING:  # imported on first use, see below
+    from ksos import risk
     from ksos.estimators import (
         KernelSoSConditional,
         KernelSoSDensityCV,
@@ -51,9 +52,11 @@ if TYPE_CHECKING:  # imported on first use, see below
     )
     from ksos.robust import (
         Ball,
+        Decision,
         RobustMode,
         RobustSolution,
         WorstCase,
+        decide,
         robust_minimize,
         robust_mode,
         robust_path,
@@ -95,9 +98,12 @@ __all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "S
 __all__ += ["Explorer", "explore"]
 __all__ += [
     "Ball",
+    "Decision",
     "RobustMode",
     "RobustSolution",
     "WorstCase",
+    "decide",
+    "risk",
     "robust_minimize",
     "robust_mode",
     "robust_path",
@@ -108,9 +114,11 @@ _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier",
 _plotting = ("ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
 _robust = (
     "Ball",
+    "Decision",
     "RobustMode",
     "RobustSolution",
     "WorstCase",
+    "decide",
     "robust_minimize",
     "robust_mode",
     "robust_path",
@@ -124,7 +132,7 @@ _homes |= {
     "ksos.plotting": _plotting,
     "ksos.robust": _robust,
     "ksos.estimators.conditional_file": ("load",),
-    "": ("plotting", "robust"),
+    "": ("plotting", "risk", "robust"),
 }
 __getattr__, __dir__ = _later(
     globals(), {name: home for home, names in _homes.items() for name in names}

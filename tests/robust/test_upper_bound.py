@@ -13,10 +13,13 @@ from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Lebesgue, Measure, Normal
 from ksos.observables import (
     BoxIndicator,
+    Event,
     KernelFunction,
+    Maximum,
     NumericFunction,
     Observable,
     Polynomial,
+    climbed,
     coordinate,
     enclosure,
     proven_supremum,
@@ -24,6 +27,12 @@ from ksos.observables import (
 )
 from ksos.robust import supremum_on
 
+QUADRATICS = Maximum(
+    [0.5, -0.2, 0.1],
+    [[1.0, -2.0], [0.3, 0.0], [-1.0, 1.0]],
+    np.array([np.eye(2), [[0.0, 1.0], [1.0, -2.0]], np.zeros((2, 2))]),
+    [0.2, -0.4],
+)
 FUNCTIONS: dict[str, Observable] = {
     **{
         f"kernel function, {name}": KernelFunction(
@@ -44,6 +53,16 @@ FUNCTIONS: dict[str, Observable] = {
         Polynomial({(2, 0): 1.0})
         - KernelFunction(points(3, 2), [1.0, 2.0, -1.0], kernel=Gaussian(0.7))
         + BoxIndicator([0.0, 0.0], [1.0, 1.0])
+    ),
+    "a maximum": QUADRATICS,
+    "a maximum minus a kernel function": (
+        2.0 * QUADRATICS
+        - KernelFunction(points(5, 2), [2.0, -3.0, 1.0, 0.5, -0.2], kernel=Gaussian(0.7))
+        + Polynomial({(3, 0): 0.3})
+    ),
+    "an event": (
+        3.0 * Event(QUADRATICS)
+        + KernelFunction(points(3, 2), [1.0, 2.0, -1.0], kernel=Gaussian(0.7))
     ),
     "wrapped": NumericFunction(Polynomial({(2, 1): 1.0})) * 3.0,
 }
@@ -177,3 +196,41 @@ def test_search_finds_a_narrow_peak_near_a_candidate_and_says_that_it_is_not_pro
     )
     assert not found.proven
     assert found.bound == found.attained == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_maximum_and_an_event_are_what_they_are_called() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    Y = X - [0.2, -0.4]
+    each = [
+        0.5 + Y @ [1.0, -2.0] + np.sum(Y**2, axis=1),
+        -0.2 + 0.3 * Y[:, 0] + 2.0 * Y[:, 0] * Y[:, 1] - 2.0 * Y[:, 1] ** 2,
+        0.1 - Y[:, 0] + Y[:, 1],
+    ]
+    np.testing.assert_allclose(QUADRATICS(X), np.max(each, axis=0), atol=1e-14)
+    np.testing.assert_array_equal(Event(QUADRATICS)(X), np.max(each, axis=0) > 0.0)
+    with pytest.raises(ValueError, match="one row per constant"):
+        Maximum([1.0, 2.0], [[1.0]])
+    with pytest.raises(ValueError, match=r"curves must have shape \(1, 1, 1\)"):
+        Maximum([1.0], [[1.0]], [[1.0]])
+
+
+def test_curvature_spares_cells() -> None:
+    """Up to six features the bounds know the second derivatives, which halves the side of cells."""
+    rng = np.random.default_rng(0)
+    g = KernelFunction(rng.uniform(-1.0, 1.0, (50, 3)), rng.normal(size=50), kernel=Gaussian(0.8))
+    bounds = enclosure(QUADRATICS_3 - g)
+    assert bounds is not None
+    box = Box([-1.0] * 3, [1.0] * 3)
+    found = proven_supremum(bounds, box, 1e-2, max_cells=30_000)
+    assert found.proven and found.bound <= found.attained + 1e-2
+
+
+QUADRATICS_3 = Maximum([0.0, 0.1], [[1.0, 0.0, -1.0], [0.0, 1.0, 0.5]])
+
+
+def test_a_search_along_axes_ends_at_the_top() -> None:
+    rng = np.random.default_rng(1)
+    f = Maximum([0.0], [[1.0, -1.0]], [-np.eye(2)])  # largest at (½, −½)
+    at, values = climbed(f, Box([-1.0, -1.0], [1.0, 1.0]), rng.uniform(-1.0, 1.0, (20, 2)))
+    np.testing.assert_allclose(at, np.tile([0.5, -0.5], (20, 1)), atol=1e-3)
+    np.testing.assert_allclose(values, 0.5, atol=1e-6)

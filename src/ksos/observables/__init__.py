@@ -13,9 +13,11 @@ from ksos.observables.base import (
     sum_over_nodes,
 )
 from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunction
+from ksos.observables.maximum import Event as Event, Maximum as Maximum
 from ksos.observables.polynomial import Polynomial, as_polynomial, coordinate
 from ksos.observables.supremum import (
     Supremum as Supremum,
+    climbed as climbed,
     enclosure as enclosure,
     proven_supremum as proven_supremum,
     searched_supremum as searched_supremum,
@@ -23,7 +25,9 @@ from ksos.observables.supremum import (
 
 __all__ = [
     "BoxIndicator",
+    "Event",
     "KernelFunction",
+    "Maximum",
     "NumericFunction",
     "Observable",
     "ObservableMatrix",

@@ -1,13 +1,17 @@
 """The largest value of an observable on a box: proven by branch and bound [Moore1966], or searched
 for.
 
-On a cell with center c and half-widths h a function is bounded in two ways,
+On a cell with center c and half-widths h a function is bounded in three ways,
 
-    f(x) ≤ f(c) + flat                    and            f(x) ≤ f(c) + ⟨slope, x − c⟩ + bend,
+    f(x) ≤ f(c) + flat,        f(x) ≤ f(c) + ⟨slope, x − c⟩ + bend        and
 
-both of which add up over the terms of a sum. For an element of an RKHS they follow from ‖f‖: |f(x)
-− f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖, and for the Gaussian kernel |f(x) − f(c) − ⟨∇f(c), x − c⟩| ≤ ‖f‖·√3·‖(x
-− c)/σ‖².
+    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x − c)ᵀ curve (x − c) + rest,
+
+all of which add up over the terms of a sum. For an element of an RKHS they follow from ‖f‖: |f(x) −
+f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖. For the Gaussian kernel, whose spectral measure is N(0, 2/σ²),
+derivatives of order k along a unit vector are at most ‖f‖·√(E ω^2k), which bounds Taylor's
+remainder: bend = ‖f‖·√3·‖(x − c)/σ‖² and rest = ‖f‖·√(10/3)·‖(x − c)/σ‖³. The maximum of several
+functions is bounded by the largest of their bounds.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +31,7 @@ from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
 from ksos.observables.base import Observable
 from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunction
+from ksos.observables.maximum import Event, Maximum
 from ksos.observables.polynomial import Polynomial
 from ksos.quadrature import tensor_grid
 
@@ -36,6 +41,11 @@ _MOST_CELLS = 600_000  # in all: they end a search that does not converge, and t
 _MOST_PENDING = 200_000  # at a time: arrays of this many rows for each feature, likewise
 # of local searches: time for the chance of a better value, which is an estimate anyway
 _STARTS = 8
+# d²/2 sums for each cell instead of d: beside the kernel values themselves little up to here
+_CURVED_FEATURES = 6
+_FIRST_REACH = 0.05  # steps of a search along the axes, in units of the box: starts are as close
+_LAST_REACH = 1e-4  # this leaves an error of about 1e-8 of a smooth function
+_MOST_STEPS = 60  # growing by 1.25 and falling to 0.4, a search takes about half as many
 # kernel values at a time: 16 MB
 _BLOCK_ELEMENTS = 1 << 21
 # per term of a sum, generously
@@ -151,6 +161,34 @@ def searched_supremum(f: Observable, box: Box, candidates: np.ndarray) -> Suprem
     return Supremum(best, best, at, False)
 
 
+def climbed(f: Observable, box: Box, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points (n, d) that a search along the axes reaches from the starts in the box, all at once,
+    and the values there. It needs no slope, so that kinks and jumps do not matter.
+
+    >>> from ksos.observables import Polynomial
+    >>> f = Polynomial([0.0, 1.0, -1.0])  # x − x²
+    >>> climbed(f, Box([0.0], [2.0]), np.array([[0.0], [1.5]]))[0].round(3).tolist()
+    [[0.5], [0.5]]
+    """
+    (n, d), width = starts.shape, box.high - box.low
+    at, values = starts.copy(), f(starts)
+    reach, ways = np.full(n, _FIRST_REACH), np.concatenate([np.eye(d), -np.eye(d)])
+    for _ in range(_MOST_STEPS):
+        moving = np.flatnonzero(reach > _LAST_REACH)
+        if moving.size == 0 or Run.current().over:
+            break
+        steps = reach[moving, None, None] * ways * width
+        tried = np.clip(at[moving, None, :] + steps, box.low, box.high)
+        found = f(tried.reshape(-1, d)).reshape(moving.size, 2 * d)
+        best = np.argmax(found, axis=1)
+        highest = found[np.arange(moving.size), best]
+        better = highest > values[moving]
+        at[moving[better]] = tried[better, best[better]]
+        values[moving[better]] = highest[better]
+        reach[moving] *= np.where(better, 1.25, 0.4)
+    return at, values
+
+
 @dataclass(frozen=True)
 class CellBound:
     """What is known of a function on n cells."""
@@ -161,6 +199,9 @@ class CellBound:
     slope: np.ndarray
     """(n, d)."""
     bend: np.ndarray
+    curve: np.ndarray
+    """(n, d, d), symmetric, or (1, d, d) if it is the same on all cells."""
+    rest: np.ndarray
 
     def __add__(self, other: CellBound) -> CellBound:
         return CellBound(
@@ -168,27 +209,61 @@ class CellBound:
             self.flat + other.flat,
             self.slope + other.slope,
             self.bend + other.bend,
+            self.curve + other.curve,
+            self.rest + other.rest,
         )
 
     def upper(self, half: np.ndarray) -> np.ndarray:
-        """The better of the two bounds, per cell."""
-        return self.value + np.minimum(
-            self.flat, np.sum(np.abs(self.slope) * half, axis=1) + self.bend
-        )
+        """The best of the three bounds, per cell."""
+        steep = np.abs(self.slope)
+        second = np.sum(steep * half, axis=1) + self.bend
+        own = np.einsum("nii->ni", self.curve)
+        # feature by feature, |slope|·t + curve·t² is largest at the end or where it turns
+        turns = -2.0 * own * half > steep
+        top = np.where(turns, -0.25 * steep**2 / np.where(turns, own, 1.0), 0.0)
+        top = np.where(turns, top, (steep + own * half) * half)
+        mixed = np.einsum("ni,nij,nj->n", half, np.abs(self.curve), half)
+        mixed = mixed - np.sum(np.abs(own) * half**2, axis=1)
+        third = np.sum(top, axis=1) + mixed + self.rest
+        return self.value + np.minimum(self.flat, np.minimum(second, third))
 
 
-Enclosure = Callable[[np.ndarray, np.ndarray], CellBound]
+@dataclass(frozen=True)
+class HighestBound:
+    """What is known of the maximum of functions on n cells: the bounds of each of them."""
+
+    each: Sequence[CellBound]
+
+    @property
+    def value(self) -> np.ndarray:
+        """The maximum at the centers."""
+        return np.max([bound.value for bound in self.each], axis=0)
+
+    @property
+    def slope(self) -> np.ndarray:
+        """The slope of a function that is highest, cell by cell."""
+        highest = np.argmax([bound.value for bound in self.each], axis=0)
+        return np.stack([bound.slope for bound in self.each])[highest, np.arange(highest.size)]
+
+    def upper(self, half: np.ndarray) -> np.ndarray:
+        """The largest of the bounds, per cell."""
+        return np.max([bound.upper(half) for bound in self.each], axis=0)
+
+
+Enclosure = Callable[[np.ndarray, np.ndarray], "CellBound | HighestBound"]
 """From centers (n, d) and half-widths (n, d) to bounds."""
+_Part = Callable[[np.ndarray, np.ndarray], CellBound]
 
 
 def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None:
-    """The bounds of a function that is made of polynomials, kernel functions and indicators of
-    boxes; None if some part is unknown.
+    """The bounds of a function that is made of polynomials, kernel functions, indicators of boxes
+    and of events, and at most one maximum; None if some part is unknown.
 
     ``lipschitz`` is a constant for the parts that are code: |f(x) − f(x')| ≤ L‖x − x'‖.
     """
-    parts: list[Enclosure] = []
+    parts: list[_Part] = []
     kernel_parts: list[tuple[float, KernelFunction]] = []
+    maximum: tuple[float, Maximum] | None = None
     for scale, part in _parts(f):
         if isinstance(part, KernelFunction):
             kernel_parts.append((scale, part))
@@ -196,14 +271,24 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
             parts.append(_of_polynomial(scale, part))
         elif isinstance(part, BoxIndicator):
             parts.append(_of_indicator(scale, part))
+        elif isinstance(part, Event) and scale > 0.0:
+            parts.append(_of_event(scale, part))
+        elif isinstance(part, Maximum) and scale > 0.0 and maximum is None:
+            maximum = scale, part
         elif lipschitz is not None:
             parts.append(_of_lipschitz(scale, part, lipschitz))
         else:
             return None
     parts.extend(_of_kernel_function(merged) for merged in _merged(kernel_parts))
-    return lambda centers, half: functools.reduce(
-        operator.add, (part(centers, half) for part in parts)
-    )
+
+    def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound | HighestBound:
+        found = [part(centers, half) for part in parts]
+        if maximum is None:
+            return functools.reduce(operator.add, found)
+        pieces = _of_pieces(*maximum, centers, half)
+        return HighestBound([functools.reduce(operator.add, found, piece) for piece in pieces])
+
+    return bounds
 
 
 def _parts(f: Observable) -> list[tuple[float, Observable]]:
@@ -234,7 +319,7 @@ def _merged(parts: Sequence[tuple[float, KernelFunction]]) -> list[KernelFunctio
     ]
 
 
-def _of_kernel_function(f: KernelFunction) -> Enclosure:
+def _of_kernel_function(f: KernelFunction) -> _Part:
     kernel, Z, w, d = f.kernel, f.points, f.weights, f.points.shape[1]
     sigma = kernel.sigma_vector(d)
     # of a sum of terms that cancel
@@ -245,20 +330,31 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
     # f(x) = ⟨f, φ(x)⟩, and k is at most 1
     highest = min(size, float(np.sum(np.maximum(w, 0.0)))) + noise
     gaussian = isinstance(kernel, Gaussian)
+    # of many features no cell is small enough for what curvature gains
+    curved = gaussian and d <= _CURVED_FEATURES
+    # sums of w·k·(1, z, zzᵀ) give value, slope and curvature at once
+    shifted = (Z - Z[0]) / sigma
+    rows_of, columns_of = np.triu_indices(d if curved else 0)
+    powers = np.column_stack(
+        [np.ones(Z.shape[0]), shifted, shifted[:, rows_of] * shifted[:, columns_of]]
+    )
+    spread = 1.0 + float(np.max(np.sum(np.abs(shifted), axis=1)))
 
     def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
         n = centers.shape[0]
-        value, slope = np.empty(n), np.zeros((n, d))
+        sums = np.empty((n, powers.shape[1]))
         for rows in row_blocks(n, Z.shape[0], _BLOCK_ELEMENTS):
-            K = kernel(centers[rows], Z) * w
-            value[rows] = K.sum(axis=1)
-            if gaussian:
-                shifted = (Z - Z[0]) / sigma
-                slope[rows] = (
-                    2.0
-                    * (K @ shifted - value[rows, None] * ((centers[rows] - Z[0]) / sigma))
-                    / sigma
-                )
+            sums[rows] = (kernel(centers[rows], Z) * w) @ powers
+        value, first, x = sums[:, 0], sums[:, 1 : d + 1], (centers - Z[0]) / sigma
+        slope = 2.0 * (first - value[:, None] * x) / sigma if gaussian else np.zeros((n, d))
+        curve = np.zeros((1, d, d))
+        if curved:
+            curve = np.zeros((n, d, d))
+            curve[:, rows_of, columns_of] = curve[:, columns_of, rows_of] = sums[:, d + 1 :]
+            cross = first[:, :, None] * x[:, None, :]
+            outer = value[:, None, None] * x[:, :, None] * x[:, None, :]
+            curve = 2.0 * (curve - cross - cross.transpose(0, 2, 1) + outer)
+            curve = (curve - value[:, None, None] * np.eye(d)) / (sigma[:, None] * sigma)
         reach = half / sigma
         # κ falls with the distance, so ‖φ(x) − φ(c)‖² = 2 − 2k(x, c) is largest at the corners of
         # the cell
@@ -274,12 +370,18 @@ def _of_kernel_function(f: KernelFunction) -> Enclosure:
             if gaussian
             else flat
         )
-        return CellBound(value, flat, slope, bend)
+        distance = np.sqrt(np.sum(reach**2, axis=1))
+        rest = (
+            size * math.sqrt(10.0 / 3.0) * distance**3 + noise * (1.0 + spread * distance) ** 2
+            if curved
+            else bend
+        )
+        return CellBound(value, flat, slope, bend, curve, rest)
 
     return bounds
 
 
-def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
+def _of_polynomial(scale: float, f: Polynomial) -> _Part:
     """Taylor's expansion at the center, complete: even powers are not negative, all others are at
     most |coefficient|·h^α.
     """
@@ -292,6 +394,8 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
             f_near.append(f.about(centers))
         near = f_near[0]
         value, slope, bend, size = np.zeros(n), np.zeros_like(centers), np.zeros(n), np.zeros(n)
+        d = centers.shape[1]
+        rest, curve = np.zeros(n), np.zeros((n if d <= _CURVED_FEATURES else 1, d, d))
         coefficients: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
         for monomial, c in near.terms.items():
             for powers in itertools.product(*(range(power + 1) for _, power in monomial)):
@@ -313,22 +417,23 @@ def _of_polynomial(scale: float, f: Polynomial) -> Enclosure:
             elif len(key) == 1 and key[0][1] == 1:
                 slope[:, key[0][0]] += coefficient
             else:
-                bend += (
-                    np.where(
-                        all(j % 2 == 0 for _, j in key),
-                        np.maximum(coefficient, 0.0),
-                        np.abs(coefficient),
-                    )
-                    * reach
-                )
+                even = all(j % 2 == 0 for _, j in key)
+                bent = (np.maximum(coefficient, 0.0) if even else np.abs(coefficient)) * reach
+                bend += bent
+                if sum(j for _, j in key) == 2 and d <= _CURVED_FEATURES:
+                    i, k = key[0][0], key[-1][0]
+                    curve[:, i, k] += 0.5 * coefficient
+                    curve[:, k, i] += 0.5 * coefficient
+                else:
+                    rest += bent
         noise = _ROUNDING * (len(coefficients) + 4) * size
         flat = np.sum(np.abs(slope) * half, axis=1) + bend + noise
-        return CellBound(value, flat, slope, bend + noise)
+        return CellBound(value, flat, slope, bend + noise, curve, rest + noise)
 
     return bounds
 
 
-def _of_indicator(scale: float, f: BoxIndicator) -> Enclosure:
+def _of_indicator(scale: float, f: BoxIndicator) -> _Part:
     """1 on a cell that meets the box where the sign is +, 0 on a cell that is not inside it where
     the sign is −.
     """
@@ -339,14 +444,51 @@ def _of_indicator(scale: float, f: BoxIndicator) -> Enclosure:
         inside = np.all((centers - half >= low) & (centers + half <= high), axis=1)
         value = scale * f(centers)
         rest = (scale * meets if scale > 0.0 else scale * inside) - value
-        return CellBound(value, rest, np.zeros_like(centers), rest)
+        return _jump(value, rest, centers)
 
     return bounds
 
 
-def _of_lipschitz(scale: float, f: Observable, constant: float) -> Enclosure:
+def _of_event(scale: float, f: Event) -> _Part:
+    """1 on a cell where the function may be positive."""
+    bounds_of = enclosure(f.function)
+    assert bounds_of is not None
+
+    def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
+        value = scale * f(centers)
+        return _jump(value, scale * (bounds_of(centers, half).upper(half) > 0.0) - value, centers)
+
+    return bounds
+
+
+def _of_lipschitz(scale: float, f: Observable, constant: float) -> _Part:
     def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
         rest = abs(scale) * constant * np.sqrt(np.sum(half**2, axis=1))
-        return CellBound(scale * f(centers), rest, np.zeros_like(centers), rest)
+        return _jump(scale * f(centers), rest, centers)
 
     return bounds
+
+
+def _jump(value: np.ndarray, rest: np.ndarray, centers: np.ndarray) -> CellBound:
+    """Of a function that is at most value + rest, and of which no slope is known."""
+    d = centers.shape[1]
+    return CellBound(value, rest, np.zeros_like(centers), rest, np.zeros((1, d, d)), rest)
+
+
+def _of_pieces(
+    scale: float, f: Maximum, centers: np.ndarray, half: np.ndarray
+) -> Iterator[CellBound]:
+    """The bounds of the pieces of a maximum: Taylor's expansion, complete."""
+    x, d = centers - f.origin, centers.shape[1]
+    for constant, linear, curve in zip(f.constants, f.slopes, f.curves, strict=True):
+        bent = x @ curve
+        size = abs(constant) + (np.abs(x) + half) @ np.abs(linear)
+        size = size + np.sum(np.abs(bent) * (np.abs(x) + half), axis=1)
+        noise = scale * _ROUNDING * (d + 4) * size
+        value = scale * (constant + x @ linear + np.sum(bent * x, axis=1))
+        slope = scale * (linear + 2.0 * bent)
+        reach = np.maximum(np.diag(np.diagonal(curve)), 0.0) + np.abs(curve)
+        reach -= np.diag(np.abs(np.diagonal(curve)))
+        bend = scale * np.einsum("ni,ij,nj->n", half, reach, half) + noise
+        flat = np.sum(np.abs(slope) * half, axis=1) + bend
+        yield CellBound(value, flat, slope, bend, scale * curve[None], noise)

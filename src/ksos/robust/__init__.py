@@ -7,6 +7,7 @@ from __future__ import annotations
 from ksos.robust.ball import Ball, adversary_in
 from ksos.robust.barrier import JointBarrier
 from ksos.robust.bounds import AtomicBall, WorstAtoms, supremum_on, worst_atoms
+from ksos.robust.decide import Atoms, Decision, decide
 from ksos.robust.learning import RobustSolution, robust_minimize, robust_path
 from ksos.robust.losses import (
     AbsoluteLoss,
@@ -27,6 +28,7 @@ from ksos.robust.worst_case import AGREEMENT, WorstCase, worst_case
 from ksos.space import LabelledDensity, LabelledEmbedding
 
 __all__ = ["AbsoluteLoss", "AtomicBall", "Ball", "HuberLoss", "LabelledDensity"]
+__all__ += ["Atoms", "Decision", "decide"]
 __all__ += ["LabelledEmbedding", "LogisticLoss", "ModePath", "ResidualLoss", "RobustMode"]
 __all__ += ["RobustSolution", "SquareLoss", "WorstAtoms", "WorstCase", "robust_minimize"]
 __all__ += ["robust_mode", "robust_path", "worst_case"]
