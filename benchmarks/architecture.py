@@ -48,7 +48,11 @@ streams, the command line and the explorer: the floor plan.
 """
 
 ADDED = {
-    "decisions": {("robust",): 850, ("estimators",): 150},
+    "decisions": {
+        ("robust",): 690,
+        ("kernels", "measures", "integrals", "quadrature", "observables"): 160,
+        ("estimators",): 150,
+    },
     "columns of any kind": {
         ("data",): 400,
         ("density",): 500,

@@ -50,8 +50,7 @@ class Maximum(_ByQuadrature):
 
     def __init__(self, constants: Any, slopes: Any, curves: Any = None, origin: Any = None) -> None:
         self.constants = as_vector(constants, "constants")
-        self.slopes = np.asarray(slopes, dtype=np.float64)
-        k = self.constants.shape[0]
+        self.slopes, k = np.asarray(slopes, dtype=np.float64), self.constants.shape[0]
         if self.slopes.ndim != 2 or self.slopes.shape[0] != k:
             raise ValueError(
                 f"slopes must have shape ({k}, d), one row per constant; got {self.slopes.shape}"

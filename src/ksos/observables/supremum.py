@@ -1,17 +1,15 @@
 """The largest value of an observable on a box: proven by branch and bound [Moore1966], or searched
 for.
 
-On a cell with center c and half-widths h a function is bounded in three ways,
+On a cell with center c and half-widths h a function is bounded in two ways,
 
-    f(x) ≤ f(c) + flat,        f(x) ≤ f(c) + ⟨slope, x − c⟩ + bend        and
+    f(x) ≤ f(c) + flat    and    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x − c)ᵀcurve(x − c) + rest,
 
-    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x − c)ᵀ curve (x − c) + rest,
-
-all of which add up over the terms of a sum. For an element of an RKHS they follow from ‖f‖: |f(x) −
+both of which add up over the terms of a sum. For an element of an RKHS they follow from ‖f‖: |f(x) −
 f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖. For the Gaussian kernel, whose spectral measure is N(0, 2/σ²),
 derivatives of order k along a unit vector are at most ‖f‖·√(E ω^2k), which bounds Taylor's
-remainder: bend = ‖f‖·√3·‖(x − c)/σ‖² and rest = ‖f‖·√(10/3)·‖(x − c)/σ‖³. The maximum of several
-functions is bounded by the largest of their bounds.
+remainder: rest = ‖f‖·√(10/3)·‖(x − c)/σ‖³, or ‖f‖·√3·‖(x − c)/σ‖² without curve. The maximum of
+several functions is bounded by the largest of their bounds.
 """
 
 from __future__ import annotations
@@ -198,7 +196,6 @@ class CellBound:
     flat: np.ndarray
     slope: np.ndarray
     """(n, d)."""
-    bend: np.ndarray
     curve: np.ndarray
     """(n, d, d), symmetric, or (1, d, d) if it is the same on all cells."""
     rest: np.ndarray
@@ -208,15 +205,13 @@ class CellBound:
             self.value + other.value,
             self.flat + other.flat,
             self.slope + other.slope,
-            self.bend + other.bend,
             self.curve + other.curve,
             self.rest + other.rest,
         )
 
     def upper(self, half: np.ndarray) -> np.ndarray:
-        """The best of the three bounds, per cell."""
+        """The better of the two bounds, per cell."""
         steep = np.abs(self.slope)
-        second = np.sum(steep * half, axis=1) + self.bend
         own = np.einsum("nii->ni", self.curve)
         # feature by feature, |slope|·t + curve·t² is largest at the end or where it turns
         turns = -2.0 * own * half > steep
@@ -224,8 +219,7 @@ class CellBound:
         top = np.where(turns, top, (steep + own * half) * half)
         mixed = np.einsum("ni,nij,nj->n", half, np.abs(self.curve), half)
         mixed = mixed - np.sum(np.abs(own) * half**2, axis=1)
-        third = np.sum(top, axis=1) + mixed + self.rest
-        return self.value + np.minimum(self.flat, np.minimum(second, third))
+        return self.value + np.minimum(self.flat, np.sum(top, axis=1) + mixed + self.rest)
 
 
 @dataclass(frozen=True)
@@ -333,12 +327,10 @@ def _of_kernel_function(f: KernelFunction) -> _Part:
     # of many features no cell is small enough for what curvature gains
     curved = gaussian and d <= _CURVED_FEATURES
     # sums of w·k·(1, z, zzᵀ) give value, slope and curvature at once
-    shifted = (Z - Z[0]) / sigma
-    rows_of, columns_of = np.triu_indices(d if curved else 0)
-    powers = np.column_stack(
-        [np.ones(Z.shape[0]), shifted, shifted[:, rows_of] * shifted[:, columns_of]]
-    )
-    spread = 1.0 + float(np.max(np.sum(np.abs(shifted), axis=1)))
+    z = (Z - Z[0]) / sigma
+    squares = (z[:, :, None] * z[:, None, :]).reshape(-1, d * d)[:, : d * d if curved else 0]
+    powers = np.column_stack([np.ones(Z.shape[0]), z, squares])
+    spread = 1.0 + float(np.max(np.sum(np.abs(z), axis=1)))
 
     def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
         n = centers.shape[0]
@@ -349,12 +341,10 @@ def _of_kernel_function(f: KernelFunction) -> _Part:
         slope = 2.0 * (first - value[:, None] * x) / sigma if gaussian else np.zeros((n, d))
         curve = np.zeros((1, d, d))
         if curved:
-            curve = np.zeros((n, d, d))
-            curve[:, rows_of, columns_of] = curve[:, columns_of, rows_of] = sums[:, d + 1 :]
-            cross = first[:, :, None] * x[:, None, :]
-            outer = value[:, None, None] * x[:, :, None] * x[:, None, :]
-            curve = 2.0 * (curve - cross - cross.transpose(0, 2, 1) + outer)
-            curve = (curve - value[:, None, None] * np.eye(d)) / (sigma[:, None] * sigma)
+            cross = x[:, :, None] * (first - 0.5 * value[:, None] * x)[:, None, :]
+            around = sums[:, d + 1 :].reshape(n, d, d) - cross - cross.transpose(0, 2, 1)
+            curve = 2.0 * around - value[:, None, None] * np.eye(d)
+            curve = curve / (sigma[:, None] * sigma)
         reach = half / sigma
         # κ falls with the distance, so ‖φ(x) − φ(c)‖² = 2 − 2k(x, c) is largest at the corners of
         # the cell
@@ -365,18 +355,12 @@ def _of_kernel_function(f: KernelFunction) -> _Part:
         )
         flat = size * np.sqrt(np.maximum(-2.0 * np.expm1(log), 0.0)) + noise
         flat = np.minimum(flat, np.maximum(highest - value, 0.0))
-        bend = (
-            size * math.sqrt(3.0) * np.sum(reach**2, axis=1) + noise * (1.0 + np.sum(reach, axis=1))
-            if gaussian
-            else flat
-        )
-        distance = np.sqrt(np.sum(reach**2, axis=1))
-        rest = (
-            size * math.sqrt(10.0 / 3.0) * distance**3 + noise * (1.0 + spread * distance) ** 2
-            if curved
-            else bend
-        )
-        return CellBound(value, flat, slope, bend, curve, rest)
+        rest = flat
+        if gaussian:
+            order, constant = (3, math.sqrt(10.0 / 3.0)) if curved else (2, math.sqrt(3.0))
+            distance = np.sqrt(np.sum(reach**2, axis=1))
+            rest = size * constant * distance**order + noise * (1.0 + spread * distance) ** 2
+        return CellBound(value, flat, slope, curve, rest)
 
     return bounds
 
@@ -393,9 +377,8 @@ def _of_polynomial(scale: float, f: Polynomial) -> _Part:
         if not f_near:
             f_near.append(f.about(centers))
         near = f_near[0]
-        value, slope, bend, size = np.zeros(n), np.zeros_like(centers), np.zeros(n), np.zeros(n)
-        d = centers.shape[1]
-        rest, curve = np.zeros(n), np.zeros((n if d <= _CURVED_FEATURES else 1, d, d))
+        value, slope, size = np.zeros(n), np.zeros_like(centers), np.zeros(n)
+        flat, rest, curve = np.zeros(n), np.zeros(n), np.zeros((n, *slope.shape[1:] * 2))
         coefficients: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
         for monomial, c in near.terms.items():
             for powers in itertools.product(*(range(power + 1) for _, power in monomial)):
@@ -419,16 +402,15 @@ def _of_polynomial(scale: float, f: Polynomial) -> _Part:
             else:
                 even = all(j % 2 == 0 for _, j in key)
                 bent = (np.maximum(coefficient, 0.0) if even else np.abs(coefficient)) * reach
-                bend += bent
-                if sum(j for _, j in key) == 2 and d <= _CURVED_FEATURES:
-                    i, k = key[0][0], key[-1][0]
-                    curve[:, i, k] += 0.5 * coefficient
-                    curve[:, k, i] += 0.5 * coefficient
+                flat += bent
+                if sum(j for _, j in key) == 2:
+                    curve[:, key[0][0], key[-1][0]] += 0.5 * coefficient
+                    curve[:, key[-1][0], key[0][0]] += 0.5 * coefficient
                 else:
                     rest += bent
         noise = _ROUNDING * (len(coefficients) + 4) * size
-        flat = np.sum(np.abs(slope) * half, axis=1) + bend + noise
-        return CellBound(value, flat, slope, bend + noise, curve, rest + noise)
+        flat += np.sum(np.abs(slope) * half, axis=1) + noise
+        return CellBound(value, flat, slope, curve, rest + noise)
 
     return bounds
 
@@ -472,7 +454,7 @@ def _of_lipschitz(scale: float, f: Observable, constant: float) -> _Part:
 def _jump(value: np.ndarray, rest: np.ndarray, centers: np.ndarray) -> CellBound:
     """Of a function that is at most value + rest, and of which no slope is known."""
     d = centers.shape[1]
-    return CellBound(value, rest, np.zeros_like(centers), rest, np.zeros((1, d, d)), rest)
+    return CellBound(value, rest, np.zeros_like(centers), np.zeros((1, d, d)), rest)
 
 
 def _of_pieces(
@@ -487,8 +469,6 @@ def _of_pieces(
         noise = scale * _ROUNDING * (d + 4) * size
         value = scale * (constant + x @ linear + np.sum(bent * x, axis=1))
         slope = scale * (linear + 2.0 * bent)
-        reach = np.maximum(np.diag(np.diagonal(curve)), 0.0) + np.abs(curve)
-        reach -= np.diag(np.abs(np.diagonal(curve)))
-        bend = scale * np.einsum("ni,ij,nj->n", half, reach, half) + noise
+        bend = scale * np.einsum("ni,ij,nj->n", half, np.abs(curve), half) + noise
         flat = np.sum(np.abs(slope) * half, axis=1) + bend
-        yield CellBound(value, flat, slope, bend, scale * curve[None], noise)
+        yield CellBound(value, flat, slope, scale * curve[None], noise)

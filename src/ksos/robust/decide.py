@@ -4,9 +4,9 @@ For a loss ℓ(θ, x) that is convex in θ, data μ̂ = Σ a_i δ_{x_i} and a ba
 duality gives
 
     min_θ max_μ E_μ ℓ(θ,·) = min_{θ, t, g ∈ H} t + Σ_i a_i g(x_i) + ε‖g‖
-                             such that ℓ(θ, x) ≤ t + g(x) for all x in the domain.
+                      such that ℓ(θ, x) ≤ t + g(x) for all x of the domain.
 
-Asked at finitely many points, with g in the span of kernels, this is one conic problem in (θ, t, g).
+Asked at finitely many points, with g in the span of kernels, this is one conic problem.
 
 * **Lower bound.** The multipliers of its constraints are an adversary, a distribution on these
   points. It is mixed with the data until its exact MMD is at most ε. Then min_θ E_μ ℓ(θ,·) is a
