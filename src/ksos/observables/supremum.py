@@ -3,9 +3,9 @@ for.
 
 On a cell with center c and half-widths h a function is bounded in two ways,
 
-    f(x) ≤ f(c) + flat    and    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x − c)ᵀcurve(x − c) + rest,
+    f(x) ≤ f(c) + flat    and    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x−c)ᵀ curve (x−c) + rest,
 
-both of which add up over the terms of a sum. For an element of an RKHS they follow from ‖f‖: |f(x) −
+    f(x) ≤ f(c) + flat    and    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x−c)ᵀcurve(x−c) + rest,
 f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖. For the Gaussian kernel, whose spectral measure is N(0, 2/σ²),
 derivatives of order k along a unit vector are at most ‖f‖·√(E ω^2k), which bounds Taylor's
 remainder: rest = ‖f‖·√(10/3)·‖(x − c)/σ‖³, or ‖f‖·√3·‖(x − c)/σ‖² without curve. The maximum of
@@ -453,8 +453,8 @@ def _of_lipschitz(scale: float, f: Observable, constant: float) -> _Part:
 
 def _jump(value: np.ndarray, rest: np.ndarray, centers: np.ndarray) -> CellBound:
     """Of a function that is at most value + rest, and of which no slope is known."""
-    d = centers.shape[1]
-    return CellBound(value, rest, np.zeros_like(centers), np.zeros((1, d, d)), rest)
+    curve = np.zeros((1, *centers.shape[1:] * 2))
+    return CellBound(value, rest, np.zeros_like(centers), curve, rest)
 
 
 def _of_pieces(
