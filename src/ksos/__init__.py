@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ksos import functionals, kernels, measures, observables
+from ksos import functionals, kernels, measures, observables, risk
 from ksos._version import __version__ as __version__
 from ksos.data import KernelSums, chunks
 from ksos.density import Compression, Estimate, SoSDensity, mixture
@@ -35,7 +35,6 @@ from ksos.space import (
 )
 
 if TYPE_CHECKING:  # imported on first use, see below
-    from ksos import risk
     from ksos.estimators import (
         KernelSoSConditional,
         KernelSoSDensityCV,
@@ -132,7 +131,7 @@ _homes |= {
     "ksos.plotting": _plotting,
     "ksos.robust": _robust,
     "ksos.estimators.conditional_file": ("load",),
-    "": ("plotting", "risk", "robust"),
+    "": ("plotting", "robust"),
 }
 __getattr__, __dir__ = _later(
     globals(), {name: home for home, names in _homes.items() for name in names}
