@@ -23,7 +23,7 @@ from ksos.functionals import (
     Trace,
 )
 from ksos.integrals import closed_form
-from ksos.kernels import KERNELS, Gaussian, Kernel, Laplace, Matern
+from ksos.kernels import KERNELS, ROUTES, Gaussian, Kernel, Laplace, Matern
 from ksos.measures import MEASURES, Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 from ksos.observables import BoxIndicator, coordinate
 from ksos.solvers import (
@@ -37,7 +37,6 @@ from ksos.solvers import (
     ProjectedGradient,
     Solver,
 )
-from ksos.space import ROUTES
 
 __all__ = [
     "FEATURE_KERNELS",

@@ -10,10 +10,17 @@ from sklearn.datasets import make_moons
 
 import ksos
 from ksos.functionals import SquaredMMD, Trace
-from ksos.ground import choose_pivots, definite_root, resources, thin_root
-from ksos.kernels import Gaussian, Laplace
+from ksos.ground import resources
+from ksos.kernels import (
+    Gaussian,
+    Laplace,
+    choose_pivots,
+    definite_root,
+    thin_root,
+    untruncated,
+    whiten,
+)
 from ksos.measures import Box, Normal
-from ksos.space import untruncated, whiten
 
 
 def moons(n: int) -> np.ndarray:
@@ -61,7 +68,7 @@ def test_same_optimum_as_the_dense_route(
     measure: object, landmarks: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X = moons(520 if measure is None else 60)
-    many = "ksos.ground.pivoted_cholesky.MANY_POINTS"
+    many = "ksos.kernels.roots.MANY_POINTS"
     if measure is not None:
         # the other integrals never take the thin tensor, but their whitening is thin
         monkeypatch.setattr(many, 50)

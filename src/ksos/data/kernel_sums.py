@@ -10,7 +10,6 @@ import numpy as np
 from ksos.ground.arrays import (
     Array,
     full_single_precision,
-    is_numpy,
     is_tensor,
     like,
     namespace,
@@ -20,14 +19,10 @@ from ksos.ground.arrays import (
 from ksos.ground.files import read_state, write_state
 from ksos.ground.validation import as_choice, as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
+from ksos.kernels.base import block_size, kernel_sums, two_sum
 
-__all__ = ["KernelSums", "kernel_sums"]
+__all__ = ["KernelSums"]
 
-# half a megabyte: the block stays in the cache from the distances to the product
-_BLOCK_ELEMENTS = 1 << 16
-_DEVICE_ELEMENTS = (
-    1 << 27
-)  # a gigabyte: a device is busy with one block for longer than a call takes
 _KIND = "kernel sums"
 _GRID = 2.0**40  # see KernelSums.at
 _PRECISIONS = ("double", "single")
@@ -140,7 +135,7 @@ class KernelSums:
                 "kernel sums add up that have one kernel, the same landmarks and precision; make"
                 " both with KernelSums(kernel, landmarks)"
             )
-        total, lost = _plus(
+        total, lost = two_sum(
             self._total, self._lost + like(other._lost, self._lost), like(other._total, self._total)
         )
         error = None if self._error is None else self._error + like(other._error, self._error)
@@ -228,21 +223,6 @@ class KernelSums:
 
 
 @np.errstate(under="ignore")
-def kernel_sums(
-    kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array] | None = None
-) -> tuple[Array, Array]:
-    """Σ_i a_i k(X_i, Z_j) and Σ_i a_i, shape (ℓ + 1,), added to the sums ``before``; and what
-    rounding has taken from them.
-    """
-    xp, nothing = namespace(Z), zeros((Z.shape[0] + 1,), Z)
-    total, lost = (nothing, nothing) if before is None else before
-    for rows, K in kernel.blocks(X, Z, _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS):
-        block = xp.concat([a[rows] @ K, xp.reshape(xp.sum(a[rows]), (1,))])
-        total, lost = _plus(total, lost, block)
-    return total, lost
-
-
-@np.errstate(under="ignore")
 def _single_sums(
     kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array], error: Array
 ) -> tuple[Array, Array, Array]:
@@ -255,9 +235,7 @@ def _single_sums(
     xp, (total, lost) = namespace(Z), before
     same = bool(xp.all(a == a[0]))
     with full_single_precision():
-        for rows, K, rho in kernel.blocks_in_single(
-            X, Z, 2 * (_BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS)
-        ):
+        for rows, K, rho in kernel.blocks_in_single(X, Z, 2 * block_size(Z)):
             if same:
                 block, rho = a[0] * _grouped_sum(K), rho + _GROUP * _SINGLE_UNIT
                 size = xp.abs(block)
@@ -266,7 +244,9 @@ def _single_sums(
                 block, size = a[rows] @ K, xp.abs(a[rows]) @ K
             mass = xp.sum(xp.abs(a[rows]))
             size = rho / (1.0 - rho) * size + _UNDERFLOW * mass
-            total, lost = _plus(total, lost, xp.concat([block, xp.reshape(xp.sum(a[rows]), (1,))]))
+            total, lost = two_sum(
+                total, lost, xp.concat([block, xp.reshape(xp.sum(a[rows]), (1,))])
+            )
             error = error + xp.concat([size, zeros((1,), Z)])
     return total, lost, error
 
@@ -278,12 +258,3 @@ def _grouped_sum(K: Array) -> Array:
     xp, whole = namespace(K), K.shape[0] // _GROUP * _GROUP
     groups = xp.sum(xp.reshape(K[:whole, :], (-1, _GROUP, K.shape[1])), axis=1)
     return xp.sum(groups, axis=0, dtype=xp.float64) + xp.sum(K[whole:, :], axis=0, dtype=xp.float64)
-
-
-def _plus(total: Array, lost: Array, more: Array) -> tuple[Array, Array]:
-    """total + more, and what rounding has taken in all: Knuth's two-sum, exact whatever the order
-    of magnitudes.
-    """
-    out = total + more
-    back = out - total
-    return out, lost + ((total - (out - back)) + (more - back))

@@ -20,7 +20,6 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ksos.data.kernel_sums import KernelSums
-from ksos.data.samples import require_inside
 from ksos.data.sources import Chunk, Chunks, as_source
 from ksos.data.survey import Part, Survey, row_hashes
 from ksos.ground.arrays import (
@@ -118,7 +117,7 @@ class Checks:
             masses = like(self._masses(chunk.weights, X), X)
             # on a device, one look is enough for chunks without a fault
             if not tensor or not bool(namespace(X).all(self.measure.contains(X))):
-                require_inside(self.measure, to_numpy(X), to_numpy(masses), known.names)
+                self.measure.require_inside(to_numpy(X), to_numpy(masses), known.names)
             return Rows(X, masses), known
 
     def _masses(self, weights: Any, X: Array) -> np.ndarray:
@@ -300,7 +299,7 @@ class Passes:
         first = self.known.get(_FIRST)
         if not isinstance(self.source, Chunks):
             names = vars(self.estimator).get("feature_names_in_")
-            require_inside(measure, self.sample.points, self.sample.masses, names)
+            measure.require_inside(self.sample.points, self.sample.masses, names)
             begun = Gathered(Checks(self.who), most=most, wants_moments=moments)
             # an array is one chunk, whose second pass needs no look at it
             first, self.looked = begun.add(self.sample), True

@@ -1,6 +1,4 @@
-"""Samples as the estimators take them: distinct ones with masses, inside the domain, in folds; and
-random generators.
-"""
+"""Samples as the estimators take them: distinct ones with masses, in folds."""
 
 from __future__ import annotations
 
@@ -10,15 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from ksos.ground.names import warn_caller
 from ksos.ground.validation import as_count, as_weights
-from ksos.measures import Measure
 
-__all__ = ["Fold", "Split", "as_folds", "as_generator", "check_folds", "distinct_samples"]
-__all__ += ["held_out_rows", "held_out_weights", "mean_score", "random_folds", "require_inside"]
-__all__ += ["row_splits", "some_of"]
+__all__ = ["Fold", "Split", "as_folds", "check_folds", "distinct_samples", "held_out_rows"]
+__all__ += ["held_out_weights", "mean_score", "random_folds", "row_splits", "some_of"]
 
 FEW_SAMPLES = 200
 """Up to this many samples there are ten folds, beyond five."""
@@ -46,31 +41,6 @@ def mean_score(scores: np.ndarray, sample_weight: Any) -> float:
     """Their weighted mean; a sample of weight 0 does not count, even where its score is −inf."""
     weights = as_weights(sample_weight, scores.shape[0])
     return float(weights[weights > 0.0] @ scores[weights > 0.0])
-
-
-def require_inside(measure: Measure, X: np.ndarray, masses: np.ndarray, names: Any = None) -> None:
-    """Raise when a sample that counts lies where no density can be; ``names`` are those of the
-    features.
-    """
-    measure.check_features(X.shape[1])
-    rows = np.flatnonzero(~measure.contains(X) & (masses > 0.0))
-    if rows.size:
-        row = X[rows[0]].tolist()
-        first = (
-            f"the first is row {rows[0]}:"
-            f" {row if names is None else dict(zip(names, row, strict=True))}"
-        )
-        raise ValueError(
-            f"{rows.size} of {X.shape[0]} samples lie outside {measure!r}; {first}; widen it or"
-            " leave them out"
-        )
-
-
-def as_generator(random_state: Any) -> np.random.Generator:
-    """A NumPy Generator from whatever scikit-learn accepts as ``random_state``."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
 
 
 class Fold(NamedTuple):

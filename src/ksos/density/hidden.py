@@ -13,7 +13,7 @@ import numpy as np
 from ksos.density.factor import hadamard_factor, unit_rows
 from ksos.density.normals import Interval
 from ksos.integrals.erf import log_gauss_mass
-from ksos.kernels.distances import squared_distances
+from ksos.kernels.base import squared_distances
 from ksos.measures import Normals
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 from ksos.density.factor import log_sum
 from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import gauss_mass, log_gauss_mass, normal_between, truncated_moments
-from ksos.kernels.distances import squared_distances
+from ksos.kernels.base import squared_distances
 from ksos.measures import GaussianMixture, Normals
 from ksos.quadrature import tensor_grid
 

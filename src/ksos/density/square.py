@@ -25,9 +25,9 @@ from ksos.ground.arrays import (
 from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.exact_rule import basis_at, exact_rule
-from ksos.integrals.metric import axes_of
+from ksos.integrals.gaussian import axes_of
 from ksos.kernels import Gaussian, Kernel
-from ksos.kernels.distances import feature_squares, squared_distances
+from ksos.kernels.base import feature_squares, squared_distances
 from ksos.measures import Measure
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ksos.density.square import Square, central_first, feature_scales
-from ksos.integrals.metric import Axes, axes_of
+from ksos.integrals.gaussian import Axes, axes_of
 from ksos.kernels import Gaussian, Kernel
 
 __all__ = ["Standard", "kernel_image", "standardize"]

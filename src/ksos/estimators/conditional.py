@@ -28,7 +28,7 @@ from ksos.choose.location import (
     warn_of_weights,
 )
 from ksos.choose.shape import Transform, fit_shape, log_is_better
-from ksos.data import Split, as_generator, check_folds, mean_score, require_inside, row_splits
+from ksos.data import Split, check_folds, mean_score, row_splits
 from ksos.density import SoSDensity
 from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
 from ksos.estimators.regressors import location_regressors, scale_regressors, scale_trees
@@ -40,6 +40,7 @@ from ksos.ground import (
     as_choice,
     as_count,
     as_features,
+    as_generator,
     as_levels,
     as_masses,
     as_points,
@@ -603,7 +604,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
             return X
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
         inside = self.distribution_.measure.restrict(list(range(X.shape[1])))
-        require_inside(inside, X, np.ones(X.shape[0]))
+        inside.require_inside(X, np.ones(X.shape[0]))
         return np.asarray(X)
 
     def _rows(self, X: Any) -> tuple[np.ndarray, ...]:

@@ -12,12 +12,10 @@ from ksos.choose import CRITERIA, Search, require_reference
 from ksos.data import (
     FEW_SAMPLES,
     as_folds,
-    as_generator,
     check_folds,
     distinct_samples,
     fit_few,
     is_source,
-    require_inside,
     some_of,
 )
 from ksos.density import SoSDensity
@@ -25,6 +23,7 @@ from ksos.estimators.base import DensityEstimator, warn_if_memorized
 from ksos.ground import (
     Run,
     as_choice,
+    as_generator,
     as_grid,
     as_masses,
     check_jobs,
@@ -232,7 +231,7 @@ class KernelSoSDensityCV(DensityEstimator):
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C")
         masses, names = as_masses(sample_weight, X.shape[0]), vars(self).get("feature_names_in_")
         measure = Lebesgue() if self.measure is None else self.measure
-        require_inside(measure, X, masses, names)
+        measure.require_inside(X, masses, names)
         (points, weights), rng = distinct_samples(X, masses), as_generator(self.random_state)
         corrects = self._reference is not None
         if not corrects:

@@ -31,7 +31,6 @@ from ksos.ground.names import (
     target_names,
     warn_caller,
 )
-from ksos.ground.pivoted_cholesky import choose_pivots, definite_root, thin_root
 from ksos.ground.run import Convergence, Run, Steps, TimeUp, left_in_words
 from ksos.ground.threads import MANY_ROWS, SMALL_MATRIX, few_threads, one_blas_thread
 from ksos.ground.validation import (
@@ -40,6 +39,7 @@ from ksos.ground.validation import (
     as_choice,
     as_count,
     as_features,
+    as_generator,
     as_grid,
     as_levels,
     as_masses,
@@ -74,6 +74,7 @@ __all__ = [
     "as_choice",
     "as_count",
     "as_features",
+    "as_generator",
     "as_grid",
     "as_levels",
     "as_masses",
@@ -86,9 +87,7 @@ __all__ = [
     "available_if",
     "available_memory",
     "check_jobs",
-    "choose_pivots",
     "column_names",
-    "definite_root",
     "few_threads",
     "frame",
     "full_single_precision",
@@ -118,7 +117,6 @@ __all__ = [
     "row_blocks",
     "said",
     "target_names",
-    "thin_root",
     "to_numpy",
     "uniforms",
     "warn_caller",

@@ -12,7 +12,7 @@ from types import MethodType
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_random_state
 
 from ksos.ground.arrays import Array, is_other_array, namespace, to_numpy
 from ksos.ground.frames import known_table
@@ -37,6 +37,7 @@ __all__ = [
     "as_count",
     "as_features",
     "as_finite",
+    "as_generator",
     "as_grid",
     "as_invertible",
     "as_levels",
@@ -278,6 +279,13 @@ def require_complete(values: np.ndarray, name: str) -> None:
             " (counted from 0)"
         )
         raise ValueError(f"Input {name} contains NaN: {where}; leave those rows out, or fill them")
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """A NumPy Generator from whatever scikit-learn accepts as ``random_state``."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
 
 
 def as_grid(values: Any, name: str, *, positive: bool, infinite: bool = False) -> np.ndarray:

@@ -9,8 +9,16 @@ from ksos.integrals.closed_forms import CLOSED_FORMS, closed_form
 from ksos.integrals.erf import gauss_mass, log_gauss_mass, normal_between, truncated_moments
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.integrals.exponential import ExponentialBox, ExponentialLebesgue, LineIntegral
-from ksos.integrals.gaussian import GaussianBox, GaussianLebesgue, GaussianNormal
-from ksos.integrals.metric import Axes, GaussianMetric, GaussianNormals, axes_of, in_axes
+from ksos.integrals.gaussian import (
+    Axes,
+    GaussianBox,
+    GaussianLebesgue,
+    GaussianMetric,
+    GaussianNormal,
+    GaussianNormals,
+    axes_of,
+    in_axes,
+)
 from ksos.integrals.normal_boxes import box_masses, closed, mixture_box_masses, sampled_mass
 from ksos.integrals.quadruple import (
     ProductIntegral,

@@ -11,8 +11,13 @@ from typing import cast
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.integrals.base import AnyDiscrete, Integrals
 from ksos.integrals.exponential import ExponentialBox, ExponentialLebesgue
-from ksos.integrals.gaussian import GaussianBox, GaussianLebesgue, GaussianNormal
-from ksos.integrals.metric import GaussianMetric, GaussianNormals
+from ksos.integrals.gaussian import (
+    GaussianBox,
+    GaussianLebesgue,
+    GaussianMetric,
+    GaussianNormal,
+    GaussianNormals,
+)
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, Discrete, GaussianMixture, Lebesgue, Measure, Normal
 

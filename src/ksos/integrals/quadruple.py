@@ -18,10 +18,9 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import row_blocks
 from ksos.integrals.base import Integrals
 from ksos.integrals.closed_forms import closed_form
-from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.metric import in_axes
+from ksos.integrals.gaussian import GaussianLebesgue, in_axes
 from ksos.kernels import Kernel
-from ksos.kernels.distances import squared_distances
+from ksos.kernels.base import squared_distances
 from ksos.measures import Lebesgue, Measure
 
 # what a processor's cache holds

@@ -11,8 +11,7 @@ import numpy as np
 
 from ksos.ground.arrays import to_numpy
 from ksos.integrals.base import Integrals
-from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.metric import in_axes
+from ksos.integrals.gaussian import GaussianLebesgue, in_axes
 from ksos.measures import Measure
 from ksos.quadrature import (
     MixtureRule,

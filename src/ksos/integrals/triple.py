@@ -19,11 +19,11 @@ import numpy as np
 
 from ksos.ground.arrays import Array, flat, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.pivoted_cholesky import thin_root
 from ksos.integrals.base import Factor, Integrals
-from ksos.integrals.metric import GaussianNormals, axes_of
+from ksos.integrals.gaussian import GaussianNormals, axes_of
 from ksos.kernels import Kernel
-from ksos.kernels.distances import central_point, squared_distances
+from ksos.kernels.base import central_point, squared_distances
+from ksos.kernels.roots import thin_root
 from ksos.measures import Measure
 
 # 64 MB for a block of the triple integral

@@ -9,10 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from ksos.ground.validation import as_choice
-from ksos.kernels.base import Kernel
-from ksos.kernels.distances import Products as Products, squared_distances as squared_distances
-from ksos.kernels.gaussian import Gaussian
+from ksos.kernels.base import Kernel, squared_distances as squared_distances
+from ksos.kernels.gaussian import Gaussian, Products as Products
 from ksos.kernels.matern import Laplace, Matern
+from ksos.kernels.roots import (
+    ROUTES as ROUTES,
+    choose_pivots as choose_pivots,
+    definite_root as definite_root,
+    thin_root as thin_root,
+    untruncated as untruncated,
+    whiten as whiten,
+)
 
 __all__ = [
     "KERNELS",

@@ -1,9 +1,12 @@
 """What k is: a positive, translation-invariant kernel with k(x, x) = 1, written as one formula of
-the scaled distance.
+the scaled distance, and distances that keep their digits: for data far from the origin, tiny
+bandwidths and far-away queries.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
@@ -11,11 +14,24 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, six_digits, zeros
-from ksos.ground.memory import row_blocks
+from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 from ksos.ground.names import column_names
 from ksos.ground.validation import as_bandwidth, as_points, as_vector
-from ksos.kernels.distances import feature_squares, squared_distances
 
+# half a megabyte: the block stays in the cache from the distances to the product
+_BLOCK_ELEMENTS = 1 << 16
+# a gigabyte: a device is busy with one block for longer than a call takes
+_DEVICE_ELEMENTS = 1 << 27
+# half a gigabyte: a GPU wants few large operations on distances
+DISTANCES_ON_DEVICE = 1 << 26
+DIRECT_FEATURES = 8
+"""Up to so many features subtracting one by one, which loses nothing, is as fast as a product."""
+# of a squared distance, hence of log k: above it, features are subtracted one by one
+_PRODUCT_ERROR = 1e-12
+# the median of this many rows lies in the bulk of the data
+_LOOKED_AT = 64
+ROUNDING = 2.0**-53
+"""The unit of rounding in double precision."""
 # in a repr, which should fit on one line
 _SHOWN_BANDWIDTHS = 6
 
@@ -210,3 +226,92 @@ class KernelSum:
             )
         kernel.check_features(self.n_features)
         self.kernel = kernel
+
+
+def block_size(Z: Array) -> int:
+    """Kernel values that are summed at a time, where Z is."""
+    return _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS
+
+
+@np.errstate(under="ignore")
+def kernel_sums(
+    kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array] | None = None
+) -> tuple[Array, Array]:
+    """Σ_i a_i k(X_i, Z_j) and Σ_i a_i, shape (ℓ + 1,), added to the sums ``before``; and what
+    rounding has taken from them.
+    """
+    xp, nothing = namespace(Z), zeros((Z.shape[0] + 1,), Z)
+    total, lost = (nothing, nothing) if before is None else before
+    for rows, K in kernel.blocks(X, Z, block_size(Z)):
+        block = xp.concat([a[rows] @ K, xp.reshape(xp.sum(a[rows]), (1,))])
+        total, lost = two_sum(total, lost, block)
+    return total, lost
+
+
+def two_sum(total: Array, lost: Array, more: Array) -> tuple[Array, Array]:
+    """total + more, and what rounding has taken in all: Knuth's two-sum, exact whatever the order
+    of magnitudes.
+    """
+    out = total + more
+    back = out - total
+    return out, lost + ((total - (out - back)) + (more - back))
+
+
+def central_point(X: Array) -> Array:
+    """An origin among the rows of ``X``, feature by feature the median of at most 64 of them, shape
+    (1, d).
+
+    Coordinates around it keep their digits for data far from 0, and for data with outliers.
+    """
+    some = X[:: -(-X.shape[0] // _LOOKED_AT), :]
+    return namespace(X).sort(some, axis=0)[some.shape[0] // 2, :][None, :]
+
+
+def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
+    """Per feature k, the matrix ((X_ik − Y_jk)/σ_k)². Subtracting first makes it exact under a
+    common shift.
+    """
+    xp = namespace(X, Y)
+    one_x, one_y = xp.ones_like(X[..., 0]), xp.ones_like(Y[..., 0])
+    for k in range(X.shape[-1]):
+        # x_i − y_j as the matrix product [x 1]·[1; −y]: one rounding per entry, as in the
+        # subtraction itself, in a third of its time
+        scaled = xp.stack([X[..., k], one_x], axis=-1) @ xp.stack([one_y, -Y[..., k]], axis=-2)
+        # a division per entry would cost the most here
+        scaled *= 1.0 / sigma[k]
+        scaled *= scaled
+        yield scaled
+
+
+def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
+    """D_ij = Σ_k ((X_ik − Y_jk)/σ_k)², shape (…, n, m), for points (…, n, d) and (…, m, d).
+
+    Few features are subtracted one by one, which loses nothing. Many features go through one matrix
+    product, with the error of that form, ε·(‖x‖² + ‖y‖²) around a common center, checked first.
+    """
+    xp = namespace(X, Y)
+    n, d = X.shape[-2:]
+    sigma = like(sigma, X)
+    with quiet():
+        if d > DIRECT_FEATURES:
+            center = xp.mean(Y, axis=-2, keepdims=True)
+            Xs, Ys = (X - center) / sigma, (Y - center) / sigma
+            x2, y2 = (xp.sum(Z * Z, axis=-1, keepdims=True) for Z in (Xs, Ys))
+            if n and float(xp.max(x2) + xp.max(y2)) * 2.0 * ROUNDING <= _PRODUCT_ERROR:
+                # the norms as two more columns of the product
+                left = xp.concat([Xs, x2, xp.ones_like(x2)], axis=-1)
+                D = left @ xp.concat([-2.0 * Ys, xp.ones_like(y2), y2], axis=-1).mT
+                # to look is cheaper than to write
+                return D if float(xp.min(D)) >= 0.0 else xp.clip(D, 0.0, None)
+        elements = CACHE_ELEMENTS if is_numpy(X) else DISTANCES_ON_DEVICE
+        blocks = list(row_blocks(n, Y.shape[-2], elements))
+        if len(blocks) <= 1:
+            return _sum_of_squares(X, Y, sigma)
+        D = xp.empty((*X.shape[:-1], Y.shape[-2]), dtype=xp.float64, device=X.device)
+        for rows in blocks:
+            D[..., rows, :] = _sum_of_squares(X[..., rows, :], Y, sigma)
+        return D
+
+
+def _sum_of_squares(X: Array, Y: Array, sigma: Array) -> Array:
+    return functools.reduce(operator.iadd, feature_squares(X, Y, sigma))

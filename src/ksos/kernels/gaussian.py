@@ -8,13 +8,27 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from ksos.ground.arrays import Array, exp_in_place, is_numpy, like, quiet
+from ksos.ground.arrays import Array, exp_in_place, is_numpy, like, namespace, quiet
+from ksos.ground.memory import row_blocks
 from ksos.ground.validation import as_metric
-from ksos.kernels.base import Kernel
-from ksos.kernels.distances import DIRECT_FEATURES, Products, central_point, squared_distances
+from ksos.kernels.base import (
+    DIRECT_FEATURES,
+    DISTANCES_ON_DEVICE,
+    ROUNDING,
+    Kernel,
+    central_point,
+    squared_distances,
+)
 
 # relative error of an exponential in single precision: at most a few units in the last place
 _EXPONENTIAL = 4.0 * 2.0**-23
+# bounds on the error of a squared distance from a product: in double precision the error itself is
+# far below its bound, in single precision the bound is part of the answer and 1% is too much
+_MOST_ERROR = 1e-11
+# see above
+_MOST_SINGLE_ERROR = 1e-2
+# unit of rounding in single precision
+_SINGLE = 2.0**-24
 
 
 class Gaussian(Kernel):
@@ -146,3 +160,62 @@ class Gaussian(Kernel):
 
     def parameters(self) -> dict[str, Any]:
         return {"sigma": self.sigma.tolist()}
+
+
+class Products:
+    """X ↦ −‖(X_i − Z_j)R‖² = 2⟨x, z⟩ − ‖x‖² − ‖z‖² for many X, as one matrix product with the norms
+    as two more columns.
+
+    Coordinates are taken around the mean of Z, in double precision. Each term of an inner product
+    of n terms is then rounded at most n + 2 times: the answer is off by at most γ(‖x‖ + ‖z‖)² with
+    γ = (n + 2)u/(1 − (n + 2)u) and the unit u of the precision [Higham2002].
+    """
+
+    def __init__(self, Z: Array, root: np.ndarray, *, single: bool = False) -> None:
+        xp, self.root, self.single = namespace(Z), like(root, Z), single
+        self.center = xp.mean(Z, axis=0)
+        at_Z = (Z - self.center) @ self.root
+        z2 = xp.sum(at_Z * at_Z, axis=1)
+        self.farthest = math.sqrt(float(xp.max(z2)))
+        self.right = self._rounded(xp.concat([2.0 * at_Z.T, 0.0 * z2[None, :] - 1.0, -z2[None, :]]))
+
+    def _rounded(self, A: Array) -> Array:
+        xp = namespace(A)
+        return xp.astype(A, xp.float32) if self.single else A
+
+    def _left(self, X: Array) -> tuple[Array, float] | None:
+        """The other factor of the product, and a bound on the error; None for X so far away that
+        the form loses the digits.
+        """
+        xp = namespace(X)
+        at_X = (X - self.center) @ self.root
+        with quiet():  # squares of rows that are far away may overflow: then there is no form
+            x2 = xp.sum(at_X * at_X, axis=1)[:, None]
+        rounded = (X.shape[1] + 4) * (_SINGLE if self.single else ROUNDING)
+        error = rounded / (1.0 - rounded) * (math.sqrt(float(xp.max(x2))) + self.farthest) ** 2
+        if not error <= (_MOST_SINGLE_ERROR if self.single else _MOST_ERROR):
+            return None
+        return self._rounded(xp.concat([at_X, x2, 0.0 * x2 + 1.0], axis=1)), error
+
+    def __call__(self, X: Array) -> tuple[Array, float] | None:
+        """The matrix and a bound on its error; None for X so far away that the form loses the
+        digits.
+        """
+        found = self._left(X)
+        return None if found is None else (found[0] @ self.right, found[1])
+
+    def blocks(self, X: Array, elements: int) -> Iterator[tuple[slice, Array | None, float]]:
+        """Slices of the rows of X, about ``elements`` entries each, with the matrix, or None, and
+        the bound.
+
+        The other factor is made for many blocks at once, so that a GPU does not wait for the
+        processor between them. If some of these rows are too far away, it is made block by block.
+        """
+        for part in row_blocks(X.shape[0], X.shape[1] + 2, DISTANCES_ON_DEVICE):
+            found = self._left(X[part, :])
+            for rows in row_blocks(part.stop - part.start, self.right.shape[1], elements):
+                here = slice(part.start + rows.start, part.start + rows.stop)
+                if found is not None:
+                    yield here, found[0][rows, :] @ self.right, found[1]
+                else:
+                    yield here, *(self(X[here, :]) or (None, 0.0))

@@ -126,6 +126,20 @@ class Measure(ABC):
         xp = namespace(X)
         return xp.ones((X.shape[0],), dtype=xp.bool, device=X.device)
 
+    def require_inside(self, X: np.ndarray, masses: np.ndarray, names: Any = None) -> None:
+        """Raise when a sample that counts lies where no density can be; ``names`` are those of the
+        features.
+        """
+        self.check_features(X.shape[1])
+        rows = np.flatnonzero(~self.contains(X) & (masses > 0.0))
+        if rows.size:
+            row = X[rows[0]].tolist()
+            shown = row if names is None else dict(zip(names, row, strict=True))
+            raise ValueError(
+                f"{rows.size} of {X.shape[0]} samples lie outside {self!r}; the first is row"
+                f" {rows[0]}: {shown}; widen it or leave them out"
+            )
+
     def log_density(self, X: Array) -> Array:
         """log dρ/dx at the rows of ``X``, for a measure with a density with respect to Lebesgue
         measure.

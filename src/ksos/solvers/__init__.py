@@ -19,7 +19,6 @@ from ksos.solvers.cones import (
 )
 from ksos.solvers.constrained import (
     follow_central_path as follow_central_path,
-    known_to as known_to,
     nearest as nearest,
 )
 from ksos.solvers.constrained_problem import (
@@ -53,6 +52,7 @@ from ksos.solvers.loop import (
     Solver,
     Stepper as Stepper,
     iterate as iterate,
+    known_to as known_to,
 )
 from ksos.solvers.low_rank import FactorHessian as FactorHessian, LowRank
 from ksos.solvers.minimize import (

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,17 @@ from ksos.solvers.constrained_problem import (
     restored,
 )
 from ksos.solvers.interior_point import ConicProgram, InteriorPoint, central_path
-from ksos.solvers.loop import Outcome, Progress, Solution, Solver, Stepper, Watch, iterate
+from ksos.solvers.loop import (
+    Outcome,
+    Progress,
+    Solution,
+    Solver,
+    Stepper,
+    Watch,
+    assembled,
+    iterate,
+    known_to,
+)
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import centre, certify, factor
 from ksos.space.embedding_map import SMALL_TENSOR
@@ -46,10 +56,7 @@ from ksos.space.space import SoSSpace
 
 __all__ = [
     "Goal",
-    "as_constraints",
-    "assembled",
     "follow_central_path",
-    "known_to",
     "minimize_constrained",
 ]
 
@@ -60,19 +67,6 @@ _DOUBTFUL = 1e3
 _WORDED = 1e-5  # relative: the digits of a least radius that a message shows
 _ROUND = LowRank(extra_steps=0)  # Newton's method for one round of many
 Why = tuple[str, float | None]  # a note, and the least radius of a ball
-
-
-def as_constraints(constraints: Any) -> tuple[Constraint, ...]:
-    """One constraint or several, as a tuple."""
-    listed = tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
-    for constraint in listed:
-        if not isinstance(constraint, Constraint):
-            raise TypeError(
-                "constraints are written within(MMD(target), radius), Expectation(f) == c, F <= c"
-                " or Expectation(f) >= c (for a combination of functions: Expectation(f + 2 * g)"
-                f" == c); got {constraint!r}"
-            )
-    return listed
 
 
 class Goal(NamedTuple):
@@ -302,44 +296,6 @@ def _solution(
         violation=violation,
         least_radius=why[1],
         note=note,
-    )
-
-
-def known_to(uncertainty: float, tol: float) -> str:
-    """What to say of integrals that are not known well enough for ``tol``."""
-    return (
-        f"the integrals are known to {uncertainty:.1e} only, which the gap counts twice"
-        if 2.0 * uncertainty > tol
-        else ""
-    )
-
-
-def assembled(
-    base: Objective,
-    outcome: Outcome | ConstrainedOutcome,
-    G: Array,
-    value: float,
-    gap: float | None,
-    status: str,
-    name: str,
-    **more: Any,
-) -> Solution:
-    """The solution at the factor G; ``more`` are those of its fields that not every problem has."""
-    run = Run.current()
-    return Solution(
-        value,
-        gap,
-        None if gap is None else base.projected_mmd_bound(gap),
-        "interrupted" if run.interrupted and status != "infeasible" else status,
-        name,
-        outcome.n_iter,
-        outcome.history,
-        base.space,
-        G,
-        time=run.elapsed,
-        keyboard_interrupt=run.interrupted,
-        integration_error=base.term.integration_error,
-        **more,
     )
 
 

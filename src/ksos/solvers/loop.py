@@ -198,6 +198,44 @@ class Solution:
         return self.parameter_factor @ self.parameter_factor.T
 
 
+def known_to(uncertainty: float, tol: float) -> str:
+    """What to say of integrals that are not known well enough for ``tol``."""
+    return (
+        f"the integrals are known to {uncertainty:.1e} only, which the gap counts twice"
+        if 2.0 * uncertainty > tol
+        else ""
+    )
+
+
+def assembled(
+    base: Objective,
+    outcome: Any,
+    G: Array,
+    value: float,
+    gap: float | None,
+    status: str,
+    name: str,
+    **more: Any,
+) -> Solution:
+    """The solution at the factor G; ``more`` are those of its fields that not every problem has."""
+    run = Run.current()
+    return Solution(
+        value,
+        gap,
+        None if gap is None else base.projected_mmd_bound(gap),
+        "interrupted" if run.interrupted and status != "infeasible" else status,
+        name,
+        outcome.n_iter,
+        outcome.history,
+        base.space,
+        G,
+        time=run.elapsed,
+        keyboard_interrupt=run.interrupted,
+        integration_error=base.term.integration_error,
+        **more,
+    )
+
+
 # Called with every certificate; a true answer stops the run.
 Watch = Callable[[Progress], Any]
 

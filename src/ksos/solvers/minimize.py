@@ -5,7 +5,7 @@ of fits that start from one another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ksos.density import square_of
-from ksos.functionals import Bound, Functional, Objective, Point, SquaredMMD, Trace
+from ksos.functionals import Bound, Constraint, Functional, Objective, Point, SquaredMMD, Trace
 from ksos.ground.arrays import (
     Array,
     eye,
@@ -28,17 +28,22 @@ from ksos.ground.arrays import (
 from ksos.ground.run import Convergence, Run, TimeUp, left_in_words
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice, as_count, as_nonnegative, as_positive
-from ksos.solvers.constrained import (
-    Goal,
-    as_constraints,
-    assembled,
-    known_to,
-    minimize_constrained,
-)
+from ksos.solvers.constrained import Goal, minimize_constrained
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint
 from ksos.solvers.lbfgs import LBFGS
-from ksos.solvers.loop import Outcome, Progress, Solution, Solver, Stage, Stepper, Watch, iterate
+from ksos.solvers.loop import (
+    Outcome,
+    Progress,
+    Solution,
+    Solver,
+    Stage,
+    Stepper,
+    Watch,
+    assembled,
+    iterate,
+    known_to,
+)
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import DENSE, centre, certify_integrals, factor, project, pruned
 from ksos.space.embedding import MeanEmbedding
@@ -151,6 +156,19 @@ def check_options(
     as_nonnegative(rtol, "rtol")
     if max_iter is not None:
         as_count(max_iter, "max_iter")
+
+
+def as_constraints(constraints: Any) -> tuple[Constraint, ...]:
+    """One constraint or several, as a tuple."""
+    listed = tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
+    for constraint in listed:
+        if not isinstance(constraint, Constraint):
+            raise TypeError(
+                "constraints are written within(MMD(target), radius), Expectation(f) == c, F <= c"
+                " or Expectation(f) >= c (for a combination of functions: Expectation(f + 2 * g)"
+                f" == c); got {constraint!r}"
+            )
+    return listed
 
 
 def minimize(

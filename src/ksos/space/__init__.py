@@ -55,11 +55,9 @@ from ksos.space.support import (
     support_cover,
 )
 from ksos.space.two_sample import KernelScore, TwoSampleTest, WitnessPoint, two_sample_test
-from ksos.space.whitening import ROUTES, untruncated, whiten
 
 __all__ = [
     "PER_SUPPORT_POINT",
-    "ROUTES",
     "RULES",
     "SELECTIONS",
     "SMALL_TENSOR",
@@ -107,8 +105,6 @@ __all__ = [
     "support_cover",
     "takes_metrics",
     "two_sample_test",
-    "untruncated",
-    "whiten",
     "widest_good",
     "without_outliers",
 ]

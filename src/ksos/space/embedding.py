@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.data.kernel_sums import KernelSums, kernel_sums
+from ksos.data.kernel_sums import KernelSums
 from ksos.data.sources import Chunk, Chunks, as_source
 from ksos.density import (
     Corrected,
@@ -33,16 +33,16 @@ from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.names import column_names, in_order, order_of, shown_names
 from ksos.ground.validation import as_points, as_vector
 from ksos.integrals import closed_form
-from ksos.integrals.metric import axes_of
+from ksos.integrals.gaussian import axes_of
 from ksos.integrals.quadruple import density_inner, density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
-from ksos.kernels.base import KernelSum
+from ksos.kernels.base import KernelSum, kernel_sums
+from ksos.kernels.roots import whiten_columns
 from ksos.measures import Box, Measure
 from ksos.observables import KernelFunction, Observable
 from ksos.observables.base import ObservableMatrix, sum_over_nodes
 from ksos.quadrature import composite, log_outer, tensor_grid
 from ksos.space.bandwidth import MOST_MEDIAN_POINTS, bandwidth_rule
-from ksos.space.whitening import whiten_columns
 
 __all__ = [
     "MeanEmbedding",

@@ -56,6 +56,9 @@ _DEVICE_ELEMENTS = 125_000_000
 _CHEAP = 1e8
 # operations, about a second, where closed forms would lose digits
 _DEAR = 2e10
+# per feature, that a rule takes for a single analytic kernel without a boundary: it does not pay to
+# look where the others are if there are fewer
+_NODES_OF_A_KERNEL = 100
 # squared entries of T from which on rounding in the integrals, 1e-16 of them, exceeds 1e-12
 _WEAK = 1e4
 # of rounding, to which an integral is known: a few operations each
@@ -465,10 +468,11 @@ def node_rule(
         operations = math.inf
     elif not integrals.pairwise and _largest_square(T) > _WEAK:
         operations = _DEAR
-    per_node = m * r + ell * min(m, ell) + 0.5 * ell * r * r
-    return exact_rule(
-        integrals, to_numpy(X), [(embedding_kernel, to_numpy(Z))], operations / per_node
-    )
+    most = operations / (m * r + ell * min(m, ell) + 0.5 * ell * r * r)
+    endless = integrals.measure.without_boundary is integrals.measure
+    if endless and integrals.kernel.smooth and most < _NODES_OF_A_KERNEL ** X.shape[1]:
+        return None
+    return exact_rule(integrals, to_numpy(X), [(embedding_kernel, to_numpy(Z))], most)
 
 
 def gram_at_nodes(rule: Rule, kernel: Kernel, X: Array, T: Array, log_unit: float) -> Array:

@@ -16,12 +16,12 @@ from ksos.data.kernel_sums import KernelSums
 from ksos.density import SoSDensity, Square, from_terms
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.pivoted_cholesky import thin_root
 from ksos.ground.run import Run
 from ksos.ground.validation import as_choice, as_points, as_positive
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.regions import Rule, importance_rules, panel_rules
 from ksos.kernels import Kernel
+from ksos.kernels.roots import ROUTES, Whitening, thin_root, whiten, whiten_columns
 from ksos.measures import Lebesgue, Measure
 from ksos.observables import KernelFunction, Observable
 from ksos.space.embedding import MeanEmbedding, Projection, as_target
@@ -34,7 +34,6 @@ from ksos.space.embedding_map import (
     node_rule,
 )
 from ksos.space.labelled import LabelledDensity, LabelledEmbedding
-from ksos.space.whitening import ROUTES, Whitening, whiten, whiten_columns
 
 __all__ = ["Nodes", "SoSSpace", "finer_nodes", "nodes_of"]
 

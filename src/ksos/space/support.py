@@ -12,10 +12,10 @@ from scipy.linalg import solve_triangular
 
 from ksos.ground.arrays import Array, namespace
 from ksos.ground.memory import CACHE_ELEMENTS, FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.pivoted_cholesky import VERY_MANY_POINTS, choose_pivots, definite_root
 from ksos.ground.run import Run
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
+from ksos.kernels.roots import VERY_MANY_POINTS, choose_pivots, definite_root
 from ksos.measures import Box, Measure
 from ksos.quadrature import sobol, tensor_grid
 
