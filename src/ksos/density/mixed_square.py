@@ -25,7 +25,7 @@ import numpy as np
 
 from ksos.density.mixed_reference import MixedReference
 from ksos.integrals.normal_boxes import box_masses
-from ksos.kernels.distances import squared_distances
+from ksos.kernels.base import squared_distances
 
 __all__ = ["Correction", "Expected", "Sides"]
 

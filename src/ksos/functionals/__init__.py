@@ -10,7 +10,9 @@ from ksos.functionals.base import (
     BoundTerm,
     Constraint,
     Functional,
+    Objective as Objective,
     Pair as Pair,
+    Point as Point,
     ScaledSum as ScaledSum,
     density_values as density_values,
     from_values as from_values,
@@ -33,7 +35,6 @@ from ksos.functionals.mmd import (
     SquaredMMD,
     within,
 )
-from ksos.functionals.objective import Objective as Objective, Point as Point
 
 __all__ = [
     "MMD",

@@ -15,12 +15,13 @@ from ksos.functionals.base import (
     LARGEST_EXPONENT,
     BoundTerm,
     Functional,
+    Objective,
     Pair,
+    Point,
     density_values,
     from_values,
     value_rows,
 )
-from ksos.functionals.objective import Objective, Point
 from ksos.ground.arrays import Array, derivatives, inner, like, namespace, norm, to_numpy
 from ksos.ground.validation import as_count, as_points
 from ksos.space.space import SoSSpace
