@@ -640,19 +640,11 @@ class Objective:
             product = plus(product, 1.0, self.map.adjoint_times(in_embedding, F))
         return value, zeros(F.shape, F) if product is None else product
 
-    def hessian(self, direction: Point) -> Array | None:
-        """∇²f applied to a direction, for a quadratic f; else None."""
-        product = self._constant_hessian(direction)
-        return None if product is None else self.pull_back(product)
-
     def curvature(self, direction: Point) -> float | None:
         """⟨d, ∇²f d⟩ without applying A*, for a quadratic f; else None."""
-        product = self._constant_hessian(direction)
-        return None if product is None else paired(product, direction.a, direction.C)
-
-    def _constant_hessian(self, direction: Point) -> Pair | None:
         a, C = direction.a, direction.C
-        return self.term.hessian(a, C, a, C) if self.term.quadratic else None
+        product = self.term.hessian(a, C, a, C) if self.term.quadratic else None
+        return None if product is None else paired(product, a, C)
 
     def projected_mmd_bound(self, gap: float) -> float | None:
         """√(gap/c): how far, in projected MMD, a point with this gap can be from the optimum; None

@@ -26,7 +26,7 @@ from ksos.solvers.constrained_problem import (
     Multipliers as Multipliers,
     restored as restored,
 )
-from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient, lipschitz as lipschitz
+from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import (
     ConicProgram as ConicProgram,
     InteriorPoint,

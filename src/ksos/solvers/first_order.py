@@ -13,11 +13,11 @@ from ksos.functionals import Objective, Point
 from ksos.ground.arrays import inner, like, norm
 from ksos.ground.run import Run
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import lowest_eigenpairs, project
+from ksos.solvers.spectraplex import lowest_eigenpairs, project, step_along
 
-__all__ = ["Fista", "FrankWolfe", "ProjectedGradient", "lipschitz"]
+__all__ = ["Fista", "FrankWolfe", "ProjectedGradient"]
 
-_MARGIN = 1.02  # power iteration approaches the largest eigenvalue from below
+_MARGIN = 1.02  # beyond the curvature of one move, so that the next ones are accepted as a rule
 _MOST_BACKTRACKS = 60  # doublings: from 1e-6 to 1e12 times the first guess
 
 
@@ -25,7 +25,7 @@ _MOST_BACKTRACKS = 60  # doublings: from 1e-6 to 1e12 times the first guess
 class _State:
     point: Point  # the iterate, feasible
     extrapolated: Point  # where the next gradient is taken
-    momentum: float
+    momentum: float  # of Frank–Wolfe, the share of the segment that the last step went
     L: float
 
 
@@ -48,9 +48,8 @@ class ProjectedGradient(Stepper):
     max_iter: int = 100_000
     check_every: int = 10
 
-    # L from power iteration on the Hessian (quadratic f) or from two gradients
     def init(self, objective: Objective, start: Point) -> _State:
-        return _State(start, start, 1.0, lipschitz(objective, start))
+        return _State(start, start, 1.0, first_guess(objective, start))
 
     def step(self, objective: Objective, state: _State) -> _State:
         """One projected gradient step from the extrapolated point, backtracking on L, then the
@@ -133,15 +132,9 @@ class FrankWolfe(ProjectedGradient):
     advice = "the gap of frank_wolfe falls like 1/n only: take solver='auto' for gaps below 1e-4"
     max_iter: int = 20_000
 
-    def init(self, objective: Objective, start: Point) -> _State:
-        """L is the curvature along the last move, the first guess for the next one: unused if f is
-        quadratic.
-        """
-        return _State(start, start, 1.0, 1e-6)
-
     def step(self, objective: Objective, state: _State) -> _State:
-        """The exact minimum along the segment if f is quadratic; else that of a parabola, steep
-        enough to lie above f there.
+        """The minimum along the segment, or a point on it that gains enough; the next step is at
+        most four times as long.
         """
         C = state.point
         G = objective.gradient(C)
@@ -150,42 +143,19 @@ class FrankWolfe(ProjectedGradient):
         slope = inner(G, C.C) - float(values[0])
         if slope <= 0.0:
             return state  # optimal, up to rounding
-        if (curvature := objective.curvature(toward)) is not None:
-            new = C + min(1.0, slope / curvature if curvature > 0.0 else 1.0) * toward
-            return _State(new, new, 1.0, state.L)
-        # the curvature varies: try longer steps again
-        squared, value, L = inner(toward.C, toward.C), objective.value(C), 0.9 * state.L
-        for _ in range(_MOST_BACKTRACKS):
-            t = min(1.0, slope / (L * squared))
-            new = C + t * toward
-            if objective.value(new) <= value - t * slope + 0.5 * L * squared * t * t:
-                break
-            L *= 2.0
-        return _State(new, new, 1.0, L)
+        t = step_along(objective, C, toward, slope, min(1.0, 4.0 * state.momentum))
+        new = C + t * toward
+        return _State(new, new, t, state.L)
 
 
-def lipschitz(objective: Objective, point: Point) -> float:
-    """A bound on the curvature of f: the largest eigenvalue of ∇²f by power iteration, or a first
-    guess for backtracking.
+def first_guess(objective: Objective, point: Point) -> float:
+    """Of the curvature of f: how much the gradient changes in a random direction. Steps find the
+    curvature along their own moves, which is often far below its largest value.
     """
     # its own generator: a fit must not depend on a global one
     random = np.random.default_rng(0).standard_normal((objective.size, objective.size))
     direction = like(random + random.T, objective.space.T)
-    direction = direction / norm(direction)
-    image = objective.hessian(objective.point(direction))
-    if image is None:
-        other = objective.point(project(point.C + direction / objective.size))
-        moved = norm(other.C - point.C)
-        change = norm(objective.gradient(other) - objective.gradient(point))
-        return max(change / moved if moved > 0.0 else 1.0, 1e-12)
-    estimate = 0.0
-    for _ in range(100):  # a thousandth, far below the margin, takes a dozen as a rule
-        size = norm(image)
-        if size <= 1e-300:
-            return 1.0  # f is linear: any step length will do
-        if abs(size - estimate) <= 1e-3 * size or Run.current().over:
-            break
-        estimate = size
-        image = objective.hessian(objective.point(image / size))
-        assert image is not None
-    return _MARGIN * size
+    other = objective.point(project(point.C + direction / (norm(direction) * objective.size)))
+    moved = norm(other.C - point.C)
+    change = norm(objective.gradient(other) - objective.gradient(point))
+    return max(change / moved if moved > 0.0 else 1.0, 1e-12)

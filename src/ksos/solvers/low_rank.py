@@ -30,7 +30,15 @@ from ksos.ground.arrays import (
 from ksos.ground.run import Run
 from ksos.solvers.interior_point import optimum_on_face
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import DENSE, centre, factor, grown, lowest_eigenpairs, pruned
+from ksos.solvers.spectraplex import (
+    DENSE,
+    centre,
+    factor,
+    grown,
+    lowest_eigenpairs,
+    pruned,
+    step_along,
+)
 
 __all__ = ["FactorHessian", "LowRank"]
 
@@ -270,13 +278,7 @@ class LowRank(Stepper):
         V = state.vectors[:, : share.shape[0]] * like(np.sqrt(share), state.vectors)
         toward = objective.point(V @ V.T) - state.point
         slope = float(share @ below[: share.shape[0]])
-        curvature = objective.curvature(toward)
-        t = min(1.0, slope / curvature) if curvature else 0.5
-        value = objective.value
-        while curvature is None and t > 1e-12:
-            if value(state.point + t * toward) <= state.value - 0.3 * t * slope:
-                break
-            t *= 0.5
+        t = step_along(objective, state.point, toward, slope, 0.5)
         F = pruned(grown(state.F, V, t), 1e-14, self.max_columns)  # less mass is rounding
         return self.at(objective, F, state.damping)
 

@@ -44,6 +44,7 @@ __all__ = [
     "project",
     "project_simplex",
     "pruned",
+    "step_along",
 ]
 
 DENSE = 400  # up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves
@@ -113,6 +114,20 @@ def grown(F: Array, V: Array, t: float) -> Array:
     return namespace(F).concat([(1.0 - t) ** 0.5 * F, t**0.5 * V], axis=1)
 
 
+def step_along(
+    objective: Objective, point: Point, toward: Point, slope: float, longest: float
+) -> float:
+    """t ≤ 1 for which f is least at point + t·toward, if f is quadratic; else the first of longest,
+    longest/2, … that gains 0.3 of t·slope, what the linear model of f does.
+    """
+    if (curvature := objective.curvature(toward)) is not None:
+        return min(1.0, slope / curvature) if curvature > 0.0 else 1.0
+    value, t = objective.value(point), longest
+    while t > 1e-12 and objective.value(point + t * toward) > value - 0.3 * t * slope:
+        t *= 0.5
+    return t
+
+
 def lowest_eigenpairs(G: Array, n: int, dense: int = DENSE) -> tuple[np.ndarray, Array]:
     """The ``n`` lowest eigenvalues, ascending, and their vectors as columns: by Lanczos iterations
     if there are more than ``dense``.
@@ -156,10 +171,8 @@ def lowest_bound(
     rounding = 2.0 * r * np.finfo(np.float64).eps * size
     delta, identity = max(slack, rounding), eye(r, G)
     while delta < size:
-        with suppress(*linalg_errors()):
-            L = xp.linalg.cholesky(G - (theta - delta) * identity)
-            if bool(xp.all(xp.isfinite(xp.linalg.diagonal(L)))):
-                return theta - delta - rounding
+        if _is_definite(G - (theta - delta) * identity):
+            return theta - delta - rounding
         delta *= 10.0
     return float(xp.linalg.eigvalsh(G)[0])
 
@@ -181,12 +194,18 @@ def graded_bound(G: Array, estimate: float, widest: float) -> float:
     while delta < widest:
         t = theta - delta
         d = xp.sqrt(diagonal - t)
-        with suppress(*linalg_errors()):
-            L = xp.linalg.cholesky((G - t * identity) / d[:, None] / d[None, :] - eta * identity)
-            if bool(xp.all(xp.isfinite(xp.linalg.diagonal(L)))):
-                return t - eta * abs(t)
+        if _is_definite((G - t * identity) / d[:, None] / d[None, :] - eta * identity):
+            return t - eta * abs(t)
         delta *= 4.0
     return -np.inf
+
+
+def _is_definite(M: Array) -> bool:
+    """Whether M has a Cholesky factor in floating point."""
+    xp = namespace(M)
+    with suppress(*linalg_errors()):
+        return bool(xp.all(xp.isfinite(xp.linalg.diagonal(xp.linalg.cholesky(M)))))
+    return False
 
 
 class Certificate(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ksos.density import Correction, MixedReference, MixedTerms
 from ksos.ground.memory import row_blocks
-from ksos.space.whitening import whiten
+from ksos.kernels.roots import whiten
 
 __all__ = ["MixedSpace"]
 
