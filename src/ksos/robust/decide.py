@@ -31,10 +31,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos.ground.pivoted_cholesky import choose_pivots
 from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_positive
+from ksos.kernels.roots import choose_pivots
 from ksos.measures import Box
 from ksos.observables import (
     KernelFunction,
