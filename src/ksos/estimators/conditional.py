@@ -76,72 +76,47 @@ _FAR = 2.0
 class KernelSoSConditional(RegressorMixin, BaseEstimator):
     r"""Estimate the distribution of y given x, around any regressor.
 
-    p(y | x) = q((y − μ(x))/s(x) | z(x))/s(x). A regressor predicts the location μ, a second one the
-    scale s of its residuals. The scaled residual u has the density q that
-    :class:`~ksos.KernelSoSDensityCV` finds, alone or given a few features z. All of them are judged
-    on held-out rows. The density has mass one and its quantiles do not cross, by construction.
+    p(y | x) = q((y − μ(x))/s(x))/s(x), with regressors for location μ and scale s, and a density
+    estimator for the density q of the scaled residual. Quantiles do not cross.
 
     Parameters
     ----------
     regressor : regressor, list of regressors, "joint", or None, default=None
-        The location. Several regressors share the prediction by held-out squared error. None uses
-        gradient boosting, a ridge and a Gaussian process. A fitted regressor is used as it is with
-        ``prefit=True`` or in a ``FrozenEstimator``. "joint" uses no regressor but one joint
-        density, p(y | x) = p(x, y)/p(x), for few features.
+        The location. None uses gradient boosting, a ridge and a Gaussian process, weighted by
+        held-out error. "joint" conditions one density of (x, y) instead.
     scale : regressor, list of regressors, "constant", or None, default=None
-        Regressors for log|y − μ(x)|. Held-out likelihood decides how much each counts, and whether
-        the scale is constant. None uses gradient boosting over x, a ridge, and small trees over the
-        prediction.
+        Regressors for log|y − μ(x)|, used if they improve the held-out likelihood.
     given : {"auto", "prediction", None} or sequence of column numbers, default="auto"
-        What the shape of q depends on. "auto" chooses by held-out likelihood among nothing, the
-        prediction, and one of two columns.
+        What the shape of q depends on. "auto" chooses by held-out likelihood.
     transform : {"auto", "log", "asinh", None}, default="auto"
-        Transform of the targets before everything else. All answers are in the units of y. "auto"
-        chooses by held-out likelihood between none and the logarithm, if all targets are positive.
+        Transform of the targets. Answers are in the units of y.
     estimator : density estimator, default=None
-        Estimator of the density of the scaled residuals, or of the rows (x, y) with "joint". None
-        uses ``KernelSoSDensityCV()``, with "joint" without a reference.
+        Estimator of q, or of the joint density. None uses ``KernelSoSDensityCV()``.
     cv : int, splitter or list of (train, test), default=None
-        Folds of the cross-fitting. Equal rows stay in one fold. None uses 5, or 10 for at most 100
-        rows.
+        Folds. None uses 5, or 10 for at most 100 rows.
     prefit : bool, default=False
-        Whether ``regressor`` is fitted already. The residuals are then those of the data given,
-        which it must not have seen.
+        Whether ``regressor`` is fitted already.
     objective, measure : default=None
-        Passed on to the default estimator with "joint".
+        For "joint".
     time_limit : float, default=None
-        Seconds for the fit. The first fold of the regressors is never cut short.
+        Seconds for the fit.
     random_state : int, RandomState or None, default=None
-        Seed of the folds. None gives the same folds every time.
+        Seed of the folds.
 
     Attributes
     ----------
     residual_estimator_ : density estimator
-        The fitted estimator of the density of u, with its certificate in ``solution_``.
+        The fitted estimator of q, with its certificate.
     residual_density_ : SoSDensity
-        q: the density of u, or of (z, u) if the shape depends on z.
-    residuals_ : ndarray of shape (n,) or (n, outputs)
-        u of every row, by models that have not seen it.
-    held_out_predictions_ : ndarray of shape (n,) or (n, outputs)
-        t⁻¹(μ) of every row, likewise. NaN if a row was never held out.
-    location_shares_ : ndarray of shape (regressors, outputs)
-        Weight of every regressor in μ.
-    scale_shares_ : ndarray of shape (models, outputs)
-        Exponent β of every model of the scale. If all are zero, the scale is constant.
-    given_ : None, "prediction" or tuple of column numbers
-        What the shape depends on.
-    transform_ : None, "log" or "asinh"
-        The transform of the targets.
+        q, or the joint density of (z, u) if the shape depends on z.
+    residuals_, held_out_predictions_ : ndarray of shape (n,) or (n, outputs)
+        By models that have not seen the row.
+    location_shares_, scale_shares_ : ndarray of shape (regressors, outputs)
+        Weights of the regressors, and exponents of the models of the scale.
+    given_, transform_
+        The choices.
     estimator_, distribution_
-        With "joint": the fitted estimator and the joint density of (x, y).
-    n_outputs_ : int
-    n_features_in_, feature_names_in_
-
-    Notes
-    -----
-    New rows are predicted by regressors refitted to all rows, while the residuals come from fits
-    without a fold. The scale is multiplied by the ratio of their errors, which a learning curve
-    with fits to half of the rows predicts.
+        With "joint": the fitted estimator and its density.
 
     Examples
     --------
@@ -154,8 +129,6 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     >>> mean, std = est.predict([[-0.5], [0.5]], return_std=True)
     >>> bool(abs(mean[1] - mean[0] - 1.0) < 0.1), bool(abs(std[0] - 0.2) < 0.05)
     (True, True)
-    >>> est.predict_quantile([[0.5]], [0.1, 0.5, 0.9]).shape
-    (1, 3)
     """
 
     _distributions: ResidualDistributions | JointDistributions

@@ -127,114 +127,58 @@ class _Setting(NamedTuple):
 class KernelSoSDensity(DensityEstimator):
     r"""Estimate a probability density as a kernel sum of squares.
 
-    Solves min_B ‖P(w_data − w_{p_B})‖² + λ tr A over the densities
-    p_B(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j) with B ⪰ 0 and ∫p_B dρ = 1. The answer is the optimum of
-    this convex problem, with a bound on its distance from the optimal objective.
+    Minimizes distance to the data plus λ tr A over the densities p(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j)
+    with B ⪰ 0. The rules of the defaults are on the page *Density estimation*.
 
     Parameters
     ----------
     kernel : {"gaussian", "laplace", "matern"} or Kernel, default="gaussian"
-        The kernel k. A name takes its bandwidth from ``bandwidth``. "laplace" and "matern" (ν =
-        3/2) are products over the features, which have closed-form integrals. A kernel object keeps
-        its own sigma.
+        Kernel. An object keeps its bandwidth.
     bandwidth : float, array-like or {"auto", "median", "scott", "silverman"}, default="auto"
-        Width of the kernel, per feature. Larger is smoother. The Gaussian kernel is
-        exp(−‖x−z‖²/σ²), without a factor ½. A (d, d) matrix S gives exp(−(x−z)ᵀS⁻¹(x−z)). "auto"
-        selects it by leave-out likelihood. See Notes for the exact rules.
+        Width of the kernel, per feature, or a (d, d) metric. Gaussian: exp(−‖x−z‖²/σ²).
     regularization : float or "auto", default="auto"
-        The weight λ of the penalty, in the units of the paper. "auto" does not depend on the scale
-        of the data. See Notes.
+        Weight λ of the penalty.
     relative_regularization : float, optional
-        The same weight in units of w₀ = ∫k(x,0)²dx (for "frobenius", of w₀²). With a ``reference``,
-        w₀ is 1. Give one of the two.
+        Instead of it, λ in units of ∫k(x,0)²dx.
     objective : {"squared_mmd", "mmd", "likelihood"} or Functional, default="squared_mmd"
-        The distance to the data that is minimized together with the penalty. The MMD is bounded and
-        takes any target. The likelihood, −Σ a_i log p(x_i), predicts best.
+        The distance to the data.
     penalty : {"trace", "frobenius"}, default="trace"
         λ tr A or λ‖A‖²_HS.
     measure : Measure, optional
-        The measure ρ that densities refer to, such as ``Box`` for bounded support. Default:
-        Lebesgue.
+        What densities refer to, such as ``Box``. Default: Lebesgue.
     reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted mixture, optional
-        A simple density that the model multiplies and corrects: p·ρ with p = ‖c + Fᵀk‖². The
-        penalty is on F alone, so that λ → ∞ gives the reference. "normal" and "mixture" are fitted
-        to the samples. ``distribution_`` is by volume, as without a reference.
+        A density that the model corrects.
     support : {"auto", "kmeans", "pivoted", "random"} or array-like of shape (m, d), default="auto"
-        The support points x̃, or how to choose them. "auto" and "kmeans" take the centers of
-        clusters if there are more samples than support points. "random" and "pivoted" choose among
-        the samples, the latter those that are farthest from each other's span.
+        Support points, or how to choose them.
     n_support : int, optional
-        The largest number of support points. Default: all distinct samples, up to 200, and up to
-        250 with more than 5,000 samples.
+        Most support points. Default: 200 or 250.
     landmarks : int or array-like of shape (l, d), optional
-        The points on which embeddings are projected, or how many random samples to take. Default:
-        the support points.
+        Points at which embeddings are compared. Default: the support points.
     embedding_bandwidth : float or array-like, optional
-        Bandwidth of the kernel in which the MMD is measured. Default: that of the model. See Notes
-        for ``bandwidth="auto"``.
+        Bandwidth of the kernel of the MMD.
     solver : str or Solver, default="auto"
-        The name of a solver, or an object of :mod:`ksos.solvers`, which has options such as
-        ``max_iter`` and ``callback``: ``solver=ksos.solvers.Auto(max_iter=20)``.
+        A name or an object of :mod:`ksos.solvers`.
     tol : float, optional
-        Absolute gap at which the problem counts as solved, in the units of the objective. Default:
-        1e-5 nats for the likelihood, 1e-8 otherwise.
+        Absolute gap. Default: 1e-8, or 1e-5 nats for the likelihood.
     time_limit : float, optional
-        Seconds for the whole fit. If time runs out, the density is valid and its gap is in
-        ``solution_``. If the limit is too short for all support points, some are dropped, with a
-        warning.
+        Seconds for the fit.
     contamination : float, optional
-        The share of new rows that ``predict`` flags as anomalies. The threshold comes from
-        ``held_out_scores_``, which takes five more fits. Default: no threshold and no ``predict``.
+        Share of new rows that ``predict`` flags.
     random_state : int, RandomState or None, default=None
-        Seed of the random choices above.
+        Seed.
     verbose : int, default=0
-        1 prints progress with the gap and the time left, 2 every certificate.
+        1 prints progress, 2 every certificate.
 
     Attributes
     ----------
     distribution_ : SoSDensity
-        The fitted density: the certified optimum, by volume.
+        The fitted density: the certified optimum.
     solution_ : Solution
-        The certificate: status, objective, gap, rank. With a reference, its density is relative to
-        the reference.
-    bandwidth_, embedding_bandwidth_ : ndarray
-        Scalar (0-dimensional), one entry per feature, or a (d, d) matrix.
-    regularization_, relative_regularization_ : float
-        λ in the units of the paper, and in units of w₀.
-    support_points_, landmarks_ : ndarray
-        The points that were used.
-    n_iter_ : int
-        Iterations of the solver.
-    held_out_scores_ : ndarray of shape (n,)
-        With ``contamination``: the log-density of every row given to ``fit``, by a fit that has not
-        seen it.
-    threshold_ : float
-        With ``contamination``: the log-density below which a row is an anomaly.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
-
-    Notes
-    -----
-    ``bandwidth="auto"`` is slightly wider than what suits a kernel density estimate of left-out
-    samples, in units of each feature's standard deviation. For a Gaussian kernel without boundaries
-    it is a matrix where that predicts left-out samples better
-    (:func:`ksos.space.leave_one_out`). It is wider if there are few support points. With a
-    reference it is 1.6·(n/100)^{−1/(d+6)} standard deviations. "median" is the median distance
-    between samples, in units of each feature if their standard deviations differ more than tenfold:
-    smooth, of low rank, and fastest. "scott" and "silverman" are 2h per feature, where h is the
-    standard deviation of the rule.
-
-    With ``bandwidth="auto"`` and a Gaussian kernel, ``embedding_bandwidth`` is that of the model
-    times 1.5 in two features, 2.2 in four and 3.5 in ten. A wider kernel keeps samples with few
-    neighbors in sight.
-
-    ``regularization="auto"`` is a ``relative_regularization`` of 1e-3, and of 1e-2 for the
-    likelihood. With ``bandwidth="auto"`` it is 3e-3 (times √(200/n) with more than 200 samples) and
-    0.3. With a reference it is 2e-3·(d + 2)/(3n) and (d + 2)/(3n).
-
-    With more than 10,000 samples, bandwidth, support points and landmarks are chosen on a
-    subsample: the rows with the lowest hashes, so that neither order nor copies matter. In the
-    squared MMD all rows count.
+        The certificate.
+    bandwidth_, embedding_bandwidth_, regularization_, relative_regularization_, support_points_
+        What was used. Also ``landmarks_`` and ``n_iter_``.
+    held_out_scores_, threshold_
+        With ``contamination``: held-out log-densities and their threshold.
 
     Examples
     --------
