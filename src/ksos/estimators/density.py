@@ -127,7 +127,7 @@ class _Setting(NamedTuple):
 class KernelSoSDensity(DensityEstimator):
     r"""Estimate a probability density as a kernel sum of squares.
 
-    Minimizes distance to the data plus λ tr A over the densities p(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j)
+    Minimizes distance to the data plus λ tr A over densities p(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j)
     with B ⪰ 0. The rules of the defaults are on the page *Density estimation*.
 
     Parameters
@@ -175,8 +175,8 @@ class KernelSoSDensity(DensityEstimator):
         The fitted density: the certified optimum.
     solution_ : Solution
         The certificate.
-    bandwidth_, embedding_bandwidth_, regularization_, relative_regularization_, support_points_
-        What was used. Also ``landmarks_`` and ``n_iter_``.
+    bandwidth_, embedding_bandwidth_, regularization_, relative_regularization_
+        What was used, as ``support_points_``, ``landmarks_`` and ``n_iter_``.
     held_out_scores_, threshold_
         With ``contamination``: held-out log-densities and their threshold.
 
