@@ -29,6 +29,8 @@ __all__ = ["MixedSearch"]
 _THETA = 0.5
 # Of a component at a row, in the search: what it leaves out, 6e-6, changes no score by 1e-4 nats.
 _UNSEEN = -12.0
+# Support points where cells are missing: the time for a row grows with their square.
+_SUPPORT_OF_GAPS = 50
 # Entries of factors of rows with missing cells: 0.5 GB. With more rows there are fewer support
 # points.
 _MOST_ENTRIES = 1 << 26
@@ -122,8 +124,9 @@ class MixedSearch(Search):
             unit = bandwidth_unit(self.kernel, self.measure, u, self.weights, scale, self.rng)
             self.metric, at = unit.matrix(d), whitened(unit, u)
         at = np.concatenate([at, Samples.of_cells(u, c, self.levels).points[:, d:]], axis=1)
-        most = SUPPORT[True] if self.n_support is None else int(self.n_support)
         incomplete = np.sum(np.isnan(self.u).any(axis=1) | (self.c < 0).any(axis=1))
+        most = _SUPPORT_OF_GAPS if incomplete else SUPPORT[True]
+        most = most if self.n_support is None else int(self.n_support)
         most = min(most, max(1, int(_MOST_ENTRIES / (_RANK * max(incomplete, 1)))))
         fewest = min([most, *(fold.train.size for fold in folds)])
         chosen = [*seeds(at, training_masses(folds, n), fewest)] if folds else []

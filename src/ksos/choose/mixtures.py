@@ -55,12 +55,13 @@ _ENDS = 5e-4
 
 class Cells(NamedTuple):
     """Columns of zeros and ones for all levels of all categorical columns, the numbers of levels,
-    and the rows with the same numeric cells: their numbers, these cells, and samples of them alone.
+    and the rows with the same numeric cells: their numbers, these cells, the other ones, and
+    samples of these alone.
     """
 
     levels: np.ndarray
     counts: tuple[int, ...]
-    parts: list[tuple[np.ndarray, np.ndarray, Samples]]
+    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, Samples]]
 
     def per_column(self, totals: np.ndarray) -> np.ndarray:
         """The sum over the levels of a column, at each of them; along the last axis."""
@@ -105,7 +106,8 @@ class Samples(NamedTuple):
         parts = []
         for number, mask in enumerate(masks):
             rows, columns = np.flatnonzero(which.ravel() == number), np.flatnonzero(mask)
-            parts.append((rows, columns, cls.of(u[rows][:, columns])))
+            others = np.flatnonzero(~mask)
+            parts.append((rows, columns, others, cls.of(u[rows][:, columns])))
         points = np.concatenate([np.where(seen, u, 0.0), levels], axis=1)
         return cls(points, np.empty(0), cls.of(u[:1]).pairs, Cells(levels, counts, parts))
 
@@ -328,12 +330,12 @@ def _expected_sums(samples: Samples, R: np.ndarray, before: Mixtures | None) -> 
     (_, B, c), d = R.shape, samples.dimension
     assert samples.cells is not None
     total = np.zeros((B, c, 1 + d + d * d))
-    for rows, S, part in samples.cells.parts:
+    for rows, S, others, part in samples.cells.parts:
         found = _sums(part, R[rows])
         mass, first = found[:, :, :1], found[:, :, 1 : 1 + S.size]
         second, (i, j) = np.zeros((B, c, S.size, S.size)), part.pairs
         second[:, :, i, j] = second[:, :, j, i] = found[:, :, 1 + S.size :]
-        start, pull, spread = _predictions(before, S, d, (B, c))
+        start, pull, spread = _predictions(before, S, others, (B, c))
         # of the cells, seen or not: start + pull·x_S, with a covariance
         moved = (pull @ first[..., None])[..., 0]
         crossed = start[..., :, None] * moved[..., None, :]
@@ -347,12 +349,12 @@ def _expected_sums(samples: Samples, R: np.ndarray, before: Mixtures | None) -> 
 
 
 def _predictions(
-    before: Mixtures | None, S: np.ndarray, d: int, shape: tuple[int, int]
+    before: Mixtures | None, S: np.ndarray, R: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """start (B, c, d), pull (B, c, d, S) and covariance (B, c, d, d) of all cells given those of
-    the columns S.
+    the columns S, R being the others.
     """
-    R = np.setdiff1d(np.arange(d), S)
+    d = S.size + R.size
     start, pull = np.zeros((*shape, d)), np.zeros((*shape, d, S.size))
     spread = np.zeros((*shape, d, d))
     pull[:, :, S, np.arange(S.size)] = 1.0
@@ -395,7 +397,7 @@ def _exponents(mixtures: Mixtures, samples: Samples) -> np.ndarray:
     if samples.cells is not None:
         out = samples.cells.levels @ np.log(mixtures.chances).reshape(B * c, -1).T
         out = out.reshape(-1, B, c)
-        for rows, S, part in samples.cells.parts:
+        for rows, S, _, part in samples.cells.parts:
             V = mixtures.covariances[:, :, S[:, None], S]
             out[rows] += _exponents(Mixtures(mixtures.shares, mixtures.means[:, :, S], V), part)
         return out

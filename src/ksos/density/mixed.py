@@ -175,15 +175,16 @@ class MixedTerms:
         no correction is to be looked at.
         """
         m = self.correction.points.shape[0]
-        for everything, rows, needed in self._patterns(u, c, logs, unseen):
-            for k in np.flatnonzero(needed.any(axis=0)):
-                of_one = None if silent else everything.component(int(k))
-                at = rows[needed[:, k]]
-                for some in row_blocks(at.shape[0], m, _BLOCK_ELEMENTS):
-                    here = at[some]
-                    near = np.empty((0, 0)) if silent else everything.near(u[here], c[here])
-                    x, log = u[here][:, everything.seen], logs[here, k]
-                    yield _Block(here, everything.hidden, int(k), of_one, x, near, log)
+        for everything, all_rows, all_needed in self._patterns(u, c, logs, unseen):
+            for some in row_blocks(all_rows.shape[0], m, _BLOCK_ELEMENTS):
+                rows, needed = all_rows[some], all_needed[some]
+                x = u[rows][:, everything.seen]
+                near = np.empty((rows.size, 0)) if silent else everything.near(u[rows], c[rows])
+                for k in np.flatnonzero(needed.any(axis=0)):
+                    of_one, at = None if silent else everything.component(int(k)), needed[:, k]
+                    here = rows[at]
+                    log = logs[here, k]
+                    yield _Block(here, everything.hidden, int(k), of_one, x[at], near[at], log)
 
     @property
     def _is_reference(self) -> bool:

@@ -29,6 +29,9 @@ from ksos.kernels.base import squared_distances
 
 __all__ = ["Correction", "Expected", "Sides"]
 
+# the largest ‖x‖² + ‖y‖² for ‖x − y‖² from products: an error of 1e-13
+_NEAR = 500.0
+
 Sides = dict[int, tuple[float, float]]
 """Numeric columns that are known to lie between two sides."""
 
@@ -80,6 +83,12 @@ class Correction:
         largest = float(np.linalg.eigvalsh(self.factor.T @ K @ self.factor)[-1])
         return float((np.linalg.norm(self.constant) + np.sqrt(max(largest, 0.0))) ** 2)
 
+    @cached_property
+    def equal(self) -> list[np.ndarray]:
+        """(1 − θ)² where two support points have the same level, of every categorical column."""
+        same = [z[:, None] == z for z in self.codes.T]
+        return [(1.0 - t) ** 2 * one for t, one in zip(self.thetas, same, strict=True)]
+
     def levels(self, reference: MixedReference, k: int, missing: np.ndarray) -> np.ndarray:
         """(1, τ; τ, T) of component k for the ``missing`` categorical columns, (1 + m, 1 + m)."""
         m = self.codes.shape[0]
@@ -87,8 +96,9 @@ class Correction:
         for j in missing:
             z, theta, chances = self.codes[:, j], self.thetas[j], reference.chances[j][k]
             p, total = chances[z], float(chances.sum())
-            T = theta**2 * total + theta * (1.0 - theta) * (p[:, None] + p)
-            T += (1.0 - theta) ** 2 * np.where(z[:, None] == z, p[:, None], 0.0)
+            T, crossed = self.equal[j] * p, theta * (1.0 - theta) * p
+            T += (theta**2 * total + crossed)[:, None]
+            T += crossed
             out[0, 1:] *= theta * total + (1.0 - theta) * p
             out[1:, 1:] *= T
         out[1:, 0] = out[0, 1:]
@@ -120,6 +130,15 @@ class Expected:
         self.root = np.linalg.cholesky(np.linalg.inv(correction.metric[np.ix_(S, S)]))
         self.at, self.start = X[:, S] @ self.root, X[:, R] + X[:, S] @ self.slope.T
         self.seen = S
+        # of all components: of one kernel and of two
+        V, d = self.hidden.covariances, R.size
+        self.once = np.linalg.inv(self.widths + 2.0 * V)
+        self.twice = np.linalg.inv(0.5 * self.widths + 2.0 * V)
+        self.roots = _root(self.once), _root(0.5 * self.twice)
+        self.logs = [
+            -0.5 / q * np.linalg.slogdet(np.eye(d) + 2.0 * q * V @ self.P)[1] for q in (1, 2)
+        ]
+        self.apart = _root(0.5 * self.P - 0.25 * self.twice)
         # positions of the intervals among the hidden cells
         self.inside = [int(np.flatnonzero(feature == R)[0]) for feature in within]
         self.sides = np.array(list(within.values())).reshape(-1, 2).T
@@ -139,29 +158,29 @@ class ExpectedOfOne:
 
     def __init__(self, all_of: Expected, k: int) -> None:
         self.all_of, self.k, hidden = all_of, k, all_of.hidden
-        self.V, d = hidden.covariances[k], hidden.start.shape[1]
-        self.once = np.linalg.inv(all_of.widths + 2.0 * self.V)
-        self.twice = np.linalg.inv(0.5 * all_of.widths + 2.0 * self.V)
-        self.logs = [
-            -0.5 / q * np.linalg.slogdet(np.eye(d) + 2.0 * q * self.V @ all_of.P)[1] for q in (1, 2)
-        ]
-        C = all_of.start @ _root(0.5 * all_of.P - 0.25 * self.twice)
+        self.V, C = hidden.covariances[k], all_of.start @ all_of.apart[k]
         levels = all_of.correction.levels(all_of.reference, k, all_of.missing)
         self.tau = levels[0, 1:]
-        self.pairs = levels[1:, 1:] * np.exp(-_distances(C, C))
+        self.pairs = np.exp(-_distances(C, C))
+        self.pairs *= levels[1:, 1:]
         F, a = all_of.correction.factor, all_of.correction.constant
         self.linear, self.own = self.tau * (F @ a), float(a @ a)
-        self.product = (F @ F.T) * self.pairs
+
+    @cached_property
+    def product(self) -> np.ndarray:
+        """(F Fᵀ) ∘ C ∘ T."""
+        F = self.all_of.correction.factor
+        return np.asarray((F @ F.T) * self.pairs)
 
     def parts(self, x: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """h and b, (n, m), and y with t_i = start_i − y, (n, hidden)."""
         all_of = self.all_of
         y = all_of.hidden.means(self.k, x) + x @ all_of.slope.T
         found = []
-        for Q, log in ((self.once, self.logs[0]), (0.5 * self.twice, self.logs[1])):
-            root = _root(Q)
+        for roots, logs in zip(all_of.roots, all_of.logs, strict=True):
+            root = roots[self.k]
             away = _distances(y @ root, all_of.start @ root)
-            found.append(near * np.exp(log - away))
+            found.append(near * np.exp(logs[self.k] - away))
         return found[0], found[1], y
 
     def values(self, x: np.ndarray, near: np.ndarray) -> np.ndarray:
@@ -241,13 +260,21 @@ class ExpectedOfOne:
 
 
 def _root(Q: np.ndarray) -> np.ndarray:
-    """L with LLᵀ = Q, which may be singular."""
-    values, axes = np.linalg.eigh(0.5 * (Q + Q.T))
-    return np.asarray(axes * np.sqrt(np.maximum(values, 0.0)))
+    """L with LLᵀ = Q, which may be singular; of every matrix of a stack."""
+    values, axes = np.linalg.eigh(0.5 * (Q + Q.swapaxes(-1, -2)))
+    return np.asarray(axes * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
 def _distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """‖x_i − y_j‖², zero without coordinates."""
+    """‖x_i − y_j‖², zero without coordinates; near each other as one product."""
     if not X.shape[1]:
         return np.zeros((X.shape[0], Y.shape[0]))
-    return np.asarray(squared_distances(X, Y, np.ones(X.shape[1])))
+    center = Y.mean(axis=0)
+    X, Y = X - center, Y - center
+    x, y = np.einsum("ni,ni->n", X, X), np.einsum("ni,ni->n", Y, Y)
+    if x.max(initial=0.0) + y.max(initial=0.0) > _NEAR:
+        return np.asarray(squared_distances(X, Y, np.ones(X.shape[1])))
+    out = X @ (-2.0 * Y.T)
+    out += x[:, None]
+    out += y
+    return np.maximum(out, 0.0, out=out)
