@@ -1,11 +1,12 @@
-"""Tables with categorical columns and missing cells: held-out log-likelihoods against one density per
-class, independent columns and a mixed kernel density estimate; what missing cells cost; imputation.
+"""Tables with categorical columns and missing cells: held-out log-likelihoods against one density
+per class, independent columns and a mixed kernel density estimate; what missing cells cost;
+imputation.
 
     python benchmarks/mixed_tables.py [--tables iris wine …] [--seeds 5] [--output FILE] [--quick]
 
 Scores are nats per row at held-out rows, of which no cell is missing. Numeric columns have their
-standard deviations as units. The classes of scikit-learn's tables are categorical columns, and so is
-the sex of diabetes; the other tables are simulated. Of each seed, two thirds of the rows are for
+standard deviations as units. The classes of scikit-learn's tables are categorical columns, and so
+is the sex of diabetes; the other tables are simulated. Of each seed, two thirds of the rows are for
 training. Cells are missing at random in the training rows, 10% and 30% of them.
 """
 
