@@ -17,8 +17,11 @@ import numpy as np
 from ksos._version import __version__
 from ksos.density.corrected import Corrected
 from ksos.density.density import SoSDensity, from_terms
+from ksos.density.kinds import Column, Columns
+from ksos.density.mixed import MixedTerms
 from ksos.density.normals import Interval
 from ksos.density.square import Square
+from ksos.density.table import TableDensity
 from ksos.density.terms import Term, Terms, as_term
 from ksos.exceptions import ModelFormatError
 from ksos.ground.arrays import quiet, to_numpy
@@ -32,8 +35,8 @@ __all__ = ["load", "read_header", "save"]
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
 _CONDITIONAL_MAGIC = b"\x89KSOC"  # another kind of file, which holds more than a density
 # 1: a density; 2: the constant of a density, mixtures; 3: names of features; 4: parts given an
-# interval
-_FORMAT_VERSION = 4
+# interval; 5: the density of a table with columns of any kind
+_FORMAT_VERSION = 5
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64  # of the arrays, to a line of the cache: they can be mapped into memory
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true
@@ -55,7 +58,7 @@ Words = dict[str, "bool | int | str | None"]
 Arrays = dict[str, np.ndarray]
 
 
-def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
+def save(density: SoSDensity | TableDensity, path: str | os.PathLike[str]) -> None:
     """Write ``density`` to the file ``path``; at every moment the old file or the new one is there,
     whole.
 
@@ -80,8 +83,8 @@ def save(density: SoSDensity, path: str | os.PathLike[str]) -> None:
     replace_whole(path, [prefix, text, *(_bytes_of(array) for array in arrays.values())])
 
 
-def load(path: str | os.PathLike[str]) -> SoSDensity:
-    """The density or mixture in the file ``path``, bit for bit as it was saved.
+def load(path: str | os.PathLike[str]) -> Any:
+    """The density, mixture or density of a table in the file ``path``, bit for bit as it was saved.
 
     Nothing in the file is executed, and nothing is allocated that the file's own length does not
     cover. It raises ModelFormatError for every file that is not a whole, undamaged model of a known
@@ -125,8 +128,10 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 # A density as a header and arrays
 
 
-def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
+def _describe(density: SoSDensity | TableDensity) -> tuple[dict[str, Any], Arrays]:
     """What the file says of ``density``: its header, and its arrays in their order."""
+    if isinstance(density, TableDensity):
+        return _describe_table(density)
     terms, names, arrays = density.terms.on_host, density.feature_names, Arrays()
     header: dict[str, Any] = {"format_version": 2, "library_version": __version__}
     if (own := terms.own) is not None and own.is_whole:
@@ -146,6 +151,22 @@ def _describe(density: SoSDensity) -> tuple[dict[str, Any], Arrays]:
         version = max(3, header["format_version"])
         header |= {"format_version": version, "feature_names": list(names)}
     shapes = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
+    return header | {"arrays": shapes, "sha256": _checksum(arrays)}, arrays
+
+
+def _describe_table(density: TableDensity) -> tuple[dict[str, Any], Arrays]:
+    """The columns with their kinds, and the arrays of every part."""
+    arrays = {"weights": _as_floats([weight for weight, _ in density.parts])}
+    for number, (_, terms) in enumerate(density.parts):
+        prefix = f"parts.{number}."
+        arrays |= {prefix + name: _as_floats(one) for name, one in terms.arrays().items()}
+    shapes = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
+    header = {
+        "format_version": 5,
+        "library_version": __version__,
+        "columns": [column.words() for column in density.columns.listed],
+        "named": density.columns.named,
+    }
     return header | {"arrays": shapes, "sha256": _checksum(arrays)}, arrays
 
 
@@ -169,13 +190,16 @@ def _describe_role(role: str, part: Any, prefix: str, arrays: Arrays) -> dict[st
     return {"name": part.name, "parameters": words}
 
 
-def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
+def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | TableDensity:
     """What ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not
     that it makes sense.
     """
     for name, array in arrays.items():
         # no temporary as large as the array, as isnan(array).any() would need
-        _require(not np.isnan(array.min()), f"its array {name!r} has NaN inside")
+        whole = not array.size or not np.isnan(array.min())
+        _require(whole, f"its array {name!r} has NaN inside")
+    if "columns" in header:
+        return _assemble_table(header, arrays)
     if "parts" in header:
         terms = _assemble_terms(header, arrays)
     else:
@@ -191,6 +215,30 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
     for name in names:
         _require_word(name, _LONGEST_NAME, "the name of a feature in a file")
     return from_terms(terms, tuple(names))
+
+
+def _assemble_table(header: dict[str, Any], arrays: Arrays) -> TableDensity:
+    """The density of a table; every part must be a density over the columns of the header."""
+    entries, named = header["columns"], header["named"]
+    _require(isinstance(entries, list) and len(entries) > 0, "its header must list the columns")
+    _require(isinstance(named, bool), f"named must be true or false; got {_shown(named)}")
+    columns = Columns(tuple(Column.of_words(entry) for entry in entries), named)
+    names = [column.name for column in columns.listed]
+    _require(len(set(names)) == len(names), f"its columns must differ; got {_shown(names)}")
+    weights = arrays.pop("weights", np.empty(0))
+    fits = weights.ndim == 1 and weights.size > 0 and float(weights.min()) > 0.0
+    fits = fits and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE
+    _require(fits, "its weights must be positive and sum to 1")
+    parts = []
+    for number, weight in enumerate(weights.tolist()):
+        prefix = f"parts.{number}."
+        own = [name for name in arrays if name.startswith(prefix)]
+        terms = MixedTerms.from_arrays({k.removeprefix(prefix): arrays.pop(k) for k in own})
+        same = terms.levels == columns.levels and terms.n_numeric == len(columns.lines)
+        _require(same, f"its part {number} has other columns than the header lists")
+        parts.append((weight, terms))
+    _require(not arrays, f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
+    return TableDensity(columns, parts)
 
 
 def _assemble_terms(header: dict[str, Any], arrays: Arrays) -> Terms:
@@ -370,6 +418,10 @@ def _parse(text: bytes) -> dict[str, Any]:
             f" {_shown(header.get('library_version'))}; this ksos reads versions up to"
             f" {_FORMAT_VERSION}: update ksos"
         )
+    if version > 4 and "columns" in header:
+        _check_keys(header, _COMMON_KEYS - {"measure"} | {"columns", "named"}, "its header")
+        _require_word(header["library_version"], _LONGEST_VERSION, "its library version")
+        return header
     mixed = version > 1 and "parts" in header
     named = (
         {"feature_names"} if version == 3 or (version > 3 and "feature_names" in header) else set()
@@ -384,19 +436,21 @@ def _read_arrays(file: BinaryIO, header: dict[str, Any], data_start: int) -> Arr
     checksum verified after.
     """
     size = os.fstat(file.fileno()).st_size
-    shapes = _shapes(header["arrays"], (size - data_start) // FLOAT_BYTES)
+    # of a table without categories, or without numbers, some arrays are empty
+    fewest = 0 if "columns" in header else 1
+    shapes = _shapes(header["arrays"], (size - data_start) // FLOAT_BYTES, fewest)
     expected = data_start + FLOAT_BYTES * sum(math.prod(shape) for shape in shapes.values())
     _require(size == expected, f"it has {size} bytes, where its header announces {expected}")
     require_memory(expected - data_start, "the model", "load it where there is more memory")
     arrays = {name: np.empty(shape, dtype=_FLOATS) for name, shape in shapes.items()}
     for array in arrays.values():
-        n = file.readinto(_bytes_of(array))  # type: ignore[attr-defined]
+        n = file.readinto(_bytes_of(array)) if array.size else 0  # type: ignore[attr-defined]
         _require(n == array.nbytes, "it ended while it was read")
     _require(_checksum(arrays) == header["sha256"], "the checksum of its arrays does not match")
     return {name: array.astype(np.float64, copy=False) for name, array in arrays.items()}
 
 
-def _shapes(entries: Any, available: int) -> dict[str, tuple[int, ...]]:
+def _shapes(entries: Any, available: int, fewest: int) -> dict[str, tuple[int, ...]]:
     """Name and shape of every array; none has a side longer than the ``available`` numbers, so that
     products stay small.
     """
@@ -408,7 +462,7 @@ def _shapes(entries: Any, available: int) -> dict[str, tuple[int, ...]]:
         new = isinstance(name, str) and name not in shapes
         _require(new, f"its arrays must have names, one each; got {_shown(name)}")
         fits = _is_list_of(shape, int) and len(shape) <= _MOST_DIMENSIONS
-        fits = fits and all(1 <= n <= available for n in shape)
+        fits = fits and all(fewest <= n <= available for n in shape)
         _require(fits, f"its array {_shown(name)} cannot have shape {_shown(shape)}")
         shapes[name] = tuple(shape)
     return shapes

@@ -1,0 +1,339 @@
+"""Which kind every column of a table is: as declared, or by its type; what is missing, and what
+cannot be modelled.
+
+Nothing is guessed from values: a column of numbers that looks like another kind stays a column of
+numbers, and a note names the option.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ksos.density import DTYPES, Column, Columns
+from ksos.ground.arrays import is_other_array
+from ksos.ground.names import column_names, feature_numbers, is_table, quoted
+from ksos.ground.validation import require_unmasked
+
+__all__ = ["KINDS", "Learned", "learn"]
+
+KINDS = ("numeric", "positive", "nonnegative", "count", "categorical")
+"""Kinds that are named by a word; (low, high) and ("circular", period) are the others."""
+_MISSING = ("model", "drop", "raise")
+# Beyond so many levels a column of text is more likely a name or a note: asked for, it is taken.
+_MOST_LEVELS = 50
+_MOST_DECLARED = 1000  # levels: beyond, probabilities of so many have no rows behind them
+_FEW_ROWS = 5  # behind a level: its probabilities are mostly those of all rows
+_IDENTIFIER = 10  # rows of which each has its own level: in fewer, that may be chance
+# A value with more of the rows is an atom: half a percent of them is 20 standard errors at n = 400.
+_ATOM = 0.05
+_SKEWED = 2.0  # skewness of an exponential distribution
+_FEW_VALUES = 10  # distinct numbers, in many times as many rows: codes, more likely than amounts
+_SHOWN = 6  # columns in a note, which must stay one line
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d\d)\b.*")
+
+
+@dataclass
+class Learned:
+    """The columns of a table with kinds, the cells of the rows that are used, and ``notes`` for the
+    user. ``rows`` are the positions of these rows.
+    """
+
+    columns: Columns
+    cells: np.ndarray
+    rows: np.ndarray
+    notes: list[str] = field(default_factory=list)
+
+
+def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned | list[str]:
+    """The columns of ``X`` and its cells; of a table of plain numbers without gaps only the notes.
+
+    Raises one error that names all columns that cannot be modelled.
+    """
+    if missing not in _MISSING:
+        raise ValueError(f"missing must be one of {', '.join(_MISSING)}; got {missing!r}")
+    table = is_table(X)
+    if not table and (is_other_array(X) or not (declared or _has_gaps(X))):
+        return []
+    require_unmasked(X, "X")
+    names = column_names(X)
+    if table:
+        labels = list(X.column_names if hasattr(X, "column_names") else X.columns)
+        given = [X[label] for label in labels]
+    else:
+        array = np.asarray(X)
+        if array.ndim != 2:
+            return []
+        given = list(array.T)
+    kinds = _declared(declared, len(given), names)
+    every = [
+        _Given(f"x{k}" if names is None else names[k], values, kinds.get(k), table)
+        for k, values in enumerate(given)
+    ]
+    if all(one.is_number and one.kind in (None, "numeric") and not one.gaps for one in every):
+        return _hints(every) if names else []
+    made = [one.column() for one in every]
+    if problems := [words for one in every for words in one.problems]:
+        raise ValueError(f"X has columns that cannot be modelled: {'; '.join(problems)}")
+    columns = Columns(tuple(column for column in made if column is not None), names is not None)
+    return _complete(columns, columns.read(X), missing, every)
+
+
+def _has_gaps(X: Any) -> bool:
+    array = X if isinstance(X, np.ndarray) else np.asarray(X) if isinstance(X, list) else None
+    return array is not None and array.dtype.kind == "f" and bool(np.isnan(array).any())
+
+
+def _declared(declared: Any, d: int, names: Sequence[str] | None) -> dict[int, Any]:
+    """What is declared, by the number of the column."""
+    if declared is None:
+        return {}
+    if not isinstance(declared, Mapping):
+        raise TypeError(
+            "columns must be a mapping from columns to kinds, such as {'price': 'positive'}; got"
+            f" {declared!r}"
+        )
+    places = feature_numbers(declared, d, names, "columns")
+    for name, kind in declared.items():
+        word = kind in KINDS if isinstance(kind, str) else False
+        pair = isinstance(kind, tuple) and len(kind) == 2
+        circular = pair and kind[0] == "circular" and _is_finite(kind[1]) and kind[1] > 0
+        bounded = pair and all(map(_is_finite, kind)) and kind[0] < kind[1]
+        if not (word or circular or bounded):
+            raise ValueError(
+                f"columns: {name!r} is declared {kind!r}; a kind is one of {', '.join(KINDS)}, a"
+                " tuple (low, high) of two numbers, or ('circular', period)"
+            )
+    return dict(zip(places, declared.values(), strict=True))
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and bool(np.isfinite(value))
+
+
+class _Given:
+    """One column as it came: its values, type, gaps, and what is wrong with it."""
+
+    def __init__(self, name: str, values: Any, kind: Any, table: bool) -> None:
+        self.name, self.kind, self.problems = name, kind, list[str]()
+        self.array = np.asarray(values)
+        written = str(getattr(values, "dtype", self.array.dtype))
+        self.pandas_type = getattr(values, "dtype", None)
+        is_category = written.lower().startswith(("categor", "enum"))
+        letter = self.array.dtype.kind
+        self.gaps, self.kept = False, self.array
+        if letter in "OMmfUT":
+            gaps = (
+                np.array([_is_gap(cell) for cell in self.array], dtype=bool)
+                if letter in "OUT"
+                else self.array != self.array
+            )
+            self.gaps, self.kept = bool(gaps.any()), self.array[~gaps]
+        types = {type(cell) for cell in self.kept} if letter == "O" else set()
+        flags = letter == "b" or types == {bool}
+        self.is_text = letter in "UST" or (bool(types) and types <= {str, np.str_, bytes})
+        self.is_level = is_category or self.is_text or (flags and table)
+        numbers = letter in "iufb" or (
+            bool(types) and all(issubclass(one, (int, float, np.number)) for one in types)
+        )
+        self.is_number = numbers and not self.is_level
+        usual = "float64" if self.is_number else "object"
+        self.dtype = written if DTYPES.fullmatch(written) else usual
+        empty = not self.kept.size
+        if empty:
+            self.problems.append(f"{name!r} has no cell that is not missing; drop it")
+        elif letter in "Mm" or not (self.is_level or self.is_number):
+            what = {"M": "dates", "m": "durations"}.get(letter)
+            what = what or f"values of type {type(self.kept[0]).__name__}"
+            self.problems.append(
+                f"{name!r} holds {what} such as {str(self.kept[0])!r}; drop it, or turn it into a"
+                " number, such as days since the first date"
+            )
+
+    def column(self) -> Column | None:
+        """The column with its kind; None with a problem, if it cannot be modelled."""
+        if self.problems:
+            return None
+        if self.kind == "categorical" or (self.kind is None and self.is_level):
+            return self._categorical()
+        if not self.is_number:
+            word = self.kind if isinstance(self.kind, str) else f"{self.kind}"
+            self.problems.append(
+                f"{self.name!r} is declared {word!r}, but holds text such as"
+                f" {str(self.kept[0])!r}; declare it 'categorical', or turn it into numbers"
+            )
+            return None
+        column = self._of_numbers(self.kept.astype(np.float64))
+        if (words := column.outside(self.array_of_numbers())) is not None:
+            self.problems.append(f"{self.name!r} {words}; correct the cell, or declare another kind")
+        return column
+
+    def array_of_numbers(self) -> np.ndarray:
+        """The cells with NaN for gaps, to find rows."""
+        if self.array.dtype.kind != "O":
+            return self.array.astype(np.float64)
+        return np.array([np.nan if _is_gap(cell) else float(cell) for cell in self.array])
+
+    def _categorical(self) -> Column | None:
+        own = getattr(self.pandas_type, "categories", None)
+        cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in self.kept]
+        if any(isinstance(cell, bytes) for cell in cells):
+            self.problems.append(f"{self.name!r} holds bytes; decode them to text")
+            return None
+        # a date is text of its own kind
+        if self.is_text and all(_DATE.fullmatch(cell) for cell in cells):
+            self.problems.append(
+                f"{self.name!r} holds dates such as {cells[0]!r}; drop it, or turn it into a number,"
+                " such as days since the first date"
+            )
+            return None
+        distinct = set(cells)
+        levels = sorted(distinct, key=_rank) if own is None else [a for a in own if a in distinct]
+        most = _MOST_LEVELS if self.kind is None else _MOST_DECLARED
+        if len(levels) == len(cells) >= _IDENTIFIER:
+            self.problems.append(
+                f"{self.name!r} has a level of its own in every row, such as {cells[0]!r}: an"
+                " identifier; drop it"
+            )
+        elif len(levels) > most:
+            fix = f" (or declare columns={{{self.name!r}: 'categorical'}})" * (self.kind is None)
+            self.problems.append(
+                f"{self.name!r} has {len(levels):,} levels, such as {levels[0]!r}, and at most"
+                f" {most} are taken; drop it, or join rare levels{fix}"
+            )
+        if self.problems:
+            return None
+        listed = [one.item() if isinstance(one, np.generic) else one for one in levels]
+        every = None if own is None else tuple(own.tolist())
+        ordered = bool(getattr(self.pandas_type, "ordered", False))
+        return Column(self.name, "categorical", self.dtype, tuple(listed), every, ordered)
+
+    def _of_numbers(self, x: np.ndarray) -> Column:
+        kind, n = self.kind or "numeric", x.size
+        if kind in ("positive", "nonnegative"):
+            atoms = (0.0,) if kind == "nonnegative" else ()
+            if not np.any(x > 0.0):
+                self.problems.append(f"{self.name!r} is declared {kind!r} and has no positive cell")
+            return Column(self.name, kind, self.dtype, atoms=atoms)
+        if kind == "count":
+            shares = [np.count_nonzero(x == k) / n for k in range(round(1.0 / _ATOM) + 1)]
+            first = next(k for k, share in enumerate(shares) if share <= _ATOM)
+            # if nothing is beyond, the last count is what is between
+            first = min(first, int(x.max()) if x.max() >= 0.0 else 0)
+            atoms = tuple(float(k) for k in range(first))
+            return Column(self.name, kind, self.dtype, atoms=atoms)
+        if isinstance(kind, tuple) and kind[0] == "circular":
+            period = float(kind[1])
+            turned = np.unique(np.mod(x, period))
+            gaps = np.diff(np.append(turned, turned[0] + period))
+            widest = int(np.argmax(gaps))
+            seam = float(np.mod(turned[widest] + 0.5 * gaps[widest], period))
+            return Column(self.name, "circular", self.dtype, sides=(0.0, period), seam=seam)
+        if isinstance(kind, tuple):
+            low, high = map(float, kind)
+            atoms = tuple(end for end in (low, high) if np.any(x == end))
+            if not np.any((x > low) & (x < high)):
+                self.problems.append(
+                    f"{self.name!r} has no cell between {low:g} and {high:g}; declare it"
+                    " 'categorical'"
+                )
+            return Column(self.name, "bounded", self.dtype, atoms=atoms, sides=(low, high))
+        return Column(self.name, "numeric", self.dtype)
+
+
+def _is_gap(cell: Any) -> bool:
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell
+
+
+def _rank(level: Any) -> tuple[bool, Any]:
+    """Numbers before words, each in their order."""
+    return isinstance(level, str), level
+
+
+def _complete(
+    columns: Columns, cells: np.ndarray, missing: str, every: Sequence[_Given]
+) -> Learned:
+    """The rows that are used, and what there is to say about cells that are missing."""
+    gaps = np.isnan(cells)
+    n, rows = cells.shape[0], np.arange(cells.shape[0])
+    notes: list[str] = []
+    if gaps.any():
+        with_gaps = [column.name for column, bad in zip(columns.listed, gaps.T) if bad.any()]
+        where = f"{int(gaps.sum())} cells in {int(gaps.any(axis=1).sum())} of {n} rows"
+        where += f" ({quoted(with_gaps)})"
+        if missing == "raise":
+            row = int(gaps.any(axis=1).argmax())
+            raise ValueError(
+                f"X contains missing cells: {where}, the first in row {row} (counted from 0); fill"
+                " them, or use missing='model' or missing='drop'"
+            )
+        used = ~gaps.any(axis=1) if missing == "drop" else ~gaps.all(axis=1)
+        if not used.any():
+            raise ValueError("X has no complete row; use missing='model'")
+        rows, cells = rows[used], cells[used]
+        if missing == "drop":
+            notes.append(f"X: dropped {n - rows.size} of {n} rows, which have missing cells")
+        else:
+            notes.append(
+                f"X has missing cells: {where}; they are modelled (missing='model'), which assumes"
+                " that whether a cell is missing does not depend on its value, given the others"
+            )
+            if n > rows.size:
+                notes.append(f"X: left out {n - rows.size} of {n} rows without any observed cell")
+    rare, single = [], []
+    for k, column in enumerate(columns.listed):
+        if not column.is_numeric:
+            counts = np.bincount(cells[~np.isnan(cells[:, k]), k].astype(int), minlength=1)
+            few = int(np.count_nonzero(counts < _FEW_ROWS))
+            rare += [f"{column.name!r} ({few})"] if few else []
+            single += [column.name] if len(column.levels) == 1 else []
+    if rare:
+        notes.append(
+            f"levels with fewer than {_FEW_ROWS} rows, in {', '.join(rare)}: their probabilities"
+            " and what depends on them are mostly those of all rows; join them with others if that"
+            " is not wanted"
+        )
+    if single:
+        notes.append(f"columns with one level, which has probability 1: {quoted(single)}")
+    return Learned(columns, cells, rows, notes + _hints(every))
+
+
+def _hints(every: Sequence[_Given]) -> list[str]:
+    """One line on columns of numbers that look like another kind."""
+    found = {one.name: hint for one in every if (hint := _looks_like(one))}
+    if not found:
+        return []
+    shown = ", ".join(f"{name!r} ({why})" for name, (_, why) in list(found.items())[:_SHOWN])
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    option = {name: kind for name, (kind, _) in found.items()}
+    return [
+        f"columns of numbers that look like other kinds: {shown}{more}; they are modelled as plain"
+        f" numbers; declare columns={option}, or 'numeric' if plain numbers are meant"
+    ]
+
+
+def _looks_like(one: _Given) -> tuple[Any, str] | None:
+    """The kind that the values of a column of numbers suggest, and why."""
+    if one.kind is not None or not one.is_number or one.problems:
+        return None
+    x = one.kept.astype(np.float64)
+    values, counts = np.unique(x, return_counts=True)
+    low, high, whole = float(values[0]), float(values[-1]), bool(np.all(x == np.floor(x)))
+    amounts = low >= 0.0 and values.size > 2
+    if amounts and low == 0.0 and counts[0] > _ATOM * x.size:
+        share = f"{counts[0] / x.size:.0%} are 0"
+        return ("count", f"whole numbers, {share}") if whole else ("nonnegative", share)
+    if 1 < values.size <= _FEW_VALUES and x.size > _FEW_VALUES * values.size:
+        return "categorical", f"{values.size} distinct values"
+    for end, count in ((low, counts[0]), (high, counts[-1])):
+        if count > max(_ATOM * x.size, 2) and values.size > _FEW_VALUES:
+            return (low, high), f"{count / x.size:.0%} are {end:g}"
+    if whole and amounts and values.size > 1:
+        return "count", "whole numbers"
+    deviation = float(x.std())
+    skewness = float(np.mean(((x - x.mean()) / deviation) ** 3)) if deviation > 0.0 else 0.0
+    return ("positive", "positive and skewed") if low > 0.0 and skewness > _SKEWED else None
