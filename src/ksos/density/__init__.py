@@ -8,6 +8,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.density import SoSDensity, from_terms, square_of
 from ksos.density.estimate import Estimate
 from ksos.density.io import load, read_header, save
+from ksos.density.kinds import DTYPES, Column, Columns
 from ksos.density.mixed import MixedTerms
 from ksos.density.mixed_reference import MixedReference
 from ksos.density.mixed_square import Correction
@@ -18,9 +19,13 @@ from ksos.density.questions.expectation import embedded, term_clouds
 from ksos.density.questions.line import mean_difference
 from ksos.density.square import NoMass, Square, feature_scales
 from ksos.density.standard import standardize
+from ksos.density.table import TableDensity
 from ksos.density.terms import Terms
 
 __all__ = [
+    "DTYPES",
+    "Column",
+    "Columns",
     "Compression",
     "ConditionalLine",
     "Corrected",
@@ -32,6 +37,7 @@ __all__ = [
     "NoMass",
     "SoSDensity",
     "Square",
+    "TableDensity",
     "Terms",
     "between_squares",
     "embedded",

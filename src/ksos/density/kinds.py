@@ -271,6 +271,7 @@ class Column:
                 ends = (below, above)
         elif self.kind == "circular":
             period = self.high - self.low
+            low, high = max(low, self.low), min(high, self.high)
             length = period if high - low >= period else (high - low) % period
             start = (low - self.seam) % period
             ends = (start, start + length)
@@ -416,31 +417,33 @@ class Columns:
             c[:, j] = codes.astype(np.int64)
         return c
 
-    def nodes(self, cells: _Values) -> Iterator[tuple[_Values, _Values, _Values]]:
+    def nodes(
+        self, cells: _Values, *, in_cells: bool = True
+    ) -> Iterator[tuple[_Values, _Values, _Values]]:
         """Places (u, c) whose densities, times the weights whose logarithms come with them, have as
-        sum the density of every row: quadrature nodes in the cell of a count, and the turns of a
-        circular column.
+        sum the density of every row: the turns of a circular column, and, ``in_cells``, quadrature
+        nodes in the cell of a count, else its middle.
         """
         c, n = self._codes(cells), cells.shape[0]
         kinds = [self.listed[k].kind for k in self.lines]
         counts, each = kinds.count("count"), 1
-        if counts <= _MOST_COUNTS:
+        if in_cells and counts <= _MOST_COUNTS:
             each = _CELL_NODES.get(counts, _FEWER_CELL_NODES)
-        rule, masses = legendre(each)
+        rule = legendre(each)
         choices: list[list[tuple[_Values, _Values]]] = []
         for k in self.lines:
             x, column = cells[:, k], self.listed[k]
             if column.kind == "count":
-                shares = zip(0.5 * (rule + 1.0), np.log(0.5 * masses), strict=True)
-                found = [(*self._on_line(k, x, at), share) for at, share in shares]
-                choices.append([(u, logs + share) for u, logs, share in found])
+                # that of the first cell is all that is below it as well: where log1p is finite
+                wide = np.where((x == column.between) & in_cells, 2.0, 1.0)
+                places = [(wide * (1.0 + t) / 2.0 + 1.0 - wide, w * wide) for t, w in zip(*rule)]
+                found = [(*self._on_line(k, x, at), np.log(w / 2.0)) for at, w in places]
+                choices.append([(u, logs + log_w) for u, logs, log_w in found])
             else:
                 u, logs = self._on_line(k, x, 0.0)
                 # of a missing angle, one turn counts
                 away = np.where(np.isnan(x), -np.inf, 0.0)
-                choices.append(
-                    [(u + t, logs + (away if t else 0.0)) for t in column.turns]
-                )
+                choices.append([(u + t, logs + (away if t else 0.0)) for t in column.turns])
         for chosen in itertools.product(*choices):
             u = np.stack([one for one, _ in chosen], axis=1) if chosen else np.empty((n, 0))
             yield u, c, sum((logs for _, logs in chosen), np.zeros(n))

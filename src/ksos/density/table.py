@@ -96,12 +96,22 @@ class TableDensity:
         logs = [math.log(w) + terms.log_density(u, c) for w, terms in self.parts]
         return logs[0] if len(logs) == 1 else np.asarray(logsumexp(np.stack(logs), axis=0))
 
-    def _shares(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """How much of the density of every row is of which part, shape (n, parts)."""
-        if len(self.parts) == 1:
-            return np.ones((u.shape[0], 1))
-        logs = [math.log(w) + terms.log_density(u, c) for w, terms in self.parts]
-        return np.asarray(softmax(np.stack(logs, axis=1), axis=1))
+    def _cases(
+        self, cells: np.ndarray
+    ) -> list[tuple[np.ndarray, MixedTerms, np.ndarray, np.ndarray]]:
+        """How every row may have come about, one after the other: the share of its density, (n,),
+        the terms, and the cells u and c. Counts are in the middle of their cells.
+        """
+        every = [
+            (terms, u, c, math.log(w) + slopes)
+            for u, c, slopes in self.columns.nodes(cells, in_cells=False)
+            for w, terms in self.parts
+        ]
+        if len(every) == 1:
+            return [(np.ones(cells.shape[0]), *every[0][:3])]
+        logs = np.stack([log + terms.log_density(u, c) for terms, u, c, log in every])
+        shares = softmax(logs, axis=0)
+        return [(share, *one[:3]) for share, one in zip(shares, every, strict=True)]
 
     @instead(seed="rng", random_state="rng")
     def rvs(self, size: int = 1, rng: Any = None) -> Any:
@@ -279,7 +289,7 @@ class TableDensity:
 
         if given is not None and not isinstance(given, Mapping):
             cells = self._cells_without(given, k)
-            found = self._posterior(*self.columns.encode(cells)[:2], self.columns.coded.index(k))
+            found = self._posterior(cells, k)
             index = getattr(given, "index", None)
             return pandas.DataFrame(found, columns=list(own.levels), index=index)
         event = {} if given is None else self._conditions(given, "given")
@@ -302,13 +312,12 @@ class TableDensity:
             X = np.asarray(X)[:, rest]
         return np.insert(others.read(X, "given"), k, np.nan, axis=1)
 
-    def _posterior(self, u: np.ndarray, c: np.ndarray, j: int) -> np.ndarray:
-        """P(c_j | the other observed cells) of every row."""
-        c = c.copy()
-        c[:, j] = -1
-        shares = self._shares(u, c)
-        every = [terms.posterior(u, c, j) for _, terms in self.parts]
-        return sum((s[:, None] * one for s, one in zip(shares.T, every, strict=True)), np.zeros(1))
+    def _posterior(self, cells: np.ndarray, k: int) -> np.ndarray:
+        """The probabilities of the codes of column k given the other cells of every row."""
+        cells, j = cells.copy(), self.columns.coded.index(k)
+        cells[:, k] = np.nan
+        found = [s[:, None] * t.posterior(u, c, j) for s, t, u, c in self._cases(cells)]
+        return np.asarray(sum(found[1:], found[0]))
 
     def pmf(self, values: Any) -> Any:
         """Probabilities: of values of a density of one column, a count or a categorical one, or of
@@ -482,37 +491,36 @@ class TableDensity:
 
     def _with_means(self, cells: np.ndarray) -> np.ndarray:
         """Cells with the missing numbers replaced by their means."""
-        columns, gaps = self.columns, np.isnan(cells)
-        found = cells.copy()
-        rows = np.flatnonzero(gaps[:, columns.lines].any(axis=1))
-        if not rows.size:
-            return found
-        u, c, _ = columns.encode(cells[rows])
-        plain = self._means(u, c)
-        for i, k in enumerate(columns.lines):
-            column, missing = columns.listed[k], gaps[rows, k]
-            if not missing.any():
-                continue
-            at = rows[missing]
-            if not column.atoms:
-                found[at, k] = plain[missing, i]
-                continue
-            # the mean between the atoms, given that the value is there
-            j = columns.coded.index(k)
-            inside = c[missing].copy()
-            inside[:, j] = column.between
-            means = self._means(u[missing], inside)[:, i]
-            masses = self._posterior(u[missing], c[missing], j)
-            found[at, k] = masses[:, -1] * means + masses[:, :-1] @ np.array(column.atoms)
+        columns, gaps, found = self.columns, np.isnan(cells), cells.copy()
+        plain = [k for k in columns.lines if not columns.listed[k].atoms]
+        rows = np.flatnonzero(gaps[:, plain].any(axis=1))
+        if rows.size:
+            means = self._means(cells[rows])
+            for k in plain:
+                own = gaps[rows, k]
+                found[rows[own], k] = means[own, columns.lines.index(k)]
+        for k in set(columns.lines) - set(plain):
+            if (rows := np.flatnonzero(gaps[:, k])).size:
+                # the mean between the atoms, given that the value is there
+                inside = self._means(cells[rows], between=k)[:, columns.lines.index(k)]
+                masses = self._posterior(cells[rows], k)
+                atoms = np.array(columns.listed[k].atoms)
+                found[rows, k] = masses[:, -1] * inside + masses[:, :-1] @ atoms
         return found
 
-    def _means(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """E[value | observed cells] of every u."""
+    def _means(self, cells: np.ndarray, between: int | None = None) -> np.ndarray:
+        """E[value | observed cells] of every u, given that the missing value of the column
+        ``between`` is none of its atoms.
+        """
         columns = [self.columns.listed[k] for k in self.columns.lines]
         functions = {i: _smooth(column) for i, column in enumerate(columns) if not column.is_plain}
-        shares = self._shares(u, c)
-        every = [terms.conditional_means(u, c, functions) for _, terms in self.parts]
-        return sum((s[:, None] * one for s, one in zip(shares.T, every, strict=True)), np.zeros(1))
+        found = []
+        for share, terms, u, c in self._cases(cells):
+            if between is not None:
+                c = c.copy()
+                c[:, self.columns.coded.index(between)] = self.columns.listed[between].between
+            found.append(share[:, None] * terms.conditional_means(u, c, functions))
+        return np.asarray(sum(found[1:], found[0]))
 
     @instead(seed="rng", random_state="rng")
     def impute(self, X: Any, *, how: str = "mean", rng: Any = None) -> Any:
@@ -550,21 +558,19 @@ class TableDensity:
 
     def _with_means_and_levels(self, cells: np.ndarray) -> np.ndarray:
         found, columns = self._with_means(cells), self.columns
-        u, c, _ = columns.encode(cells)
-        for j, k in enumerate(columns.coded):
+        for k in columns.coded:
             gaps = np.isnan(cells[:, k])
             if not columns.listed[k].is_numeric and gaps.any():
-                found[gaps, k] = self._posterior(u[gaps], c[gaps], j).argmax(axis=1)
+                found[gaps, k] = self._posterior(cells[gaps], k).argmax(axis=1)
         return found
 
     def _completed(self, cells: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Every row with its missing cells drawn given the others."""
-        u, c, _ = self.columns.encode(cells)
-        shares = np.cumsum(self._shares(u, c), axis=1)
-        part = (rng.random((cells.shape[0], 1)) * shares[:, -1:] > shares).sum(axis=1)
-        found = cells.copy()
-        for number, (_, terms) in enumerate(self.parts):
-            own = part == number
+        cases, found = self._cases(cells), cells.copy()
+        shares = np.cumsum([share for share, *_ in cases], axis=0)
+        chosen = (rng.random(cells.shape[0]) * shares[-1] > shares).sum(axis=0)
+        for number, (_, terms, u, c) in enumerate(cases):
+            own = chosen == number
             if own.any():
                 drawn = self.columns.decode(*terms.draw_given(u[own], c[own], rng))
                 found[own] = np.where(np.isnan(cells[own]), drawn, cells[own])

@@ -1,0 +1,375 @@
+"""Densities of tables with columns of any kind: maps and their inverses, mass one, conditions
+against ratios of densities, samples in the support, files.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ksos
+from ksos.density import (
+    Column,
+    Columns,
+    Correction,
+    MixedReference,
+    MixedTerms,
+    TableDensity,
+    load,
+)
+
+KINDS = {
+    "plain": Column("plain", "numeric"),
+    "price": Column("price", "positive"),
+    "rain": Column("rain", "nonnegative", atoms=(0.0,)),
+    "share": Column("share", "bounded", atoms=(1.0,), sides=(0.0, 1.0)),
+    "visits": Column("visits", "count", "int64", atoms=(0.0, 1.0)),
+    "wind": Column("wind", "circular", sides=(0.0, 360.0), seam=50.0),
+    "origin": Column("origin", "categorical", "object", levels=("EU", "Japan", "USA")),
+}
+
+
+def density_of(*names: str, seed: int = 0) -> TableDensity:
+    """A density of these columns with a correction that changes its reference."""
+    columns = Columns(tuple(KINDS[name] for name in names))
+    rng, K, m = np.random.default_rng(seed), 3, 4
+    d, levels = len(columns.lines), columns.levels
+    roots = 0.4 * rng.normal(size=(K, d, d))
+    covariances = roots @ roots.transpose(0, 2, 1) + 0.2 * np.eye(d)
+    chances = tuple(rng.dirichlet(np.full(n, 2.0), K) for n in levels)
+    # angles are numbers from 0 to 360, the others near 0
+    scale = np.array([40.0 if columns.listed[k].kind == "circular" else 1.0 for k in columns.lines])
+    means = scale * np.abs(rng.normal(size=(K, d)))
+    weights = rng.dirichlet(np.ones(K))
+    reference = MixedReference(
+        weights, means, covariances * np.multiply.outer(scale, scale), chances
+    )
+    codes = np.array([rng.integers(n, size=m) for n in levels], dtype=int).reshape(len(levels), m).T
+    correction = Correction(
+        3.0 * np.diag(scale**2),
+        np.full(len(levels), 0.4),
+        scale * rng.normal(size=(m, d)),
+        codes,
+        0.4 * rng.normal(size=(m, 2)),
+        np.ones(2),
+    )
+    return TableDensity(columns, [(1.0, MixedTerms.of(reference, correction))])
+
+
+@cache
+def everything() -> TableDensity:
+    return density_of(*KINDS)
+
+
+@cache
+def rows(n: int = 60) -> pandas.DataFrame:
+    return everything().rvs(n, rng=0)
+
+
+def with_gaps(share: float = 0.3) -> pandas.DataFrame:
+    rng, X = np.random.default_rng(1), rows().copy()
+    for name in X:
+        X[name] = X[name].astype(object).where(rng.random(len(X)) > share, None)
+    return X
+
+
+CELLS = {
+    "plain": st.floats(-1e6, 1e6),
+    "price": st.floats(1e-200, 1e200),
+    "rain": st.just(0.0) | st.floats(1e-200, 1e200),
+    "share": st.just(1.0) | st.floats(1e-9, 1.0 - 1e-9),
+    "visits": st.integers(0, 10**9).map(float),
+    "wind": st.floats(0.0, 359.999),
+    "origin": st.sampled_from(["EU", "Japan", "USA", None]),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@given(data=st.data())
+def test_cells_come_back_from_the_line(name: str, data: st.DataObject) -> None:
+    columns = Columns((KINDS[name],))
+    listed = data.draw(st.lists(CELLS[name], min_size=1, max_size=5))
+    X = pandas.DataFrame({name: listed})
+    cells = columns.read(X)
+    noise = data.draw(st.floats(0.01, 0.99))
+    u, c, _ = columns.encode(cells, lambda n: np.full(n, noise))
+    back = columns.decode(u, c)
+    tolerance = {"rtol": 1e-9, "atol": 1e-9 if name in ("share", "wind") else 0.0}
+    np.testing.assert_allclose(back, cells, **tolerance)
+    if name in ("visits", "origin", "rain"):
+        same = (back == cells) | np.isnan(cells) | (name == "rain")
+        assert same.all()
+        assert ((back == 0.0) == (cells == 0.0)).all()
+
+
+@pytest.mark.parametrize("name", ["price", "rain", "share", "wind", "plain"])
+@given(place=st.floats(0.05, 0.95))
+def test_slopes_are_derivatives(name: str, place: float) -> None:
+    column = KINDS[name]
+    x = place * (column.high if math.isfinite(column.high) else 4.0)
+    (below, above), (log_slope, _) = column.to_line(np.array([x, x * (1.0 + 1e-6)]))
+    if above > below:  # not across the seam of a circle
+        assert math.log((above - below) / (1e-6 * x)) == pytest.approx(log_slope, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["price", "rain", "share", "wind"])
+def test_mass_of_a_transformed_column_is_one(name: str) -> None:
+    p, column = density_of(name), KINDS[name]
+    # an interval per quantile, so that a long tail is integrated finely
+    if name == "wind":
+        edges = np.linspace(0.0, 360.0, 4_001)
+    else:
+        u = np.linspace(-12.0, 12.0, 4_001)
+        edges = column.from_line(u)
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    density = p.pdf(pandas.DataFrame({name: middle})) @ np.diff(edges)
+    atoms = sum(p.probability({name: a}, {name: a}) for a in column.atoms)
+    assert density + atoms == pytest.approx(1.0, abs=2e-4)
+    for atom in column.atoms:
+        assert p.probability({name: atom}, {name: atom}) == pytest.approx(
+            p.pdf(pandas.DataFrame({name: [atom]}))[0]
+        )
+
+
+def test_counts_have_masses() -> None:
+    p, name = density_of("visits"), "visits"
+    masses = p.pmf(range(800))
+    assert masses.sum() == pytest.approx(1.0, abs=1e-3)
+    assert p.probability(low={name: 2}, high={name: 4}) == pytest.approx(masses[2:5].sum())
+    assert p.cdf(3) == pytest.approx(masses[:4].sum())
+    # a row's density is the mass, by quadrature in the cell
+    some = np.arange(1, 30)
+    np.testing.assert_allclose(p.pdf(pandas.DataFrame({name: some})), masses[some], rtol=5e-3)
+    assert p.mean()[name] == pytest.approx(masses @ np.arange(800), rel=0.02)
+    np.testing.assert_array_equal(p.ppf(p.cdf(np.arange(5)) - 1e-9), np.arange(5))
+
+
+def test_circle_closes_at_the_seam() -> None:
+    p = density_of("wind")
+    seam = KINDS["wind"].seam
+    left, right = p.pdf(pandas.DataFrame({"wind": [seam - 1e-7, seam + 1e-7]}))
+    assert left == pytest.approx(right, rel=1e-6)
+    zero, full = p.pdf(pandas.DataFrame({"wind": [0.0, 360.0]}))
+    assert zero == pytest.approx(full, rel=1e-12)
+    through = p.probability({"wind": 350.0}, {"wind": 10.0})
+    parts = p.probability({"wind": 350.0}) + p.probability(high={"wind": 10.0})
+    assert through == pytest.approx(parts, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["price", "rain", "share", "visits"])
+def test_quantiles_invert_the_distribution_function(name: str) -> None:
+    p = density_of(name)
+    q = np.linspace(0.02, 0.98, 25)
+    x = p.ppf(q)
+    assert np.all(np.diff(x) >= 0.0)
+    assert np.all(p.cdf(x) >= q - 1e-7)
+    atoms = np.isin(x, KINDS[name].atoms)
+    if name != "visits":
+        np.testing.assert_allclose(p.cdf(x[~atoms]), q[~atoms], atol=1e-7)
+    assert p.ppf(0.5) == pytest.approx(x[12])
+
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "a level": {"origin": "Japan"},
+    "a set and an interval": {"origin": {"EU", "USA"}, "price": (0.5, 3.0)},
+    "an atom": {"rain": 0.0, "share": 1.0},
+    "an interval with an atom": {"rain": (0.0, 2.0), "share": (0.4, 1.0)},
+    "counts": {"visits": (1, 4)},
+    "through the seam": {"wind": (20.0, 300.0), "visits": 0},
+}
+
+
+@pytest.mark.parametrize("condition", GIVEN.values(), ids=list(GIVEN))
+def test_events_agree_with_samples(condition: dict[str, Any]) -> None:
+    p = everything()
+    X = p.rvs(20_000, rng=3)
+    held = np.ones(len(X), dtype=bool)
+    for name, one in condition.items():
+        if isinstance(one, tuple):
+            held &= X[name].between(*one).to_numpy()
+        else:
+            held &= X[name].isin(one if isinstance(one, set) else [one]).to_numpy()
+    n = held.sum()
+    low = {name: one[0] if isinstance(one, tuple) else one for name, one in condition.items()}
+    high = {
+        name: one[1] if isinstance(one, tuple) else one
+        for name, one in condition.items()
+        if name != "origin"
+    }
+    found = p.probability(low, high)
+    assert found == pytest.approx(n / len(X), abs=4.5 * math.sqrt(found / len(X)))
+    # within the condition, questions agree with the samples that meet it
+    q = p.conditional(condition)
+    assert set(q.feature_names) == set(KINDS) - set(condition)
+    inside = X[held]
+    event = {"plain": 1.0}
+    expected = float((inside["plain"] >= 1.0).mean())
+    error = 4.5 * math.sqrt(0.25 / n)
+    assert q.probability(event) == pytest.approx(expected, abs=error)
+    assert p.probability(event, given=condition) == pytest.approx(q.probability(event), abs=1e-9)
+
+
+def test_values_are_conditions_by_bayes_rule() -> None:
+    p, X = everything(), rows().iloc[:6]
+    for names in (["price", "origin"], ["rain"], ["share", "wind"], ["visits"]):
+        rest = [name for name in KINDS if name not in names]
+        for _, row in X.iterrows():
+            one = pandas.DataFrame([row])
+            given = {name: row[name] for name in names}
+            found = p.conditional(given).logpdf(one[rest])
+            expected = p.logpdf(one) - p.marginal(names).logpdf(one[names])
+            # in the cell of a count both sides are quadrature
+            np.testing.assert_allclose(found, expected, atol=5e-3, err_msg=str(names))
+
+
+def test_missing_cells_are_integrated_out() -> None:
+    p, X = everything(), rows().iloc[:5].astype(object).copy()
+    X[["price", "origin", "visits"]] = None
+    rest = [name for name in KINDS if name not in ("price", "origin", "visits")]
+    found = p.logpdf(X)
+    np.testing.assert_allclose(found, p.marginal(rest).logpdf(X[rest]), atol=1e-8)
+    X[:] = None
+    np.testing.assert_allclose(p.logpdf(X), 0.0, atol=1e-12)
+
+
+def test_samples_are_of_the_types_and_in_the_support() -> None:
+    X = everything().rvs(5_000, rng=0)
+    assert X.dtypes.astype(str).to_dict() == {name: one.dtype for name, one in KINDS.items()}
+    assert (X["price"] > 0.0).all() and (X["rain"] >= 0.0).all()
+    assert X["share"].between(0.0, 1.0).all() and X["wind"].between(0.0, 360.0).all()
+    assert (X["visits"] >= 0).all() and set(X["origin"]) == {"EU", "Japan", "USA"}
+    nothing = everything().probability(high={"rain": 0.0})
+    assert (X["rain"] == 0.0).mean() == pytest.approx(nothing, abs=0.02)
+    assert everything().rvs(0).shape == (0, len(KINDS))
+
+
+def test_plain_columns_are_an_ordinary_density() -> None:
+    p = density_of("plain", "price", "origin")
+    q = p.conditional({"origin": {"EU", "Japan"}, "price": (1.0, 5.0)})
+    assert isinstance(q, ksos.SoSDensity) and q.feature_names == ("plain",)
+    x = np.linspace(-8.0, 8.0, 2001)
+    assert q.pdf(pandas.DataFrame({"plain": x})).sum() * (x[1] - x[0]) == pytest.approx(1.0, abs=1e-6)
+    assert isinstance(p.marginal("plain"), ksos.SoSDensity)
+    assert p.marginal("plain").mean()[0] == pytest.approx(p.mean()["plain"], abs=1e-9)
+
+
+def test_means_are_those_of_samples() -> None:
+    p = everything()
+    X = p.rvs(30_000, rng=5)
+    for name in ("plain", "share", "visits"):
+        error = 5.0 * X[name].std() / math.sqrt(len(X))
+        assert p.mean()[name] == pytest.approx(X[name].mean(), abs=error)
+    assert p.cov().loc["plain", "plain"] == pytest.approx(X["plain"].var(), rel=0.05)
+    near = p.cov().loc["plain", "share"]
+    assert near == pytest.approx(X["plain"].cov(X["share"]), abs=0.02)
+
+
+def test_probabilities_of_levels() -> None:
+    p, X = everything(), rows()
+    found = p.probabilities("origin")
+    assert found.sum() == pytest.approx(1.0)
+    assert found["EU"] == pytest.approx(p.probability({"origin": "EU"}))
+    given = p.probabilities("origin", given={"rain": 0.0, "price": (1.0, 2.0)})
+    expected = p.probability({"origin": "USA"}, given={"rain": 0.0, "price": (1.0, 2.0)})
+    assert given["USA"] == pytest.approx(expected)
+    # rows, with the column or without it
+    each = p.probabilities("origin", given=X.iloc[:8])
+    np.testing.assert_allclose(
+        each, p.probabilities("origin", given=X.iloc[:8].drop(columns="origin"))
+    )
+    every = [X.iloc[:8].assign(origin=level) for level in each.columns]
+    joint = np.exp(np.stack([p.logpdf(one) for one in every], axis=1))
+    np.testing.assert_allclose(each, joint / joint.sum(axis=1, keepdims=True), atol=0.01)
+
+
+def test_conditional_means_are_those_of_draws() -> None:
+    p = density_of("plain", "price", "rain", "share", "origin", seed=2)
+    X = p.rvs(3, rng=4).astype(object)
+    X.loc[0, ["rain", "plain"]] = None
+    X.loc[1, ["share", "origin"]] = None
+    X.loc[2, ["price"]] = None
+    found = p.conditional_mean(X)
+    many = pandas.concat([X] * 2000, ignore_index=True)
+    drawn = p.impute(many, how="draw", rng=0)
+    for row, name in ((0, "rain"), (0, "plain"), (1, "share"), (2, "price")):
+        own = drawn[name].to_numpy(dtype=float)[row::3]
+        error = 5.0 * own.std() / math.sqrt(own.size)
+        assert found.loc[row, name] == pytest.approx(own.mean(), abs=error)
+    seen = X[["plain", "price", "rain", "share"]].notna()
+    kept = found.where(seen).astype(float)
+    pandas.testing.assert_frame_equal(kept, X[list(found)].where(seen).astype(float))
+
+
+@pytest.mark.parametrize("how", ["mean", "mode", "draw"])
+def test_imputation_fills_every_gap_and_changes_nothing_else(how: str) -> None:
+    X = with_gaps().iloc[: 6 if how == "mode" else 30]
+    filled = everything().impute(X, how=how, rng=0)
+    assert not filled.isna().any().any()
+    assert filled.dtypes.equals(rows().dtypes)
+    seen = X.notna()
+    assert (filled.astype(object).where(seen) == X.where(seen))[seen].stack().all()
+    assert np.isfinite(everything().logpdf(filled)).all()
+
+
+def test_modes_are_likelier_than_draws() -> None:
+    p, X = density_of("plain", "price", "origin"), with_gaps()[["plain", "price", "origin"]]
+    likely = p.logpdf(p.impute(X, how="mode", rng=0)).mean()
+    assert likely > p.logpdf(p.impute(X, how="draw", rng=0)).mean() + 0.2
+    best = p.mode().to_frame().T
+    assert p.logpdf(best)[0] >= p.logpdf(p.rvs(500, rng=0)).max() - 0.5
+
+
+def test_file_gives_the_density_back(tmp_path: Any) -> None:
+    p = everything()
+    q = p.conditional({"rain": (0.0, 2.0), "visits": (0, 3)})  # of several parts
+    for one in (p, q, density_of("origin"), density_of("price"), density_of("origin", "share")):
+        one.save(tmp_path / "p.ksos")
+        back = load(tmp_path / "p.ksos")
+        X = one.rvs(50, rng=0)
+        np.testing.assert_array_equal(back.logpdf(X), one.logpdf(X))
+        assert repr(back) == repr(one)
+        pandas.testing.assert_frame_equal(back.rvs(5, rng=1), one.rvs(5, rng=1))
+
+
+@pytest.mark.parametrize(
+    ("message", "ask"),
+    [
+        ("has the level 'Mars' in row 0", lambda p, X: p.logpdf(X.assign(origin="Mars"))),
+        ("is -1 in row 0", lambda p, X: p.logpdf(X.assign(price=-1.0))),
+        ("is 1.5 in row 0", lambda p, X: p.logpdf(X.assign(visits=1.5))),
+        ("is 400 in row 0", lambda p, X: p.logpdf(X.assign(wind=400.0))),
+        ("contains infinity", lambda p, X: p.logpdf(X.assign(plain=np.inf))),
+        ("lacks the column 'rain'", lambda p, X: p.logpdf(X.drop(columns="rain"))),
+        ("no level 'Mars'", lambda p, X: p.conditional({"origin": "Mars"})),
+        ("did you mean 'origin'", lambda p, X: p.conditional({"orign": "EU"})),
+        ("one number, or as a tuple", lambda p, X: p.conditional({"price": [1.0, 2.0]})),
+        ("is empty", lambda p, X: p.probability({"price": 2.0}, {"price": 1.0})),
+        ("all 7 columns", lambda p, X: p.conditional(X.iloc[0].to_dict())),
+        ("use pdf for densities", lambda p, X: p.marginal("price").pmf(1.0)),
+        ("for one column of numbers", lambda p, X: p.ppf(0.5)),
+        ("not categorical", lambda p, X: p.probabilities("price")),
+        ("give its level", lambda p, X: p.probability(high={"origin": "EU"})),
+    ],
+)
+def test_errors_name_what_came_and_the_fix(message: str, ask: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        ask(everything(), rows())
+
+
+def test_unseen_levels_may_be_missing() -> None:
+    X = rows().iloc[:4]
+    found = everything().logpdf(X.assign(origin="Mars"), unseen="missing")
+    np.testing.assert_array_equal(found, everything().logpdf(X.assign(origin=None)))
+
+
+def test_all_wrong_columns_are_named_at_once() -> None:
+    wrong = rows().assign(origin="Mars", price=-1.0)
+    with pytest.raises(ValueError, match=r"'price'.*'origin'"):
+        everything().logpdf(wrong)
