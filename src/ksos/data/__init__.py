@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ksos.data.chunk_scores import LogDensity, MeanScore, written
+from ksos.data.columns import KINDS, Learned, learn
 from ksos.data.csv_files import LONGEST_LINE, cell_error, excerpt
 from ksos.data.kernel_sums import KernelSums
 from ksos.data.passes import (
@@ -43,6 +44,7 @@ from ksos.data.tables import (
 
 __all__ = [
     "FEW_SAMPLES",
+    "KINDS",
     "LONGEST_LINE",
     "Checks",
     "Chunk",
@@ -50,6 +52,7 @@ __all__ = [
     "Fold",
     "Gathered",
     "KernelSums",
+    "Learned",
     "LogDensity",
     "MeanScore",
     "Moments",
@@ -74,6 +77,7 @@ __all__ = [
     "held_out_weights",
     "is_dask",
     "is_source",
+    "learn",
     "mean_score",
     "open_table",
     "option",

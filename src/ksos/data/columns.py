@@ -17,7 +17,7 @@ import numpy as np
 from ksos.density import DTYPES, Column, Columns
 from ksos.ground.arrays import is_other_array
 from ksos.ground.names import column_names, feature_numbers, is_table, quoted
-from ksos.ground.validation import require_unmasked
+from ksos.ground.validation import as_choice, require_unmasked
 
 __all__ = ["KINDS", "Learned", "learn"]
 
@@ -39,26 +39,27 @@ _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*|\d{1,2}[-/.]\d{1,2}[-/.](\d
 
 @dataclass
 class Learned:
-    """The columns of a table with kinds, the cells of the rows that are used, and ``notes`` for the
-    user. ``rows`` are the positions of these rows.
+    """What there is to tell the user about a table, and, unless it is one of plain numbers without
+    gaps, its columns, the cells of the rows that are used, their positions, and how many rows there
+    were.
     """
 
-    columns: Columns
-    cells: np.ndarray
-    rows: np.ndarray
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
+    columns: Columns | None = None
+    cells: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int))
+    n_rows: int = 0
 
 
-def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned | list[str]:
-    """The columns of ``X`` and its cells; of a table of plain numbers without gaps only the notes.
+def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned:
+    """The kinds of the columns of ``X``, and its cells.
 
     Raises one error that names all columns that cannot be modelled.
     """
-    if missing not in _MISSING:
-        raise ValueError(f"missing must be one of {', '.join(_MISSING)}; got {missing!r}")
+    as_choice(missing, "missing", _MISSING)
     table = is_table(X)
     if not table and (is_other_array(X) or not (declared or _has_gaps(X))):
-        return []
+        return Learned([])
     require_unmasked(X, "X")
     names = column_names(X)
     if table:
@@ -67,7 +68,7 @@ def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned | lis
     else:
         array = np.asarray(X)
         if array.ndim != 2:
-            return []
+            return Learned([])
         given = list(array.T)
     kinds = _declared(declared, len(given), names)
     every = [
@@ -75,7 +76,7 @@ def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned | lis
         for k, values in enumerate(given)
     ]
     if all(one.is_number and one.kind in (None, "numeric") and not one.gaps for one in every):
-        return _hints(every) if names else []
+        return Learned(_hints(every) if names else [])
     made = [one.column() for one in every]
     if problems := [words for one in every for words in one.problems]:
         raise ValueError(f"X has columns that cannot be modelled: {'; '.join(problems)}")
@@ -299,7 +300,7 @@ def _complete(
         )
     if single:
         notes.append(f"columns with one level, which has probability 1: {quoted(single)}")
-    return Learned(columns, cells, rows, notes + _hints(every))
+    return Learned(notes + _hints(every), columns, cells, rows, n)
 
 
 def _hints(every: Sequence[_Given]) -> list[str]:

@@ -33,7 +33,7 @@ from ksos.data import (
     require_own_weights,
     written,
 )
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, TableDensity
 from ksos.ground import (
     Run,
     as_choice,
@@ -103,7 +103,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     time_limit: float | None
     contamination: float | None
     verbose: int
-    distribution_: SoSDensity
+    distribution_: Any
     # the library that made the table of the fit
     _make: str = "pandas"
     # held-out scores of distinct rows in ascending order, and the mass up to each, from 0 to 1
@@ -132,6 +132,8 @@ class DensityEstimator(DensityMixin, BaseEstimator):
                 "out is for a source of chunks: score_samples(ksos.chunks(…), out=…); np.save"
                 " writes the scores of an array"
             )
+        if isinstance(self.distribution_, TableDensity):
+            return self.distribution_.logpdf(X)
         if not is_other_array(X):
             X = require_numbers(require_order(self, X))
             X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
@@ -155,6 +157,8 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_is_fitted(self, "distribution_")
         count, rng = as_count(n_samples, "n_samples"), as_generator(random_state)
         samples = self.distribution_.rvs(count, rng=rng)
+        if isinstance(self.distribution_, TableDensity):
+            return samples
         chosen = vars(self).get("_sklearn_output_config", {})
         library = chosen.get("transform", get_config()["transform_output"])
         if library == "default":
@@ -303,6 +307,10 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         return super().__getattribute__(name)  # raises again, with the cause if there is one
 
     def _of_chunk(self) -> LogDensity:
+        if isinstance(self.distribution_, TableDensity):
+            raise ValueError(
+                "a density of a table with columns of any kind scores tables in memory, not chunks"
+            )
         names = vars(self).get("feature_names_in_")
         named = None if names is None else tuple(names)
         known = Checks(type(self).__name__, n_features=self.n_features_in_, names=named)

@@ -6,19 +6,21 @@ from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ksos.choose import CRITERIA, Search, require_reference
+from ksos.choose import CRITERIA, MixedSearch, Search, require_reference
 from ksos.data import (
     FEW_SAMPLES,
+    Learned,
     as_folds,
     check_folds,
     distinct_samples,
     fit_few,
     is_source,
+    learn,
     some_of,
 )
-from ksos.density import SoSDensity
+from ksos.density import Columns, TableDensity
 from ksos.estimators.base import DensityEstimator, warn_if_memorized
 from ksos.ground import (
     Run,
@@ -27,6 +29,7 @@ from ksos.ground import (
     as_grid,
     as_masses,
     check_jobs,
+    instead,
     make_of,
     require_different_features,
     require_numbers,
@@ -100,6 +103,14 @@ class KernelSoSDensityCV(DensityEstimator):
         bandwidth. Default: "log_likelihood".
     n_support : int, optional
         The most support points of a fit. Default: 100 with a reference, 400 without.
+    columns : dict, optional
+        Kinds of columns: {column: "numeric", "positive", "nonnegative" (0 has a mass of its own),
+        (low, high) (so have its ends if they occur), "count", "categorical" or ("circular",
+        period)}. Default: "categorical" for text, categories and flags in a table, else "numeric".
+    missing : {"model", "drop", "raise"}
+        What to do about missing cells. "model" integrates them out, which assumes that whether a
+        cell is missing does not depend on its value, given the others. "drop" drops their rows.
+        Default: "model".
     tol : float
         Absolute gap of ``solution_``, in the objective's units. Default: 1e-4.
     time_limit : float, optional
@@ -117,8 +128,9 @@ class KernelSoSDensityCV(DensityEstimator):
 
     Attributes
     ----------
-    distribution_ : SoSDensity
-        The fitted density: the certified optimum of the chosen problem.
+    distribution_ : SoSDensity or TableDensity
+        The fitted density: the certified optimum of the chosen problem. A
+        :class:`~ksos.TableDensity` if the table has columns of other kinds, or missing cells.
     solution_ : Solution
         Its certificate. With a reference, the density there is relative to it.
     reference_ : Measure or None
@@ -161,7 +173,7 @@ class KernelSoSDensityCV(DensityEstimator):
     True
     """
 
-    distribution_: SoSDensity
+    distribution_: Any
     solution_: Solution
 
     def __init__(
@@ -176,6 +188,8 @@ class KernelSoSDensityCV(DensityEstimator):
         objective: str = "likelihood",
         criterion: str = "log_likelihood",
         n_support: int | None = None,
+        columns: Any = None,
+        missing: str = "model",
         tol: float = 1e-4,
         time_limit: float | None = None,
         n_jobs: int | None = None,
@@ -186,6 +200,7 @@ class KernelSoSDensityCV(DensityEstimator):
         self.bandwidths, self.relative_regularizations = bandwidths, relative_regularizations
         self.cv, self.reference, self.kernel, self.measure = cv, reference, kernel, measure
         self.objective, self.criterion, self.n_support = objective, criterion, n_support
+        self.columns, self.missing = columns, missing
         self.tol, self.time_limit, self.n_jobs = tol, time_limit, n_jobs
         self.contamination, self.random_state, self.verbose = contamination, random_state, verbose
 
@@ -203,6 +218,11 @@ class KernelSoSDensityCV(DensityEstimator):
         with Run(None, type(self).__name__, verbose=self.verbose):
             if is_source(X):
                 return cast(Self, fit_few(self, X, sample_weight, MOST_SAMPLES))
+            learned = self._learn(X)
+            for note in learned.notes:
+                warn_caller(note)
+            if learned.columns is not None:
+                return self._fit_table(X, learned, sample_weight)
             return self._fit(X, sample_weight)._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")
@@ -214,6 +234,10 @@ class KernelSoSDensityCV(DensityEstimator):
             search = self._search(X, sample_weight, features)
             complete = search.run()
             self._report(search)
+        return self._end(search, complete, run)
+
+    def _end(self, search: Any, complete: bool, run: Run) -> Self:
+        """Warn, or raise, if the fit was cut short."""
         if search.interrupted or run.interrupted:
             self.status_ = "interrupted"
             raise KeyboardInterrupt(f"interrupted: {search.progress}; the best of them is kept")
@@ -224,6 +248,83 @@ class KernelSoSDensityCV(DensityEstimator):
         elif self.status_ != "solved":
             warn_caller(ConvergenceWarning(self.solution_.message))
         return self
+
+    def _learn(self, X: Any) -> Learned:
+        """The kinds of the columns, if the table is not one of plain numbers without gaps."""
+        usual = self.objective, self.criterion
+        if self._reference == "mixture" and usual == ("likelihood", "log_likelihood"):
+            return learn(X, self.columns, self.missing)
+        if self.columns is not None or self.missing != "model":
+            raise ValueError(
+                "columns and missing are for a likelihood over reference='mixture'; drop them, or"
+                " leave reference, kernel, measure, objective and criterion at their defaults"
+            )
+        return Learned([])
+
+    def _fit_table(self, X: Any, learned: Learned, sample_weight: Any) -> Self:
+        """The same for a table with columns of any kind, or with missing cells."""
+        if self.contamination is not None:
+            raise ValueError(
+                "contamination is for tables of plain numbers without gaps; drop it, and use"
+                " p_value, which compares rows with samples of the density"
+            )
+        with Run(self.time_limit, verbose=self.verbose) as run:
+            search, slopes = self._search_table(X, learned, sample_weight)
+            complete = search.run()
+            self._report_table(search, learned.columns, slopes)
+        return self._end(search, complete, run)
+
+    def _search_table(self, X: Any, learned: Learned, sample_weight: Any) -> tuple[Any, np.ndarray]:
+        """The search for checked parameters and the cells of a table, and log du/dx of the rows."""
+        self._check_parameters()
+        self._check_feature_names(X, reset=True)
+        self.n_features_in_ = len(learned.columns.listed)
+        masses = np.zeros(learned.n_rows)
+        masses[learned.rows] = as_masses(sample_weight, learned.n_rows)[learned.rows]
+        used, rng = masses[learned.rows] > 0.0, as_generator(self.random_state)
+        if not used.any():
+            raise ValueError("all rows have weight 0 or no observed cell")
+        cells, weights = learned.cells[used], masses[masses > 0.0]
+        numbers = np.arange(learned.n_rows, dtype=np.float64)[:, None]
+        folds = []
+        if cells.shape[0] > 1:
+            folds = as_folds(self.cv, numbers, masses, weights / weights.sum(), rng)
+        places = np.arange(cells.shape[0], dtype=np.float64)[:, None]
+        kept, weights, folds = some_of(places, weights, folds, MOST_SAMPLES, rng)
+        u, c, slopes = learned.columns.encode(cells[kept[:, 0].astype(int)], rng.random)
+        search = MixedSearch(
+            u,
+            c,
+            learned.columns.levels,
+            weights,
+            folds,
+            self._multiples(),
+            self._strengths_for(u.shape[0]),
+            self.n_support,
+            self.n_jobs,
+            rng,
+            self.verbose,
+        )
+        return search, slopes
+
+    def _report_table(self, search: Any, columns: Columns, slopes: np.ndarray) -> None:
+        """Fit the chosen pair to all rows, and set the fitted attributes."""
+        self.solution_, relative = search.answer(self.tol)
+        self.status_, terms = self.solution_.status, self.solution_.distribution
+        self.distribution_ = TableDensity(columns, [(1.0, terms)])
+        self.reference_ = search.reference_of_all
+        self.bandwidth_, self.regularization_ = search.kernel_of(search.choice[1]), relative
+        self.support_points_ = search.support[-1].points
+        self._set_scores(search)
+        # scores are of the encoded rows: those of the rows themselves have log du/dx beside them
+        more = [fold.test_weights @ slopes[fold.test] for fold in search.folds]
+        shares = np.array([fold.mass for fold in search.folds])
+        if more:
+            mean = float(shares @ np.array(more) / shares.sum())
+            self.best_score_ += mean
+            self.cv_results_["mean_test_score"] += mean
+            for k, one in enumerate(more):
+                self.cv_results_[f"split{k}_test_score"] += one
 
     def _search(self, X: Any, sample_weight: Any, features: slice) -> Search:
         """The search for checked parameters and samples."""
@@ -240,11 +341,6 @@ class KernelSoSDensityCV(DensityEstimator):
         alone = corrects and points.shape[0] == 1
         folds = [] if alone else as_folds(self.cv, X, masses, weights, rng)
         points, weights, folds = some_of(points, weights, folds, MOST_SAMPLES, rng)
-        strengths = self._strengths()
-        if self.relative_regularizations is None and points.shape[0] <= FEW_SAMPLES:
-            # few samples cannot tell neighbors apart: the scores of n = 100 in benchmarks/quality
-            # stay
-            strengths = [*strengths[:1], *strengths[1::2]] if corrects else strengths[::2]
         return Search(
             points,
             weights,
@@ -255,7 +351,7 @@ class KernelSoSDensityCV(DensityEstimator):
             self.objective,
             self.criterion,
             self._multiples(),
-            strengths,
+            self._strengths_for(points.shape[0]),
             self.n_support,
             self.n_jobs,
             rng,
@@ -306,6 +402,16 @@ class KernelSoSDensityCV(DensityEstimator):
             )
         return sorted(set(given.tolist()), reverse=True)
 
+    def _strengths_for(self, n: int) -> list[float]:
+        """The same for n samples."""
+        strengths = self._strengths()
+        if self.relative_regularizations is None and n <= FEW_SAMPLES:
+            # few samples cannot tell neighbors apart: the scores of n = 100 in benchmarks/quality
+            # stay
+            corrects = self._reference is not None
+            return [*strengths[:1], *strengths[1::2]] if corrects else strengths[::2]
+        return strengths
+
     def _multiples(self) -> list[float]:
         """The grid of bandwidths, ascending."""
         if self.bandwidths is None:
@@ -316,17 +422,50 @@ class KernelSoSDensityCV(DensityEstimator):
     def _report(self, search: Search) -> None:
         """Fit the chosen pair to all samples, and set the fitted attributes."""
         self.solution_, relative = search.answer(self.tol)
-        space, (j, i) = self.solution_.space, search.choice
+        space = self.solution_.space
         self.status_, density = self.solution_.status, self.solution_.distribution
         self.distribution_ = density.by_volume() if space.constant else density
         self.reference_ = space.measure if space.constant else None
+        self.bandwidth_, self.support_points_ = space.kernel.sigma, space.support_points
+        self.regularization_ = relative * float(np.exp(space.log_unit))
+        self._set_scores(search)
+        self._name_features()
+
+    def _set_scores(self, search: Search) -> None:
+        """What the search found out about its pairs."""
+        j, i = search.choice
         self.reference_gap_ = 0.0 if search.stack is None else search.stack.gap
         self.best_params_ = {
             "bandwidth_multiple": search.multiples[i],
             "relative_regularization": search.strengths[j],
         }
         self.best_score_, self.cv_results_ = search.best_score, search.results()
-        self.bandwidth_, self.support_points_ = space.kernel.sigma, space.support_points
-        self.regularization_ = relative * float(np.exp(space.log_unit))
         self.n_splits_ = len(search.folds)
-        self._name_features()
+
+    @instead(seed="random_state", rng="random_state")
+    def impute(self, X: Any, *, how: str = "mean", random_state: Any = None) -> Any:
+        """``X`` with its missing cells filled in, from a fit to a table that has columns of other
+        kinds than numbers, or missing cells.
+
+        Parameters
+        ----------
+        X : data frame or array (n, d)
+        how : {"mean", "mode", "draw"}
+            See :meth:`ksos.TableDensity.impute`. Default: "mean".
+        random_state : int, RandomState, Generator or None
+            Of draws.
+        """
+        check_is_fitted(self, "distribution_")
+        if not isinstance(self.distribution_, TableDensity):
+            if not learn(X).columns:
+                return X  # nothing is missing
+            raise ValueError(
+                "the fit saw no missing cells, so that its density has none; fit it to a table with"
+                " gaps"
+            )
+        return self.distribution_.impute(X, how=how, rng=as_generator(random_state))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "raise"
+        return tags
