@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ksos import functionals, kernels, measures, observables, risk
 from ksos._version import __version__ as __version__
 from ksos.data import KernelSums, chunks
-from ksos.density import Compression, Estimate, SoSDensity, mixture
+from ksos.density import Compression, Estimate, SoSDensity, TableDensity, mixture
 from ksos.estimators import KernelSoSDensity
 from ksos.exceptions import (
     BandwidthWarning,
@@ -71,6 +71,7 @@ __all__ = [
     "SoSDensity",
     "SoSSpace",
     "Solution",
+    "TableDensity",
 ]
 __all__ += [
     "functionals",

@@ -320,7 +320,7 @@ def test_newer_version_names_the_remedy(tmp_path: Path, content: bytes) -> None:
     refuse(
         tmp_path,
         forge(newer, data),
-        r"format version 7, written by ksos '9\.1'; this ksos reads versions up to 4: update ksos",
+        r"format version 7, written by ksos '9\.1'; this ksos reads versions up to 5: update ksos",
     )
     damaged = forge(header | {"format_version": 7}, data).replace(
         b'"format_version": 7', b'"format_version": 5'

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import ksos
 from ksos.density import (
@@ -255,7 +254,9 @@ def test_plain_columns_are_an_ordinary_density() -> None:
     q = p.conditional({"origin": {"EU", "Japan"}, "price": (1.0, 5.0)})
     assert isinstance(q, ksos.SoSDensity) and q.feature_names == ("plain",)
     x = np.linspace(-8.0, 8.0, 2001)
-    assert q.pdf(pandas.DataFrame({"plain": x})).sum() * (x[1] - x[0]) == pytest.approx(1.0, abs=1e-6)
+    assert q.pdf(pandas.DataFrame({"plain": x})).sum() * (x[1] - x[0]) == pytest.approx(
+        1.0, abs=1e-6
+    )
     assert isinstance(p.marginal("plain"), ksos.SoSDensity)
     assert p.marginal("plain").mean()[0] == pytest.approx(p.mean()["plain"], abs=1e-9)
 

@@ -34,6 +34,8 @@ _ATOM = 0.05
 _SKEWED = 2.0  # skewness of an exponential distribution
 _FEW_VALUES = 10  # distinct numbers, in many times as many rows: codes, more likely than amounts
 _SHOWN = 6  # columns in a note, which must stay one line
+_DATES = "leave the column out, or make it a number such as the days since its first date"
+_DURATIONS = "divide it by a unit, such as numpy.timedelta64(1, 's')"
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d\d)\b.*")
 
 
@@ -79,7 +81,7 @@ def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned:
         return Learned(_hints(every) if names else [])
     made = [one.column() for one in every]
     if problems := [words for one in every for words in one.problems]:
-        raise ValueError(f"X has columns that cannot be modelled: {'; '.join(problems)}")
+        raise ValueError(f"X cannot be modelled: {'; '.join(problems)}")
     columns = Columns(tuple(column for column in made if column is not None), names is not None)
     return _complete(columns, columns.read(X), missing, every)
 
@@ -146,13 +148,13 @@ class _Given:
         self.dtype = written if DTYPES.fullmatch(written) else usual
         empty = not self.kept.size
         if empty:
-            self.problems.append(f"{name!r} has no cell that is not missing; drop it")
+            self.problems.append(f"column {name!r} has no observed cell (all are NaN); drop it")
         elif letter in "Mm" or not (self.is_level or self.is_number):
-            what = {"M": "dates", "m": "durations"}.get(letter)
-            what = what or f"values of type {type(self.kept[0]).__name__}"
+            known = {"M": "dates", "m": "durations", "c": "complex numbers"}
+            what = known.get(letter, f"values of type {type(self.kept[0]).__name__}")
+            fix = {"dates": _DATES, "durations": _DURATIONS}.get(what, "leave the column out")
             self.problems.append(
-                f"{name!r} holds {what} such as {str(self.kept[0])!r}; drop it, or turn it into a"
-                " number, such as days since the first date"
+                f"column {name!r} holds {what} such as {str(self.kept[0])!r}; {fix}"
             )
 
     def column(self) -> Column | None:
@@ -164,13 +166,15 @@ class _Given:
         if not self.is_number:
             word = self.kind if isinstance(self.kind, str) else f"{self.kind}"
             self.problems.append(
-                f"{self.name!r} is declared {word!r}, but holds text such as"
+                f"column {self.name!r} is declared {word!r}, but holds text such as"
                 f" {str(self.kept[0])!r}; declare it 'categorical', or turn it into numbers"
             )
             return None
         column = self._of_numbers(self.kept.astype(np.float64))
         if (words := column.outside(self.array_of_numbers())) is not None:
-            self.problems.append(f"{self.name!r} {words}; correct the cell, or declare another kind")
+            self.problems.append(
+                f"column {self.name!r} {words}; correct the cell, or declare another kind"
+            )
         return column
 
     def array_of_numbers(self) -> np.ndarray:
@@ -183,28 +187,25 @@ class _Given:
         own = getattr(self.pandas_type, "categories", None)
         cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in self.kept]
         if any(isinstance(cell, bytes) for cell in cells):
-            self.problems.append(f"{self.name!r} holds bytes; decode them to text")
+            self.problems.append(f"column {self.name!r} holds bytes; decode them to text")
             return None
         # a date is text of its own kind
         if self.is_text and all(_DATE.fullmatch(cell) for cell in cells):
-            self.problems.append(
-                f"{self.name!r} holds dates such as {cells[0]!r}; drop it, or turn it into a number,"
-                " such as days since the first date"
-            )
+            self.problems.append(f"column {self.name!r} holds dates such as {cells[0]!r}; {_DATES}")
             return None
         distinct = set(cells)
         levels = sorted(distinct, key=_rank) if own is None else [a for a in own if a in distinct]
         most = _MOST_LEVELS if self.kind is None else _MOST_DECLARED
         if len(levels) == len(cells) >= _IDENTIFIER:
             self.problems.append(
-                f"{self.name!r} has a level of its own in every row, such as {cells[0]!r}: an"
-                " identifier; drop it"
+                f"column {self.name!r} has a level of its own in every row, such as {cells[0]!r}:"
+                " an identifier; drop it"
             )
         elif len(levels) > most:
             fix = f" (or declare columns={{{self.name!r}: 'categorical'}})" * (self.kind is None)
             self.problems.append(
-                f"{self.name!r} has {len(levels):,} levels, such as {levels[0]!r}, and at most"
-                f" {most} are taken; drop it, or join rare levels{fix}"
+                f"column {self.name!r} has {len(levels):,} levels, such as {levels[0]!r}, and at"
+                f" most {most} are taken; drop it, or join rare levels{fix}"
             )
         if self.problems:
             return None
@@ -218,7 +219,9 @@ class _Given:
         if kind in ("positive", "nonnegative"):
             atoms = (0.0,) if kind == "nonnegative" else ()
             if not np.any(x > 0.0):
-                self.problems.append(f"{self.name!r} is declared {kind!r} and has no positive cell")
+                self.problems.append(
+                    f"column {self.name!r} is declared {kind!r} and has no positive cell"
+                )
             return Column(self.name, kind, self.dtype, atoms=atoms)
         if kind == "count":
             shares = [np.count_nonzero(x == k) / n for k in range(round(1.0 / _ATOM) + 1)]
@@ -239,7 +242,7 @@ class _Given:
             atoms = tuple(end for end in (low, high) if np.any(x == end))
             if not np.any((x > low) & (x < high)):
                 self.problems.append(
-                    f"{self.name!r} has no cell between {low:g} and {high:g}; declare it"
+                    f"column {self.name!r} has no cell between {low:g} and {high:g}; declare it"
                     " 'categorical'"
                 )
             return Column(self.name, "bounded", self.dtype, atoms=atoms, sides=(low, high))
@@ -263,7 +266,9 @@ def _complete(
     n, rows = cells.shape[0], np.arange(cells.shape[0])
     notes: list[str] = []
     if gaps.any():
-        with_gaps = [column.name for column, bad in zip(columns.listed, gaps.T) if bad.any()]
+        with_gaps = [
+            column.name for column, bad in zip(columns.listed, gaps.T, strict=True) if bad.any()
+        ]
         where = f"{int(gaps.sum())} cells in {int(gaps.any(axis=1).sum())} of {n} rows"
         where += f" ({quoted(with_gaps)})"
         if missing == "raise":
@@ -322,6 +327,8 @@ def _looks_like(one: _Given) -> tuple[Any, str] | None:
     if one.kind is not None or not one.is_number or one.problems:
         return None
     x = one.kept.astype(np.float64)
+    if not np.isfinite(x).all():
+        return None  # which raises
     values, counts = np.unique(x, return_counts=True)
     low, high, whole = float(values[0]), float(values[-1]), bool(np.all(x == np.floor(x)))
     amounts = low >= 0.0 and values.size > 2

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from ksos.ground.names import column_names, is_table, matrix_of, order_of, quoted, said
+from ksos.ground.names import column_names, is_table, order_of, quoted, said
 from ksos.ground.validation import require_unmasked
 from ksos.quadrature import legendre
 
@@ -131,7 +131,9 @@ class Column:
         if not isinstance(entry, dict) or entry.keys() != wanted:
             raise ValueError(f"a column must have the fields {', '.join(sorted(wanted))}")
         lists = ("levels", "categories", "atoms", "sides")
-        found = cls(**{k: tuple(v) if k in lists and v is not None else v for k, v in entry.items()})
+        found = cls(
+            **{k: tuple(v) if k in lists and v is not None else v for k, v in entry.items()}
+        )
         found.check()
         return found
 
@@ -290,7 +292,9 @@ class Column:
     def turns(self) -> list[float]:
         """By how much u may differ for the same value, which closes the seam of a circle."""
         period = self.high - self.low
-        return [k * period for k in range(-_TURNS, _TURNS + 1)] if self.kind == "circular" else [0.0]
+        return (
+            [k * period for k in range(-_TURNS, _TURNS + 1)] if self.kind == "circular" else [0.0]
+        )
 
     def _code(self, level: Any) -> int:
         level = level.item() if isinstance(level, np.generic) else level
@@ -436,7 +440,10 @@ class Columns:
             if column.kind == "count":
                 # that of the first cell is all that is below it as well: where log1p is finite
                 wide = np.where((x == column.between) & in_cells, 2.0, 1.0)
-                places = [(wide * (1.0 + t) / 2.0 + 1.0 - wide, w * wide) for t, w in zip(*rule)]
+                places = [
+                    (wide * (1.0 + t) / 2.0 + 1.0 - wide, w * wide)
+                    for t, w in zip(*rule, strict=True)
+                ]
                 found = [(*self._on_line(k, x, at), np.log(w / 2.0)) for at, w in places]
                 choices.append([(u, logs + log_w) for u, logs, log_w in found])
             else:
@@ -508,7 +515,7 @@ class Columns:
         wrong = []
         for k, (column, values) in enumerate(zip(self.listed, given, strict=True)):
             if column.is_numeric:
-                cells[:, k] = numbers(values, f"column {column.name!r} of {what}")
+                cells[:, k] = numbers(values, column.name, what)
                 words = column.outside(cells[:, k])
             else:
                 cells[:, k], words = _positions(column, values, unseen)
@@ -526,20 +533,24 @@ class Columns:
         )
 
 
-def numbers(values: Any, what: str) -> _Values:
+def numbers(values: Any, name: str, what: str) -> _Values:
     """A column as numbers, with NaN where a cell is missing."""
     array = np.asarray(values)
     if array.dtype.kind == "O":
         array = np.array([np.nan if missing(one) else one for one in array], dtype=object)
     if array.dtype.kind not in "biuf" and array.dtype.kind != "O":
-        raise ValueError(f"{what} must hold real numbers; got {array.dtype}")
+        raise ValueError(f"{what}: column {name!r} must hold real numbers; got {array.dtype}")
     try:
         found = array.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must hold real numbers, but holds text") from None
+        raise ValueError(f"{what}: column {name!r} must hold real numbers, not text") from None
     if np.isinf(found).any():
-        row = int(np.isinf(found).argmax())
-        raise ValueError(f"{what} contains infinity, first in row {row} (counted from 0)")
+        rows = np.flatnonzero(np.isinf(found))
+        where = f"in {rows.size} of {found.size} rows, the first in row {rows[0]}"
+        raise ValueError(
+            f"{what} contains infinity: column {name!r} has infinities {where} (counted from 0);"
+            " leave those rows out"
+        )
     return found
 
 

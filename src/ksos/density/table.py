@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from ksos.density.density import SoSDensity, from_terms
+from ksos.density.density import from_terms
 from ksos.density.estimate import Estimate
 from ksos.density.kinds import Column, Columns, Piece, meet
 from ksos.density.mixed import MixedTerms
@@ -20,7 +20,6 @@ from ksos.density.questions import without_underflow
 from ksos.density.questions.expectation import expectation
 from ksos.density.questions.mass import cumulative, quantiles
 from ksos.density.questions.moments import mean_and_covariance
-from ksos.density.square import NoMass
 from ksos.density.terms import Terms
 from ksos.ground.names import column_names, feature_numbers, is_table, quoted
 from ksos.ground.validation import as_choice, as_count, as_features, as_levels, instead
@@ -87,9 +86,7 @@ class TableDensity:
         return np.asarray(np.exp(self.logpdf(X, unseen=unseen)))
 
     def _log_of(self, cells: np.ndarray) -> np.ndarray:
-        found = [
-            logs + self._log_density(u, c) for u, c, logs in self.columns.nodes(cells)
-        ]
+        found = [logs + self._log_density(u, c) for u, c, logs in self.columns.nodes(cells)]
         return found[0] if len(found) == 1 else np.asarray(logsumexp(np.stack(found), axis=0))
 
     def _log_density(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -596,7 +593,6 @@ def _numeric(parts: Parts) -> Terms:
 def _smooth(column: Column) -> Any:
     """The value at u, for quadrature: that of a count without its steps."""
     if column.kind == "count":
-        return lambda u: column.between + np.maximum(np.expm1(u) - 0.5, 0.0)
+        # floats end at exp(709)
+        return lambda u: column.between + np.maximum(np.expm1(np.minimum(u, 700.0)) - 0.5, 0.0)
     return column.from_line
-
-

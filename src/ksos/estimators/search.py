@@ -222,7 +222,7 @@ class KernelSoSDensityCV(DensityEstimator):
             for note in learned.notes:
                 warn_caller(note)
             if learned.columns is not None:
-                return self._fit_table(X, learned, sample_weight)
+                return self._fit_table(learned, sample_weight)
             return self._fit(X, sample_weight)._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")
@@ -249,10 +249,15 @@ class KernelSoSDensityCV(DensityEstimator):
             warn_caller(ConvergenceWarning(self.solution_.message))
         return self
 
+    @property
+    def _takes_tables(self) -> bool:
+        """Whether columns may be of any kind and cells missing."""
+        usual = (self.objective, self.criterion) == ("likelihood", "log_likelihood")
+        return usual and isinstance(self._reference, str) and self._reference == "mixture"
+
     def _learn(self, X: Any) -> Learned:
         """The kinds of the columns, if the table is not one of plain numbers without gaps."""
-        usual = self.objective, self.criterion
-        if self._reference == "mixture" and usual == ("likelihood", "log_likelihood"):
+        if self._takes_tables:
             return learn(X, self.columns, self.missing)
         if self.columns is not None or self.missing != "model":
             raise ValueError(
@@ -261,7 +266,7 @@ class KernelSoSDensityCV(DensityEstimator):
             )
         return Learned([])
 
-    def _fit_table(self, X: Any, learned: Learned, sample_weight: Any) -> Self:
+    def _fit_table(self, learned: Learned, sample_weight: Any) -> Self:
         """The same for a table with columns of any kind, or with missing cells."""
         if self.contamination is not None:
             raise ValueError(
@@ -269,16 +274,18 @@ class KernelSoSDensityCV(DensityEstimator):
                 " p_value, which compares rows with samples of the density"
             )
         with Run(self.time_limit, verbose=self.verbose) as run:
-            search, slopes = self._search_table(X, learned, sample_weight)
+            search, slopes = self._search_table(learned, sample_weight)
             complete = search.run()
             self._report_table(search, learned.columns, slopes)
         return self._end(search, complete, run)
 
-    def _search_table(self, X: Any, learned: Learned, sample_weight: Any) -> tuple[Any, np.ndarray]:
+    def _search_table(self, learned: Learned, sample_weight: Any) -> tuple[Any, np.ndarray]:
         """The search for checked parameters and the cells of a table, and log du/dx of the rows."""
         self._check_parameters()
-        self._check_feature_names(X, reset=True)
         self.n_features_in_ = len(learned.columns.listed)
+        vars(self).pop("feature_names_in_", None)
+        if learned.columns.named:
+            self.feature_names_in_ = np.array(learned.columns.names, dtype=object)
         masses = np.zeros(learned.n_rows)
         masses[learned.rows] = as_masses(sample_weight, learned.n_rows)[learned.rows]
         used, rng = masses[learned.rows] > 0.0, as_generator(self.random_state)
@@ -467,5 +474,5 @@ class KernelSoSDensityCV(DensityEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "raise"
+        tags.input_tags.allow_nan = self._takes_tables and self.missing != "raise"
         return tags

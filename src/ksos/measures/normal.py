@@ -403,7 +403,7 @@ class _Pairs:
         a, b = self.weights[i], self.weights[others][:, None]
         away = self.means[others] - self.means[i]
         matched = (a * self.variances[i] + b * self.variances[others]) / (a + b)
-        matched += a * b / (a + b) ** 2 * away**2
+        matched += (a / (a + b)) * (b / (a + b)) * away**2
         costs = (a + b) * np.log(matched) - a * self.logs[i] - b * self.logs[others]
         return np.asarray(0.5 * costs.max(axis=1, initial=0.0))
 
