@@ -60,12 +60,13 @@ def test_help_of_each_command(ksos: Command, name: str) -> None:
     [
         (
             ["fti"],
-            "ksos: error: there is no command 'fti', did you mean fit?; there are fit, score",
+            "ksos: error: there is no command 'fti'; there are fit, score, sample, query, predict,"
+            " compare, plot, explore, inspect, worst-case; did you mean 'fit'?",
         ),
         (["xyz"], "ksos: error: there is no command 'xyz'; there are fit, score"),
         (
             ["fit", "x.csv", "--colums", "a"],
-            "ksos fit: error: unrecognized arguments: --colums, did you mean --columns?; see",
+            "ksos fit: error: unrecognized arguments: --colums; did you mean '--columns'?; see",
         ),
         (["--json", "fit", "x.csv"], "ksos: error: options of a command follow it: ksos fit ..."),
         (["--frobnicate"], "ksos: error: there is no command '--frobnicate'; there are fit"),

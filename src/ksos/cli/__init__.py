@@ -11,7 +11,6 @@ import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from inspect import getdoc
 from textwrap import fill
@@ -21,6 +20,7 @@ from ksos._version import __version__
 from ksos.cli.console import BAD_INPUT, INTERRUPTED, NO_OUTPUT, USAGE, Console, UsageError
 from ksos.cli.values import Argument
 from ksos.ground.lazy import later
+from ksos.ground.names import meant
 from ksos.ground.run import Run
 
 __all__ = ["COMMANDS", "Console", "Parser", "UsageError", "main"]
@@ -98,8 +98,8 @@ def _run(chosen: str | None, words: list[str], console: Console) -> int:
         if word in COMMANDS:
             raise UsageError(f"options of a command follow it: ksos {word} ...")
     raise UsageError(
-        f"there is no command {words[0]!r}{_meant(words[0], COMMANDS)}; there are"
-        f" {', '.join(COMMANDS)}"
+        f"there is no command {words[0]!r}; there are {', '.join(COMMANDS)}"
+        f"{meant(words[0], COMMANDS)}"
     )
 
 
@@ -138,11 +138,6 @@ def _failure(error: BaseException) -> tuple[int, str]:
         f"internal error, please report it ({type(error).__name__}: {error}); KSOS_TRACEBACK=1"
         " shows where it arose",
     )
-
-
-def _meant(word: str, known: Iterable[str]) -> str:
-    close = get_close_matches(word, list(known), 1)
-    return f", did you mean {close[0]}?" if close else ""
 
 
 class _Layout(argparse.RawDescriptionHelpFormatter):
@@ -186,8 +181,8 @@ class Parser(argparse.ArgumentParser):
         for word in words:
             flag = word.partition("=")[0]
             if word.startswith("--") and flag not in {"--", *self._option_string_actions}:
-                meant = _meant(flag, self._option_string_actions)
-                self.error(f"unrecognized arguments: {flag}{meant}")
+                known = self._option_string_actions
+                self.error(f"unrecognized arguments: {flag}{meant(flag, known)}")
             # --low -1 becomes --low=-1: argparse would read the second word as an option
             negative = re.match(r"-(\d|\.\d|inf)", word, re.IGNORECASE)
             if negative and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):

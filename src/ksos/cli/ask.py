@@ -27,7 +27,7 @@ from ksos.cli.options import (
     take_view,
 )
 from ksos.cli.report import composition
-from ksos.data import Stream
+from ksos.data import Stream, written
 from ksos.ground.files import replace_whole
 from ksos.ground.validation import as_count
 
@@ -205,10 +205,7 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
         more = {"samples": samples.tolist()} if arguments.json else {}
         return console.answer(arguments.json, value | more, csv_lines(samples, view.names))
     if output.lower().endswith(".npy"):
-        header, samples = io.BytesIO(), np.ascontiguousarray(samples)
-        layout = np.lib.format.header_data_from_array_1_0(samples)
-        np.lib.format.write_array_header_1_0(header, layout)
-        replace_whole(output, (header.getvalue(), samples.data))
+        written([samples], output, samples.shape[1:])
     else:
         replace_whole(output, (f"{line}\n".encode() for line in csv_lines(samples, view.names)))
     return console.answer(arguments.json, value, [f"written: {output} ({n:,} samples)"])

@@ -70,16 +70,18 @@ class MeanScore:
         return self.total / self.mass
 
 
-def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
-    """The scores of all chunks in an NPY file, written whole or not at all, and mapped to memory to
-    be read.
+def written(
+    chunks: Iterable[Any], path: str | os.PathLike[str], row: tuple[int, ...] = ()
+) -> np.ndarray:
+    """The numbers of all chunks in an NPY file, written whole or not at all, and mapped to memory
+    to be read. ``row`` is the shape of what belongs to a sample, such as () for scores.
     """
     count = 0
 
     def head() -> bytes:
-        """The header for as many scores; NumPy leaves room in it for a number that grows."""
+        """The header for as many rows; NumPy leaves room in it for a number that grows."""
         buffer, dtype = io.BytesIO(), npy.dtype_to_descr(np.dtype(np.float64))
-        layout = {"descr": dtype, "fortran_order": False, "shape": (count,)}
+        layout = {"descr": dtype, "fortran_order": False, "shape": (count, *row)}
         npy.write_array_header_1_0(buffer, layout)
         return buffer.getvalue()
 
@@ -87,7 +89,7 @@ def written(scores: Iterable[Any], path: str | os.PathLike[str]) -> np.ndarray:
         nonlocal count
         # written again when the count is known, over the same bytes
         yield head()
-        for chunk in scores:
+        for chunk in chunks:
             count += chunk.shape[0]
             yield np.ascontiguousarray(chunk).data
 

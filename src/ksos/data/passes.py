@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
@@ -33,10 +32,10 @@ from ksos.ground.arrays import (
 )
 from ksos.ground.files import read_state, write_state
 from ksos.ground.run import Run
-from ksos.ground.validation import as_masses, as_points, as_vector, require_numbers
+from ksos.ground.validation import as_masses, as_points, as_vector, naming, require_numbers
 from ksos.measures import Lebesgue, Measure
 
-__all__ = ["Checks", "Gathered", "Passes", "Rows", "Tally", "fit_few", "forget", "naming"]
+__all__ = ["Checks", "Gathered", "Passes", "Rows", "Tally", "fit_few", "forget"]
 __all__ += ["remember", "require_own_weights"]
 
 _BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
@@ -56,17 +55,6 @@ class Rows(NamedTuple):
     points: Array
     masses: Array
     chunks: int = 1
-
-
-@contextmanager
-def naming(chunk: Chunk) -> Iterator[None]:
-    """Puts the name of a chunk, if it has one, before the message of an error in it."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        if not chunk.name:
-            raise
-        raise type(error)(f"{chunk.name}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +77,7 @@ class Checks:
         """The samples of a chunk, and the checks that the next chunk must pass; errors begin with
         the name of the chunk.
         """
-        with naming(chunk):
+        with naming(chunk.name):
             X, tensor = chunk.data, is_tensor(chunk.data)
             if not tensor:
                 X = np.asarray(to_numpy(X) if is_other_array(X) else require_numbers(X))

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -34,6 +33,7 @@ from ksos.data.csv_files import (
 )
 from ksos.data.sources import Chunk, Chunks, chunks, files_of, is_arrow, mapped, opened
 from ksos.ground.frames import frame
+from ksos.ground.names import meant
 from ksos.ground.run import Run
 from ksos.ground.validation import as_points, as_vector
 
@@ -368,10 +368,7 @@ def _not_one_column(word: str, at: list[int], names: Sequence[str] | None, width
     if names is None:
         none = f" has no header, so there is no column {excerpt(word)}"
         return f"{none}; choose columns by number, 1 to {width}"
-    close = get_close_matches(word.lower(), [name.lower() for name in names], 1)
-    meant = next((name for name in names if [name.lower()] == close), None)
-    guess = f"; did you mean {excerpt(meant)}?" if meant else ""
-    return f" has no column {excerpt(word)}; its columns are {_listed(names)}{guess}"
+    return f" has no column {excerpt(word)}; its columns are {_listed(names)}{meant(word, names)}"
 
 
 def _listed(names: Sequence[str]) -> str:

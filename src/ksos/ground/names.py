@@ -26,6 +26,7 @@ __all__ = [
     "in_order",
     "is_table",
     "matrix_of",
+    "meant",
     "order_of",
     "per_feature",
     "quoted",
@@ -128,6 +129,17 @@ def quoted(names: Collection[Any], most: int = _SHOWN) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def meant(word: str, known: Iterable[str]) -> str:
+    """A question for the end of an error, if one of the ``known`` words is much like a ``word``.
+
+    >>> meant("Hpp", ["mpg", "hp"])
+    "; did you mean 'hp'?"
+    """
+    same = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), list(same), 1)
+    return f"; did you mean {same[close[0]]!r}?" if close else ""
+
+
 def shown_names(names: Sequence[str] | None) -> str:
     """Names as a repr shows them, behind the number of features."""
     return "" if names is None else f" ({quoted(names)})"
@@ -154,11 +166,9 @@ def feature_numbers(
             )
         if isinstance(feature, str) and names is not None:
             if feature not in names:
-                close = get_close_matches(feature, names, 1)
-                meant = f"; did you mean {close[0]!r}?" if close else ""
                 raise ValueError(
                     f"{what} names the feature {feature!r}, but the features are"
-                    f" {quoted(names)}{meant}"
+                    f" {quoted(names)}{meant(feature, names)}"
                 )
             feature = list(names).index(feature)
         if isinstance(feature, (bool, np.bool_)):

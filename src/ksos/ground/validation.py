@@ -54,6 +54,7 @@ __all__ = [
     "available_if",
     "check_jobs",
     "instead",
+    "naming",
     "require_complete",
     "require_different_features",
     "require_numbers",
@@ -88,7 +89,7 @@ def as_points(
     so that many rows need not be in memory twice.
     """
     given = X = known_table(X)
-    with _naming(name):
+    with naming(name):
         if is_other_array(X):
             # a copy in any case: it need not be frozen
             X = _as_matrix(X, name, allow_empty)
@@ -252,7 +253,7 @@ def as_masses(weights: Any, n: int, name: str = "sample_weight") -> np.ndarray:
 def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarray:
     """``values`` as a finite float64 vector."""
     require_numbers(values, name)
-    with _naming(name):
+    with naming(name):
         values = np.asarray(to_numpy(values) if is_other_array(values) else values)
     if values.ndim == 0:
         values = np.full(length or 1, values)
@@ -261,7 +262,7 @@ def as_vector(values: Any, name: str, *, length: int | None = None) -> np.ndarra
     if length is not None and values.shape[0] != length:
         raise ValueError(f"{name} must have length {length}; got {values.shape[0]}")
     require_complete(values, name)
-    with _naming(name):
+    with naming(name):
         column = check_array(
             values.reshape(-1, 1), dtype=np.float64, input_name=name, ensure_min_samples=0
         )
@@ -375,11 +376,11 @@ def _no_metric(name: str, given: np.ndarray) -> ValueError:
 
 def _definite(S: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """Symmetric positive definite matrices (c, d, d), called by their ``names`` in errors."""
-    for c in np.flatnonzero(~np.isfinite(S).all(axis=(1, 2))):
+    for c in np.flatnonzero(~np.isfinite(S).all(axis=(1, 2))).tolist():
         raise _no_metric(names[c], S[c])
     size = np.sqrt(np.abs(np.diagonal(S, axis1=1, axis2=2)))
     representable = (size >= _SMALLEST_SIGMA) & (size <= _LARGEST_SIGMA)
-    for c in np.flatnonzero(~representable.all(axis=1)):
+    for c in np.flatnonzero(~representable.all(axis=1)).tolist():
         low, high = _SMALLEST_SIGMA**2, _LARGEST_SIGMA**2
         raise ValueError(
             f"{names[c]} must have, as a matrix, diagonal entries in [{low:g}, {high:g}]; got"
@@ -388,13 +389,13 @@ def _definite(S: np.ndarray, names: Sequence[str]) -> np.ndarray:
     # in units of the diagonal, so that no feature's unit decides
     unit, mirrored = S / size[:, :, None] / size[:, None, :], S.transpose(0, 2, 1)
     askew = np.abs(unit - unit.transpose(0, 2, 1)).max(axis=(1, 2))
-    for c in np.flatnonzero(askew > _ASYMMETRY):
+    for c in np.flatnonzero(askew > _ASYMMETRY).tolist():
         raise ValueError(
             f"{names[c]} must be symmetric as a matrix; entries differ from their mirror images by"
             f" up to {np.abs(S[c] - mirrored[c]).max():.3g}"
         )
     lowest = np.linalg.eigvalsh(0.5 * (unit + unit.transpose(0, 2, 1)))[:, 0]
-    for c in np.flatnonzero(~(lowest > _SINGULAR)):
+    for c in np.flatnonzero(~(lowest > _SINGULAR)).tolist():
         raise ValueError(
             f"{names[c]} must be, as a matrix, positive definite; as a matrix of correlations its"
             f" least eigenvalue is {lowest[c]:.3g}; add a small multiple of its diagonal, or leave"
@@ -511,7 +512,7 @@ def as_choice(value: Any, name: str, choices: Collection[str], *, otherwise: str
 
 def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
     """An invertible matrix (d, d) of finite numbers."""
-    with _naming(name):
+    with naming(name):
         given = np.asarray(to_numpy(matrix) if is_other_array(matrix) else matrix)
     if given.shape != (d, d) or given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
         raise ValueError(
@@ -736,8 +737,8 @@ def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Name the argument in an error that does not name it."""
+def naming(name: str) -> Iterator[None]:
+    """Begin an error that does not name its argument, or its chunk, with the name."""
     try:
         yield
     except OverflowError:

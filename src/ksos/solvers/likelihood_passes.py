@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos.data.passes import Checks, Passes, Tally, naming
+from ksos.data.passes import Checks, Passes, Tally
 from ksos.data.sources import Chunk
 from ksos.data.survey import Part, row_hashes
 from ksos.functionals import (
@@ -38,6 +38,7 @@ from ksos.functionals import (
 )
 from ksos.ground.arrays import Array, inner, like, norm, to_numpy
 from ksos.ground.run import Run
+from ksos.ground.validation import naming
 from ksos.solvers import Progress, Solution
 from ksos.solvers.spectraplex import lowest_bound
 from ksos.space.space import SoSSpace
@@ -111,7 +112,7 @@ class LikelihoodSums:
         rows, checks = self.checks.rows(chunk)
         points, masses = to_numpy(rows.points), to_numpy(rows.masses)
         counted = masses > 0.0
-        with naming(chunk):
+        with naming(chunk.name):
             out = replace(self, checks=checks).add(points[counted], masses[counted])
         return replace(out, tally=self.tally.merge(Tally.of(rows)))
 
