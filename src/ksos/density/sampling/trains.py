@@ -272,6 +272,6 @@ def _invert(panels: Panels, core: Core, values: np.ndarray, uniforms: Any) -> np
     target = uniforms * below[:, -1]
     panel = np.minimum(np.sum(below < target[:, None], axis=1), len(panels) - 1)
     before = np.where(panel > 0, below[np.arange(n), panel - 1], 0.0)
-    nodes = core.at_nodes[panel]
-    density = np.maximum(np.einsum("nja,nja->nj", np.matmul(nodes, gram), nodes), 0.0)
+    at_nodes = np.matmul(core.at_nodes[panel], values)
+    density = np.einsum("njr,njr->nj", at_nodes, at_nodes)
     return np.asarray(positions(panels, panel, density, target - before, below[:, -1]))
