@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import qr
 
 from ksos.ground.arrays import Array, namespace, quiet, row_squares
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.threads import one_blas_thread
 
 __all__ = [
+    "fewer_rows",
     "hadamard_factor",
+    "hadamard_rows",
     "log_squares",
     "log_sum",
     "merge_points",
@@ -20,6 +23,8 @@ __all__ = [
 _EPSILON = float(np.finfo(np.float64).eps)
 # relative to the largest: eigenvalues below it are rounding
 _DROP = 1e-15
+# rows per column from which a first QR without pivoting, twice as fast, pays
+_TALL = 4
 # times the number of support points: more columns than these are worth an attempt at Cholesky's
 # method, which costs as much as one QR of so many columns
 _MANY_COLUMNS = 4
@@ -126,14 +131,42 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
             return np.linalg.cholesky(product)
         if (least := float(np.linalg.eigvalsh(product)[0])) > 0.0 and m * _EPSILON < _SAFER * least:
             return np.linalg.cholesky(product)
-    at_once = max(1, 4 * m // roots.shape[1])
-    columns = np.zeros((m, 0))
-    for start in range(0, F.shape[1], at_once):
-        products = F[:, start : start + at_once, None] * roots[:, None, :]
-        columns = np.concatenate([columns, products.reshape(m, -1)], axis=1)
-        if columns.shape[1] > m:
-            columns = np.asarray(np.linalg.qr(columns.T, mode="r")).T
-    if F.shape[1]:
-        U, s, _ = np.linalg.svd(columns, full_matrices=False)
-        columns = U[:, s > _DROP * s[0]] * s[s > _DROP * s[0]]
-    return np.concatenate([columns, np.diag(np.sqrt(single))[:, single > 0.0]], axis=1)
+    alone = np.diag(np.sqrt(single))[:, single > 0.0]
+    if not F.shape[1]:
+        return alone
+    columns = hadamard_rows(F.T, roots.T, _DROP**2 * float(np.sum(F * F)))
+    return np.concatenate([columns.T, alone], axis=1)
+
+
+def fewer_rows(rows: np.ndarray, lost: float) -> np.ndarray:
+    """R with few rows and RᵀR = rowsᵀ·rows up to a positive semi-definite part of trace at most
+    ``lost``; at least one row.
+
+    Householder reflections, not a Gram matrix: small rows that matter after cancellation keep their
+    digits.
+    """
+    n, m = rows.shape
+    if n > _TALL * m:
+        rows = np.asarray(np.linalg.qr(rows, mode="r"))
+    R, order = qr(rows, mode="r", pivoting=True, check_finite=False)
+    R = R[: min(R.shape)]
+    trailing = np.cumsum(np.einsum("ij,ij->i", R, R)[::-1])[::-1]
+    kept = max(1, int(np.sum(trailing > lost)))
+    out = np.empty((kept, m))
+    out[:, order] = R[:kept]
+    return out
+
+
+def hadamard_rows(first: np.ndarray, second: np.ndarray, lost: float) -> np.ndarray:
+    """Few rows for (firstᵀ·first) ∘ (secondᵀ·second), neither of which is formed: the rows are all
+    products first_a ∘ second_b.
+    """
+    m = first.shape[1]
+    out = np.zeros((0, m))
+    step = max(1, _TALL * m // second.shape[0])
+    for start in range(0, first.shape[0], step):
+        products = (first[start : start + step, None, :] * second[None, :, :]).reshape(-1, m)
+        out = np.concatenate([out, products])
+        if start + step < first.shape[0]:
+            out = np.asarray(np.linalg.qr(out, mode="r"))
+    return fewer_rows(out, lost)

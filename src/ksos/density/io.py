@@ -209,8 +209,10 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | TableDensi
     if "feature_names" not in header:
         return from_terms(terms)
     names, d = header["feature_names"], terms.n_features
-    fits = _is_list_of(names, str) and len(names) == d
-    _require(fits, f"its feature names must be {d} words; got {_shown(names)}")
+    _require(
+        _is_list_of(names, str) and len(names) == d,
+        f"its feature names must be {d} words; got {_shown(names)}",
+    )
     _require(len(set(names)) == d, f"its feature names must differ; got {_shown(names)}")
     for name in names:
         _require_word(name, _LONGEST_NAME, "the name of a feature in a file")
@@ -243,13 +245,18 @@ def _assemble_table(header: dict[str, Any], arrays: Arrays) -> TableDensity:
 
 def _assemble_terms(header: dict[str, Any], arrays: Arrays) -> Terms:
     entries, measure = header["parts"], _rebuild("measure", header["measure"], arrays, "")
-    listed = isinstance(entries, list) and len(entries) > 0
-    _require(listed, f"its header must list the parts of the mixture; got {_shown(entries)}")
+    _require(
+        isinstance(entries, list) and len(entries) > 0,
+        f"its header must list the parts of the mixture; got {_shown(entries)}",
+    )
     n, weights = len(entries), arrays.pop("weights", np.empty(0))
-    given = weights.shape == (n,)
-    _require(given, f"its mixture of {n} parts must have an array of as many weights")
-    positive = weights.min() > 0.0 and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE
-    _require(positive, "its weights must be positive and sum to 1")
+    _require(
+        weights.shape == (n,), f"its mixture of {n} parts must have an array of as many weights"
+    )
+    _require(
+        weights.min() > 0.0 and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE,
+        "its weights must be positive and sum to 1",
+    )
     parts = []
     for number, (entry, weight) in enumerate(zip(entries, weights.tolist(), strict=True)):
         inside = header["format_version"] > 3 and isinstance(entry, dict) and "within" in entry
@@ -263,17 +270,21 @@ def _assemble_part(entry: dict[str, Any], arrays: Arrays, prefix: str) -> Term:
     """Only a square with a constant over normal densities can hide features."""
     square = _assemble_square(entry, arrays, prefix, constants=True)
     d, shown, interval = square.n_features, entry["features"], None
-    fits = _is_list_of(shown, int) and set(shown) <= set(range(d)) and len(set(shown)) == len(shown)
-    words = f"the features of a part must be different numbers from 0 to {d - 1}"
-    _require(fits, f"{words}; got {_shown(shown)}")
+    _require(
+        _is_list_of(shown, int) and set(shown) <= set(range(d)) and len(set(shown)) == len(shown),
+        f"the features of a part must be different numbers from 0 to {d - 1}; got {_shown(shown)}",
+    )
     if "within" in entry:
         feature, sides = entry["within"], arrays.pop(prefix + _INTERVAL, np.empty(0))
-        hidden = type(feature) is int and feature in set(range(d)) - set(shown)
-        words = f"the feature of a part in an interval must be one of the {d} that are"
-        _require(hidden, f"{words} integrated out; got {_shown(feature)}")
-        ordered = sides.shape == (2,) and bool(sides[0] < sides[1])
-        words = "an interval must have two sides, the lower one first"
-        _require(ordered, f"{words}; got {_shown(sides.tolist())}")
+        _require(
+            type(feature) is int and feature in set(range(d)) - set(shown),
+            f"the feature of a part in an interval must be one of the {d} that are integrated out;"
+            f" got {_shown(feature)}",
+        )
+        _require(
+            sides.shape == (2,) and bool(sides[0] < sides[1]),
+            f"an interval must have two sides, the lower one first; got {_shown(sides.tolist())}",
+        )
         interval = Interval(feature, float(sides[0]), float(sides[1]))
     term, whole = as_term(square, shown, interval), shown == square.shown and interval is None
     plain = square.unit_constant is None and square.measure.normals(d) is None
@@ -293,20 +304,26 @@ def _assemble_square(
     _require(not missing, f"its arrays lack {', '.join(sorted(missing))}")
     log_unit, points, F = (arrays.pop(prefix + name) for name in _OWN_ARRAYS)
     constant = arrays.pop(prefix + _CONSTANT, None) if constants else None
-    fits = log_unit.ndim == 0 and points.ndim == F.ndim == 2 and len(F) == len(points)
     _require(
-        fits,
+        log_unit.ndim == 0 and points.ndim == F.ndim == 2 and len(F) == len(points),
         "log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); "
         f"got {log_unit.shape}, {points.shape} and {F.shape}",
     )
     if constant is not None:
-        words = f"{_CONSTANT} must have one entry for each of the columns of unit_factor"
-        _require(constant.shape == F.shape[1:], f"{words}; got {constant.shape}, {F.shape}")
-        finite = math.isfinite(measure.log_mass(points.shape[1]))
-        _require(finite, f"it has a constant on {measure!r}, whose mass is not finite")
+        _require(
+            constant.shape == F.shape[1:],
+            f"{_CONSTANT} must have one entry for each of the columns of unit_factor; got"
+            f" {constant.shape}, {F.shape}",
+        )
+        _require(
+            math.isfinite(measure.log_mass(points.shape[1])),
+            f"it has a constant on {measure!r}, whose mass is not finite",
+        )
     for name, array in zip((*_OWN_ARRAYS, _CONSTANT), (log_unit, points, F, constant), strict=True):
-        finite = array is None or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
-        _require(finite, f"its array {name!r} has an infinity inside")
+        _require(
+            array is None or bool(np.isfinite(array.min()) and np.isfinite(array.max())),
+            f"its array {name!r} has an infinity inside",
+        )
     square = Square(kernel, points, F, float(log_unit), measure, constant)
     m = points.shape[0]
     n = m if measure.atoms is None else measure.atoms.points.shape[0]
@@ -318,8 +335,10 @@ def _assemble_square(
     )
     with quiet():
         mass = square.mass()  # which also finds a kernel or a measure of another dimension
-    words = f"where 1 within {_MASS_TOLERANCE:g} was expected"
-    _require(abs(mass - 1.0) <= _MASS_TOLERANCE, f"its density has mass {mass:.9g}, {words}")
+    _require(
+        abs(mass - 1.0) <= _MASS_TOLERANCE,
+        f"its density has mass {mass:.9g}, where 1 within {_MASS_TOLERANCE:g} was expected",
+    )
     return square
 
 
@@ -328,8 +347,7 @@ def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
     keep to the last bit.
     """
     words = {name: value for name, value in parameters.items() if isinstance(value, _WORDS)}
-    rest = parameters.keys() - words.keys()
-    return words, {name: _as_floats(parameters[name]) for name in parameters if name in rest}
+    return words, {name: _as_floats(parameters[name]) for name in parameters if name not in words}
 
 
 def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
@@ -338,11 +356,15 @@ def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
     """
     _check_keys(entry, {"name", "parameters"}, f"the {role} in its header")
     name, words, table = entry["name"], entry["parameters"], _TABLES[role]
-    known = isinstance(name, str) and name in table
-    _require(known, f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected")
-    plain = isinstance(words, dict) and _is_list_of(list(words.values()), *_WORDS)
     what = f"the parameters of its {role}"
-    _require(plain, f"{what} must be flags, whole numbers and words; got {_shown(words)}")
+    _require(
+        isinstance(name, str) and name in table,
+        f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected",
+    )
+    _require(
+        isinstance(words, dict) and _is_list_of(list(words.values()), *_WORDS),
+        f"{what} must be flags, whole numbers and words; got {_shown(words)}",
+    )
     start = f"{prefix}{role}."
     own = [key for key in arrays if key.startswith(start)]
     numbers = {key.removeprefix(start): arrays.pop(key) for key in own}
@@ -354,8 +376,8 @@ def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
     same = numbers.keys() == true_numbers.keys() and words == true_words
     same = same and all(type(words[key]) is type(true_words[key]) for key in words)  # True == 1
     same = same and all(np.array_equal(numbers[key], true_numbers[key]) for key in numbers)
-    shown = _shown(sorted({*words, *numbers}))
-    _require(same, f"{what} are not those of a {name} {role}: {shown}")
+    got = _shown(sorted({*words, *numbers}))
+    _require(same, f"{what} are not those of a {name} {role}: {got}")
     return part
 
 
@@ -396,11 +418,14 @@ def _header_and_its_end(file: BinaryIO) -> tuple[dict[str, Any], int]:
             )
         raise ValueError(f"it begins with {prefix[: len(_MAGIC)]!r}, where {_MAGIC!r} was expected")
     length = int.from_bytes(prefix[8:16], "little")
-    fits = 0 < length <= _HEADER_LIMIT and not (_PREFIX_BYTES + length) % _ALIGNMENT
-    _require(fits, f"it announces a header of {length} bytes, which no model has")
+    _require(
+        0 < length <= _HEADER_LIMIT and not (_PREFIX_BYTES + length) % _ALIGNMENT,
+        f"it announces a header of {length} bytes, which no model has",
+    )
     text = file.read(length)
-    same = hashlib.sha256(text).digest() == prefix[16:]
-    _require(same, "the checksum of its header does not match")
+    _require(
+        hashlib.sha256(text).digest() == prefix[16:], "the checksum of its header does not match"
+    )
     return _parse(text), _PREFIX_BYTES + length
 
 
@@ -459,11 +484,16 @@ def _shapes(entries: Any, available: int, fewest: int) -> dict[str, tuple[int, .
     for entry in entries:
         _check_keys(entry, {"name", "shape"}, "an array in its header")
         name, shape = entry["name"], entry["shape"]
-        new = isinstance(name, str) and name not in shapes
-        _require(new, f"its arrays must have names, one each; got {_shown(name)}")
-        fits = _is_list_of(shape, int) and len(shape) <= _MOST_DIMENSIONS
-        fits = fits and all(fewest <= n <= available for n in shape)
-        _require(fits, f"its array {_shown(name)} cannot have shape {_shown(shape)}")
+        _require(
+            isinstance(name, str) and name not in shapes,
+            f"its arrays must have names, one each; got {_shown(name)}",
+        )
+        _require(
+            _is_list_of(shape, int)
+            and len(shape) <= _MOST_DIMENSIONS
+            and all(fewest <= n <= available for n in shape),
+            f"its array {_shown(name)} cannot have shape {_shown(shape)}",
+        )
         shapes[name] = tuple(shape)
     return shapes
 
@@ -476,14 +506,18 @@ def _require(true: bool, message: str) -> None:
 
 def _require_word(value: Any, most: int, what: str) -> None:
     """A word that is shown on terminals, which a forger would like to control."""
-    fits = isinstance(value, str) and value.isprintable() and len(value) <= most
-    _require(fits, f"{what} must be printable, of at most {most} characters; got {_shown(value)}")
+    _require(
+        isinstance(value, str) and value.isprintable() and len(value) <= most,
+        f"{what} must be printable, of at most {most} characters; got {_shown(value)}",
+    )
 
 
 def _check_keys(entry: Any, keys: set[str], what: str) -> None:
     got = sorted(entry) if isinstance(entry, dict) else entry
-    fits = isinstance(entry, dict) and entry.keys() == keys
-    _require(fits, f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}")
+    _require(
+        isinstance(entry, dict) and entry.keys() == keys,
+        f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}",
+    )
 
 
 def _is_list_of(value: Any, *types: type) -> bool:

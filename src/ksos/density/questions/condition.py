@@ -403,7 +403,7 @@ def _within(term: Term, feature: int, side: Side, *, alone: bool) -> list[Given]
             if not (whole := float(masses[hit].sum())) > 0.0:
                 return []
             some = replace(term, measure=Discrete(atoms.points[hit], atoms.weights[hit]))
-            return [(math.log(whole), _marginal(some, rest))]
+            return [(math.log(whole), _marginal(some.scaled_to_one(), rest))]
     except NoMass:
         return []
     if alone:

@@ -108,16 +108,18 @@ def expectation(p: Terms, f: Any, work: Work) -> Estimate:
 
 def entropy(p: Terms, work: Work) -> Estimate:
     """−∫ p log p dρ."""
-    return average(p, lambda X, log_p: -p.relative(X, log_p), work)
+    thorough = p.square is None  # clouds of anything else take all the points there is time for
+    return average(p, lambda X, log_p: -p.relative(X, log_p), work, thorough=thorough)
 
 
-def average(p: Terms, g: Integrand, work: Work) -> Estimate:
+def average(p: Terms, g: Integrand, work: Work, *, thorough: bool = False) -> Estimate:
     """E[g(x, log p(x))]; every term takes evaluations of all terms, and has a share by its weight.
 
-    An error in a term counts as its weight: of the work it has a share ∝ √w.
+    An error in a term counts as its weight: of the work it has a share ∝ √w. ``thorough`` takes as
+    many points as cubature would.
     """
     rng, alone, found = np.random.default_rng(work["rng"]), len(p.parts) == 1, []
-    cost = sum(term.value_cost for _, term in p.parts)
+    cost = 0.0 if alone else sum(term.value_cost for _, term in p.parts)
     roots = sum(math.sqrt(weight) for weight, _ in p.parts)
 
     def integrand(X: np.ndarray, log_p: np.ndarray) -> np.ndarray:
@@ -125,7 +127,7 @@ def average(p: Terms, g: Integrand, work: Work) -> Estimate:
 
     for weight, term in p.parts:
         most = work["max_evaluations"]
-        if most is None and not alone:
+        if most is None and (thorough or not alone):
             whole = affordable(cost + term.value_cost, p.n_features)
             most = max(_FEWEST_VALUES, int(math.sqrt(weight) / roots * whole))
         goal = work["rtol"] if alone else min(work["rtol"] / weight, _LEAST_RTOL)

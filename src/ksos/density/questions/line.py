@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from ksos.density.corrected import Corrected
 from ksos.density.square import Square
 from ksos.density.standard import standardize
-from ksos.density.terms import Term, Terms, Weighted
+from ksos.density.terms import Term, Terms
 from ksos.ground.memory import row_blocks
 from ksos.integrals.regions import intervals, kinks
-from ksos.measures import GaussianMixture
 from ksos.quadrature import LINE_ORDER, PanelDistribution, Panels, cut, merged
 
 __all__ = ["Line", "axis_ends", "crps", "line", "mean_difference", "panel_ends"]
@@ -139,13 +137,11 @@ def _of_square(p: Square, *, tails: bool) -> PanelDistribution:
 
 def _on_panels(p: Terms, *, tails: bool) -> PanelDistribution:
     """That of a sum of terms, each on panels of its own."""
-    parts = [(w * share, one) for w, term in p.parts for share, one in _by_width(term)]
     relative = p.measure.normals(1) is not None
     return PanelDistribution.mixture(
         [
             (w, PanelDistribution.from_log_density(panel_ends(one, tails=tails), one.log_by_volume))
-            for w, one in parts
-            if w > 0.0
+            for w, one in p.parts
         ],
         log_reference=p.measure.log_density if relative else None,
         whole=None if tails else lambda: _on_panels(p, tails=True),
@@ -198,23 +194,6 @@ def axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float) 
     panels = np.r_[0.0, np.cumsum((ends[1:] - ends[:-1]) / finest)]  # up to each end
     wanted = np.linspace(0.0, panels[-1], 1 + math.ceil(panels[-1]))
     return np.asarray(np.interp(wanted, panels, ends))
-
-
-def _by_width(term: Term) -> list[Weighted]:
-    """Normal densities that nothing corrects, those of about the same width together, so that each
-    may have panels of its own.
-    """
-    if isinstance(term, Square) or term.n_corrections:
-        return [(1.0, term)]
-    octave = np.floor(np.log2(term.deviations[:, 0]))
-    weights, means, covariances = term.all_normals
-    found: list[Weighted] = []
-    for some in (octave == one for one in np.unique(octave)):
-        measure = GaussianMixture(weights[some], means[some], covariances[some])
-        child = replace(term, joint=replace(term.joint, measure=measure))
-        share = float(weights[some].sum() / weights.sum())
-        found.append((share * math.exp(child.log_inside - term.log_inside), child))
-    return found
 
 
 def _square_panels(p: Square, *, tails: bool) -> Panels:

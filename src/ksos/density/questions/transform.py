@@ -128,45 +128,41 @@ def _corrected_times(
 
 
 def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
-    """Each function is multiplied by the root of the Gaussian, exp(−‖½root·(x − mean)‖²)."""
-    if p.kernel.full or not np.array_equal(root, np.diag(np.diagonal(root))):
-        return _tied_times(p, mean, 0.5 * root)
-    X, sigma = p.support_points, p.kernel.sigma_vector(p.n_features)
-    # Gaussians of bandwidths σ and τ make one at x̃ + (mean − x̃)·σ²/(σ² + τ²), of bandwidth
-    # σ/√(1 + σ²/τ²), times exp(−(x̃ − mean)²/(σ² + τ²))
+    r"""Each function is multiplied by the root of the Gaussian, exp(−‖½root·(x − mean)‖²).
+
+    With S = LLᵀ, R = ½root and LᵀRᵀRL = QE²Qᵀ, the product is a kernel of metric LQ(I + E²)⁻¹QᵀLᵀ
+    at x̃ − LQ·(E²/(I + E²))·u for u = QᵀL⁻¹(x̃ − mean), times exp(−‖v‖²) with v = E/(I + E²)^{1/2}·u.
+    Where nothing correlates the features, L is diagonal and Q = I.
+    """
+    X, d = p.support_points, p.n_features
+    apart = not p.kernel.full and np.array_equal(root, np.diag(np.diagonal(root)))
+    if apart:
+        sigma = p.kernel.sigma_vector(d)
+    else:
+        L = np.linalg.cholesky(p.kernel.matrix(d))
+        values, Q = np.linalg.eigh((0.5 * root @ L).T @ (0.5 * root @ L))
+        axes = L @ Q
+
+    def along(away: np.ndarray) -> np.ndarray:
+        return away / sigma if apart else np.linalg.solve(axes, away.T).T
+
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        tau = 2.0 / np.diagonal(root)
-        ratio = sigma / tau
-        stretch = np.hypot(1.0, ratio)
-        near, far = (ratio / stretch) ** 2, stretch**-2.0  # weights that add up to one
-        moved = np.where(ratio < 1.0, X + near * (mean - X), mean + far * (X - mean))
-        width = np.hypot(sigma, tau)
-        nearest = X[int(np.argmin(np.sum(((X - mean) / width) ** 2, axis=1)))]
+        E = 0.5 * sigma * np.diagonal(root) if apart else np.sqrt(np.maximum(values, 0.0))
+        stretch = np.hypot(1.0, E)
+        near, far = E / stretch, 1.0 / stretch  # of which the squares add up to one
+        u = along(X - mean)
+        nearest = int(np.argmin(np.sum((near * u) ** 2, axis=1)))
         # squares would lose the digits of their differences when the mean is far away
-        steps, sums = (X - nearest) / width, ((X - mean) + (nearest - mean)) / width
+        steps, sums = near * along(X - X[nearest]), near * (u + u[nearest])
         log_rows = -np.sum(steps * np.where(steps == 0.0, 0.0, sums), axis=1)
-    narrowed = sigma / stretch
+        if not apart:
+            moved, kernel = X - (near**2 * u) @ axes.T, kernel_image(Gaussian(far), axes)
+            return assemble(kernel, moved, p.measure, p.unit_factor, log_rows)
+        moved = np.where(E < 1.0, X - near**2 * (X - mean), mean + far**2 * (X - mean))
+    narrowed = sigma * far
     one = p.kernel.sigma.ndim == 0 and np.ptp(narrowed) == 0.0
     kernel = p.kernel.with_sigma(narrowed[0] if one else narrowed)
     return assemble(kernel, moved, p.measure, p.unit_factor, log_rows)
-
-
-def _tied_times(p: Square, mean: np.ndarray, R: np.ndarray) -> Square:
-    r"""The same where a metric S = LLᵀ or a covariance correlates the features.
-
-    With LᵀRᵀRL = QEQᵀ the product is a kernel of metric LQ(I + E)⁻¹QᵀLᵀ at x̃ − LQ·E(I +
-    E)⁻¹·QᵀL⁻¹(x̃ − mean), times e^{−‖v‖²} with v = (E/(I + E))^{1/2} QᵀL⁻¹(x̃ − mean).
-    """
-    X, L = p.support_points, np.linalg.cholesky(p.kernel.matrix(p.n_features))
-    E, Q = np.linalg.eigh((R @ L).T @ (R @ L))
-    E = np.maximum(E, 0.0)
-    LQ, near = L @ Q, E / (1.0 + E)
-    u = np.linalg.solve(LQ, (X - mean).T).T
-    v = np.sqrt(near) * u
-    nearest = v[int(np.argmin(np.einsum("ij,ij->i", v, v)))]
-    log_rows = -np.einsum("ij,ij->i", v - nearest, v + nearest)
-    kernel: Kernel = kernel_image(Gaussian(1.0 / np.sqrt(1.0 + E)), LQ)
-    return assemble(kernel, X - (near * u) @ LQ.T, p.measure, p.unit_factor, log_rows)
 
 
 def _on_atoms(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:

@@ -13,12 +13,11 @@ import math
 import numpy as np
 
 from ksos.density.corrected import Corrected
+from ksos.density.factor import fewer_rows, hadamard_rows
 from ksos.density.sampling.inversion import (
     NODES_PER_PANEL,
     TREE_ROWS,
     draw_by_inversion,
-    fewer_rows,
-    hadamard_rows,
 )
 from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
 from ksos.density.sampling.trains import Squares, squares_of

@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import qr
 
+from ksos.density.factor import fewer_rows, hadamard_rows
 from ksos.density.standard import standardize
 from ksos.ground.arrays import (
     Array,
@@ -52,8 +52,6 @@ __all__ = [
     "Axis",
     "densities",
     "draw_by_inversion",
-    "fewer_rows",
-    "hadamard_rows",
     "without_silent_points",
 ]
 
@@ -65,7 +63,6 @@ _HOST_BLOCK = 1 << 19  # entries at a time: 4 MB, near the size of a core's cach
 _DEVICE_BLOCK = 1 << 27  # 1 GB on a GPU, which is fastest on few large products
 _CHUNK = 16  # blocks that share their trees: log δ̂ of them all is kept meanwhile
 TREE_ROWS = 4  # trees pay from so many samples per support point (benchmarks/sampling.py)
-_TALL = 4  # rows per column from which a first QR without pivoting, twice as fast, pays
 
 
 def draw_by_inversion(
@@ -294,40 +291,6 @@ def _tree(axis: Axis, L: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.nd
         return np.asarray(positions(panels, panel, values, target, total))
 
     return find
-
-
-def fewer_rows(rows: np.ndarray, lost: float) -> np.ndarray:
-    """R with few rows and RᵀR = rowsᵀ·rows up to a positive semi-definite part of trace at most
-    ``lost``; at least one row.
-
-    Householder reflections, not a Gram matrix: small rows that matter after cancellation keep their
-    digits.
-    """
-    n, m = rows.shape
-    if n > _TALL * m:
-        rows = np.asarray(np.linalg.qr(rows, mode="r"))
-    R, order = qr(rows, mode="r", pivoting=True, check_finite=False)
-    R = R[: min(R.shape)]
-    trailing = np.cumsum(_squares(R)[::-1])[::-1]
-    kept = max(1, int(np.sum(trailing > lost)))
-    out = np.empty((kept, m))
-    out[:, order] = R[:kept]
-    return out
-
-
-def hadamard_rows(first: np.ndarray, second: np.ndarray, lost: float) -> np.ndarray:
-    """Few rows for (firstᵀ·first) ∘ (secondᵀ·second), neither of which is formed: the rows are all
-    products first_a ∘ second_b.
-    """
-    m = first.shape[1]
-    out = np.zeros((0, m))
-    step = max(1, _TALL * m // second.shape[0])
-    for start in range(0, first.shape[0], step):
-        products = (first[start : start + step, None, :] * second[None, :, :]).reshape(-1, m)
-        out = np.concatenate([out, products])
-        if start + step < first.shape[0]:
-            out = np.asarray(np.linalg.qr(out, mode="r"))
-    return fewer_rows(out, lost)
 
 
 def _squares(values: np.ndarray) -> np.ndarray:
