@@ -78,7 +78,7 @@ class Corrected:
         self.correction, self.n_corrections = (X[used], F[used]), int(used.sum())
         # the normal densities of all features, and those of the features shown
         self.all_normals = cast("Normals", joint.measure.normals(every))
-        (weights, means, covariances), index = self.all_normals, np.array(self.shown)
+        (weights, means, covariances), index = self.all_normals, np.array(self.shown, dtype=int)
         self.normals = Normals(weights, means[:, index], covariances[:, index[:, None], index])
 
     @property

@@ -25,10 +25,13 @@ _ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # per feature: a correlation
 
 
 def kernel_image(kernel: Kernel, A: np.ndarray) -> Kernel:
-    """The Gaussian kernel with metric ASAᵀ: what k is in the coordinates Ax. Features that A does
-    not mix stay uncorrelated.
+    """What k is in the coordinates Ax: of another bandwidth, or the Gaussian kernel with metric
+    ASAᵀ. Features that A does not mix stay uncorrelated.
     """
-    d = A.shape[1]
+    d, scale = A.shape[1], np.abs(np.diagonal(A))
+    if not kernel.full and np.count_nonzero(A) == np.count_nonzero(scale):
+        one = kernel.sigma.ndim == 0 and np.ptp(scale) == 0.0
+        return kernel.with_sigma(scale[0] * kernel.sigma if one else scale * kernel.sigma_vector(d))
     if not isinstance(kernel, Gaussian):
         raise ValueError(
             f"{kernel!r} in coordinates that mix features is no such kernel: only Gaussian kernels"
@@ -133,10 +136,8 @@ class Standard:
         """Another density in these coordinates, with the gaps that were shortened shortened; its
         kernel there may be known.
         """
-        d, axes, to_standard = other.n_features, self.axes, 1.0 / self.scale
-        if kernel is None and axes is None and not other.kernel.full:
-            kernel = other.kernel.with_sigma(other.kernel.sigma_vector(d) / self.scale)
-        elif kernel is None:
+        axes, to_standard = self.axes, 1.0 / self.scale
+        if kernel is None:
             kernel = kernel_image(other.kernel, np.diag(to_standard) if axes is None else axes.V)
         if axes is None:
             measure = other.measure.image(self.coordinates, to_standard)

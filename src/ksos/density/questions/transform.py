@@ -13,8 +13,8 @@ from ksos.density.square import NoMass, Square, assemble
 from ksos.density.standard import kernel_image
 from ksos.density.terms import Term, Terms, weighed
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.kernels import Gaussian, Kernel
-from ksos.measures import Discrete, Measure
+from ksos.kernels import Gaussian
+from ksos.measures import Discrete
 
 __all__ = ["affine", "times_gaussian"]
 
@@ -43,7 +43,7 @@ def _affine(term: Term, A: np.ndarray, b: np.ndarray) -> Term:
             measure=joint.measure.linear_image(whole, shift),
         )
         return replace(term, joint=moved)
-    d, kernel, scale = term.n_features, term.kernel, np.diagonal(A)
+    scale = np.diagonal(A)
     diagonal = np.array_equal(A, np.diag(scale))
 
     def image(points: np.ndarray) -> np.ndarray:
@@ -56,18 +56,9 @@ def _affine(term: Term, A: np.ndarray, b: np.ndarray) -> Term:
             )
         return found
 
-    if not diagonal:
-        measure: Measure = term.measure.linear_image(A, b)
-        moved_kernel = kernel_image(kernel, A)
-    else:
-        measure, one = term.measure.image(image, scale), bool(np.ptp(np.abs(scale)) == 0.0)
-        if kernel.full:
-            moved_kernel = kernel_image(kernel, A)
-        elif kernel.sigma.ndim == 0 and one:
-            moved_kernel = kernel.with_sigma(np.abs(scale[0]) * kernel.sigma)
-        else:
-            moved_kernel = kernel.with_sigma(np.abs(scale) * kernel.sigma_vector(d))
-    return assemble(moved_kernel, image(term.support_points), measure, term.unit_factor)
+    measure = term.measure.image(image, scale) if diagonal else term.measure.linear_image(A, b)
+    moved = kernel_image(term.kernel, A)
+    return assemble(moved, image(term.support_points), measure, term.unit_factor)
 
 
 def times_gaussian(p: Terms, mean: np.ndarray, root: np.ndarray) -> Terms:
@@ -155,13 +146,11 @@ def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
         # squares would lose the digits of their differences when the mean is far away
         steps, sums = near * along(X - X[nearest]), near * (u + u[nearest])
         log_rows = -np.sum(steps * np.where(steps == 0.0, 0.0, sums), axis=1)
-        if not apart:
-            moved, kernel = X - (near**2 * u) @ axes.T, kernel_image(Gaussian(far), axes)
-            return assemble(kernel, moved, p.measure, p.unit_factor, log_rows)
+    if apart:
         moved = np.where(E < 1.0, X - near**2 * (X - mean), mean + far**2 * (X - mean))
-    narrowed = sigma * far
-    one = p.kernel.sigma.ndim == 0 and np.ptp(narrowed) == 0.0
-    kernel = p.kernel.with_sigma(narrowed[0] if one else narrowed)
+        kernel = kernel_image(p.kernel, np.diag(far))
+    else:
+        moved, kernel = X - (near**2 * u) @ axes.T, kernel_image(Gaussian(far), axes)
     return assemble(kernel, moved, p.measure, p.unit_factor, log_rows)
 
 
