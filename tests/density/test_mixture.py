@@ -5,6 +5,7 @@ samples, files, scikit-learn.
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -275,6 +276,20 @@ def test_images_and_products_are_those_of_the_values(name: str) -> None:
         nodes, w = rule(p)
         values = p.pdf(nodes) * np.exp(-0.5 * ((nodes[:, 0] - 0.3) / 0.6) ** 2)
         np.testing.assert_allclose(product.pdf(nodes), values / (w @ values), atol=1e-9)
+
+
+def test_a_density_that_was_asked_can_be_pickled() -> None:
+    p = corrected(TIED, GaussianMixture([1, 2], [[0.2, 0.0], [-0.5, 0.3]], [np.eye(2)] * 2), 2)
+    X = points(9, 1, 7)
+    for q in (p.marginal([0]), p.conditional({1: (-0.5, 0.7)})):
+        asked = [q.logpdf(X), q.grad_logpdf(X), q.cdf(X), q.rvs(5, rng=0)]
+        again = pickle.loads(pickle.dumps(q))
+        for one, other in zip(
+            asked,
+            [again.logpdf(X), again.grad_logpdf(X), again.cdf(X), again.rvs(5, rng=0)],
+            strict=True,
+        ):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", [name for name in CONTINUOUS if name != "nothing but squares"])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -76,6 +76,10 @@ class Corrected:
         X, F = (to_numpy(part) for part in (joint.support_points, joint.unit_factor))
         used = np.any(F != 0.0, axis=1)
         self.correction, self.n_corrections = (X[used], F[used]), int(used.sum())
+        # by the number of the normal density, each made where it is first needed
+        self._expected = dict[int, ExpectedSquare]()
+        # the inverse of what S is for the features shown
+        self.precision = np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
         # the normal densities of all features, and those of the features shown
         self.all_normals = cast("Normals", joint.measure.normals(every))
         (weights, means, covariances), index = self.all_normals, np.array(self.shown, dtype=int)
@@ -154,11 +158,6 @@ class Corrected:
         return (
             normals * (1.0 + kernels) if self.hidden and self.n_corrections else normals + kernels
         )
-
-    @cached_property
-    def precision(self) -> np.ndarray:
-        """The inverse of what S is for the features shown."""
-        return np.linalg.inv(self.metric[np.ix_(self.shown, self.shown)])
 
     @cached_property
     def components(self) -> NormalComponents:
@@ -245,11 +244,6 @@ class Corrected:
                 gradient[rows] = np.einsum("cn,cnd->nd", shares, steps)
         return out, gradient
 
-    @cached_property
-    def _marginals(self) -> Callable[[int], ExpectedSquare]:
-        """By the number of the normal density, each computed where it is first needed."""
-        return cache(lambda number: ExpectedSquare(self, number))
-
     def _marginal_values(
         self, X: np.ndarray, *, slopes: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -270,10 +264,12 @@ class Corrected:
             steps = np.zeros((*logs.shape, d) if slopes else 0)
 
             def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
+                if c not in self._expected:
+                    self._expected[c] = ExpectedSquare(self, c)
                 for some in row_blocks(
                     at.shape[0], max(self.joint.unit_factor.shape), _BLOCK_ELEMENTS
                 ):
-                    value, slope = self._marginals(c).values(x[at[some]], slopes=slopes)
+                    value, slope = self._expected[c].values(x[at[some]], slopes=slopes)
                     with np.errstate(divide="ignore"):
                         terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023
                     if slopes:

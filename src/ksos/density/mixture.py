@@ -12,7 +12,7 @@ from ksos.density.density import SoSDensity, from_terms
 from ksos.density.questions import condition
 from ksos.density.questions.divergence import normal_groups
 from ksos.density.square import Square, assemble
-from ksos.density.terms import Terms
+from ksos.density.terms import Term, Terms
 from ksos.ground.arrays import is_numpy, like
 from ksos.ground.names import order_of
 from ksos.ground.validation import as_weights
@@ -50,23 +50,19 @@ def mixture(densities: Any, weights: Any = None) -> SoSDensity:
     shares, first = as_weights(weights, len(every), "weights"), every[0]
     names, home = first.feature_names, first.terms.home
     used = [(w, p.terms.on_host) for w, p in zip(shares.tolist(), every, strict=True) if w > 0.0]
-    squares = [_plain_square(p) for _, p in used]
-    if all(one is not None and _same_class(squares[0], one) for one in squares):
+    squares = [p.own for _, p in used]
+    if all(_alike(squares[0], one) for one in squares):
         terms = _one_square([(w, one) for (w, _), one in zip(used, squares, strict=True)])
     else:
         # terms that answer questions: squares relative to normal densities go by volume
         parts = [(w * v, term) for w, p in used for v, term in p.parts]
-        measure = _common_measure([p for _, p in used])
+        measures = [p.measure.for_features(p.n_features) for _, p in used]
+        # densities that share no measure mix by volume
+        measure = measures[0] if all(one == measures[0] for one in measures) else Lebesgue()
         terms = Terms(Terms(parts, measure).parts, measure, check=True)
     if not is_numpy(home):
         terms = terms.moved(lambda array: like(array, home))
     return from_terms(terms, names)
-
-
-def _plain_square(p: Terms) -> Square | None:
-    """The only term, if it is a square without a constant."""
-    own = p.own
-    return own if isinstance(own, Square) and own.unit_constant is None else None
 
 
 def _one_square(squares: list[tuple[float, Any]]) -> Terms:
@@ -104,27 +100,18 @@ def _as_densities(densities: Any) -> list[SoSDensity]:
     return found
 
 
-def _same_class(first: Square | None, other: Square) -> bool:
-    """Whether a mixture of the two is one sum of squares."""
-    if first is None:
+def _alike(first: Term | None, other: Term | None) -> bool:
+    """Whether both are squares without a constant whose mixture is one square."""
+    if not (isinstance(first, Square) and isinstance(other, Square)):
         return False
     d = first.n_features
-    words = [
-        {key: value for key, value in p.kernel.parameters().items() if key != "sigma"}
-        for p in (first, other)
-    ]
     return bool(
-        type(first.kernel) is type(other.kernel)
-        and words[0] == words[1]
+        first.unit_constant is None
+        and other.unit_constant is None
+        and first.kernel.with_sigma(1.0) == other.kernel.with_sigma(1.0)
         and np.array_equal(first.kernel.matrix(d), other.kernel.matrix(d))
         and first.measure.for_features(d) == other.measure.for_features(d)
     )
-
-
-def _common_measure(every: list[Terms]) -> Measure:
-    """The measure that all densities share; Lebesgue if they differ."""
-    measures = [p.measure.for_features(p.n_features) for p in every]
-    return measures[0] if all(one == measures[0] for one in measures) else Lebesgue()
 
 
 def reference_density(measure: Measure) -> SoSDensity:
