@@ -99,11 +99,13 @@ def expectation(p: Terms, f: Any, work: Work) -> Estimate:
         for scale, one in f.parts():
             mean = _closed_form(term, one)
             if mean is None:
-                mean = _term_average(
-                    term, lambda X, _, one=one: one(X), goal, work["max_evaluations"], rng
-                )
+                mean = _term_average(term, _of_points(one), goal, work["max_evaluations"], rng)
             found.append((weight * scale, mean))
     return _total(found)
+
+
+def _of_points(f: Observable) -> Integrand:
+    return lambda X, _: f(X)
 
 
 def entropy(p: Terms, work: Work) -> Estimate:
@@ -280,7 +282,7 @@ def term_clouds(
     Sobol' points of a distribution that is easy to draw from carry the weights by which the term
     differs from it. If it differs so much that few points count, exact samples take their place.
     """
-    if (atoms := term.measure.atoms) is not None:
+    if isinstance(term, Square) and (atoms := term.measure.atoms) is not None:
         masses = term.node_masses()
         X, masses = atoms.points[masses > 0.0], masses[masses > 0.0]
         return [(X, term.logpdf(X), masses)] * _GROUPS, "sum"
@@ -313,6 +315,7 @@ def _weighted_points(term: Term, n_points: int, rng: np.random.Generator) -> Ite
     """
     if isinstance(term, Square):
         p, points, log_volume = _chart(term)
+        assert isinstance(p, Square)
         seed = int(rng.integers(2**32))
         for y, log_weights in importance_rules(p.integrals, p.support_points, n_points, seed):
             log_p = p.logpdf(y)

@@ -57,8 +57,8 @@ def _affine(term: Term, A: np.ndarray, b: np.ndarray) -> Term:
         return found
 
     measure = term.measure.image(image, scale) if diagonal else term.measure.linear_image(A, b)
-    moved = kernel_image(term.kernel, A)
-    return assemble(moved, image(term.support_points), measure, term.unit_factor)
+    kernel, points = kernel_image(term.kernel, A), image(term.support_points)
+    return assemble(kernel, points, measure, term.unit_factor)
 
 
 def times_gaussian(p: Terms, mean: np.ndarray, root: np.ndarray) -> Terms:
