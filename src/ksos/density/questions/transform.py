@@ -122,8 +122,8 @@ def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
     r"""Each function is multiplied by the root of the Gaussian, exp(−‖½root·(x − mean)‖²).
 
     With S = LLᵀ, R = ½root and LᵀRᵀRL = QE²Qᵀ, the product is a kernel of metric LQ(I + E²)⁻¹QᵀLᵀ
-    at x̃ − LQ·(E²/(I + E²))·u for u = QᵀL⁻¹(x̃ − mean), times exp(−‖v‖²) with v = E/(I + E²)^{1/2}·u.
-    Where nothing correlates the features, L is diagonal and Q = I.
+    at x̃ − LQ·(E²/(I + E²))·u for u = QᵀL⁻¹(x̃ − mean), times exp(−‖v‖²) with
+    v = E/(I + E²)^{1/2}·u. Where nothing correlates the features, L is diagonal and Q = I.
     """
     X, d = p.support_points, p.n_features
     apart = not p.kernel.full and np.array_equal(root, np.diag(np.diagonal(root)))
