@@ -465,7 +465,7 @@ def test_columns_without_spread_are_told_by_name() -> None:
         corrected,
         ksos.KernelSoSDensityCV([1.0], [0.1], cv=2, reference=None),
     ):
-        with pytest.warns(UserWarning, match=r"feature\(s\) 'mpg' have no spread"):
+        with pytest.warns(UserWarning, match=r"feature 'mpg' has no spread"):
             estimator.fit(X)
 
 

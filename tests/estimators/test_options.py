@@ -145,7 +145,7 @@ def test_the_median_counts_weights_as_repetitions() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "words"),
-    [("median", "the points have no spread"), ("scott", r"feature\(s\) \[0, 1\] have no spread")],
+    [("median", "the points have no spread"), ("scott", r"features 0, 1 have no spread")],
 )
 def test_no_spread_gives_bandwidth_one_with_a_warning(rule: str, words: str) -> None:
     with pytest.warns(
@@ -157,9 +157,7 @@ def test_no_spread_gives_bandwidth_one_with_a_warning(rule: str, words: str) -> 
 
 @pytest.mark.parametrize("constant", [0.1, 7.0, 1e9])
 def test_a_constant_feature_has_no_spread_whatever_rounding_says(constant: float) -> None:
-    with pytest.warns(
-        UserWarning, match=r"bandwidth='silverman': feature\(s\) \[1\] have no spread"
-    ):
+    with pytest.warns(UserWarning, match=r"bandwidth='silverman': feature 1 has no spread"):
         est = KernelSoSDensity(bandwidth="silverman", tol=1e-2).fit(
             np.c_[X[:, 0], np.full(len(X), constant)]
         )

@@ -144,7 +144,7 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
         value["n_zero_density"] = n_zero
         if arguments.per_row:
             value |= {name: kept[name] for name in kept if name != "row" or numbered}
-        line = f"mean log-density: {total / mass:.6g} nats per row ({n:,} rows)"
+        line = f"mean log-density: {total / mass:.6g} nats per row ({n:,} row{'s' * (n != 1)})"
         console.answer(arguments.json, value, [line])
     if isinstance(table, Stream):
         console.note(table.report() or "")
@@ -208,7 +208,9 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
         written([samples], output, samples.shape[1:])
     else:
         replace_whole(output, (f"{line}\n".encode() for line in csv_lines(samples, view.names)))
-    return console.answer(arguments.json, value, [f"written: {output} ({n:,} samples)"])
+    return console.answer(
+        arguments.json, value, [f"written: {output} ({n:,} sample{'s' * (n != 1)})"]
+    )
 
 
 def csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:

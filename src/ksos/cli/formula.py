@@ -200,8 +200,8 @@ class _Reader:
                     )
                 n, several = len(children) + len(keywords), name in _OF_SEVERAL
                 if keywords or (n < 2 if several else n != 1):
-                    takes = "at least 2" if several else "1"
-                    raise self.error(node, f"{name} takes {takes} argument(s), got {n},")
+                    takes = "at least 2 arguments" if several else "1 argument"
+                    raise self.error(node, f"{name} takes {takes}, got {n},")
             case _:
                 raise self.error(node, f"{type(node).__name__.lower()} is not part of a formula,")
         return self.joined(name, *(self.part(child, depth + 1) for child in children))

@@ -138,5 +138,7 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
     replace_whole(output, [stream.getvalue()])
     n = None if X is None else X.shape[0]
     value = {"output": output, "n_samples": n, **view.described()}
-    drawn = ", ".join([shortened(view.names), *([] if n is None else [f"{n:,} rows"])])
+    drawn = ", ".join(
+        [shortened(view.names), *([] if n is None else [f"{n:,} row{'s' * (n != 1)}"])]
+    )
     return console.answer(arguments.json, value, [f"written: {output} ({drawn})"])

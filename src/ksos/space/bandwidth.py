@@ -149,8 +149,9 @@ def bandwidth_rule(
         return spread
     if np.any(spread == 0.0):
         still = np.flatnonzero(spread == 0.0)
-        listed = still.tolist() if names is None else quoted([str(names[k]) for k in still])
-        where = "the points have" if spread.ndim == 0 else f"feature(s) {listed} have"
+        listed = quoted(still.tolist() if names is None else [str(names[k]) for k in still])
+        some = f"features {listed} have" if still.size > 1 else f"feature {listed} has"
+        where = "the points have" if spread.ndim == 0 else some
         warnings.warn(
             f"bandwidth={name!r}: {where} no spread; the bandwidth is set to 1 there",
             UserWarning,
