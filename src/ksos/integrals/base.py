@@ -132,7 +132,10 @@ class Integrals(ABC):
         self, X: Array, Z: Array, embedding_kernel: Kernel
     ) -> tuple[float, Array, Array]:
         """(log c, log G, log H) with u_ijr = c·G_ij·H_ir·H_jr, if :attr:`pairwise` is true."""
-        raise NotImplementedError(f"{type(self).__name__} does not factorize over pairs")
+        if (kernels := self.pair_kernels(embedding_kernel)) is None:
+            raise NotImplementedError(f"{type(self).__name__} does not factorize over pairs")
+        log_c, of_G, of_H = kernels
+        return log_c, of_G.log(X, X), of_H.log(X, Z)
 
 
 class AnyDiscrete(Integrals):

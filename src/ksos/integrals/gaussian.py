@@ -124,20 +124,7 @@ class GaussianLebesgue(GaussianIntegrals):
 
     pairwise = True
 
-    def log_pairwise(
-        self, X: Array, Z: Array, embedding_kernel: Kernel
-    ) -> tuple[float, Array, Array]:
-        product = self.product(self.kernel, self.kernel, embedding_kernel)
-        log_G, log_H = product.log_pair(0, X, 1, X), product.log_pair(0, X, 2, Z)
-        # the landmark's own term belongs to one factor of the three: half of it goes to each of the
-        # two H's
-        log_H += self.log_to_center(product, 0, X)[:, None]
-        log_H += 0.5 * self.log_to_center(product, 2, Z)
-        return product.log_volume + self.log_constant, log_G, log_H
-
     def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
-        if self.center is not None:
-            return None
         product = self.product(self.kernel, self.kernel, embedding_kernel)
         of_G, of_H = (Gaussian(product.pair_bandwidth(0, other)) for other in (1, 2))
         return product.log_volume, of_G, of_H
@@ -165,6 +152,20 @@ class GaussianNormal(GaussianLebesgue):
         mean, scale = measure.normal_factor(n_features)
         self.center, self.spread = mean[None, :], math.sqrt(2.0) * scale
         self.log_constant = -float(np.sum(0.5 * math.log(2.0 * math.pi) + np.log(scale)))
+
+    def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
+        return None  # what concerns single points is no kernel matrix
+
+    def log_pairwise(
+        self, X: Array, Z: Array, embedding_kernel: Kernel
+    ) -> tuple[float, Array, Array]:
+        product = self.product(self.kernel, self.kernel, embedding_kernel)
+        log_G, log_H = product.log_pair(0, X, 1, X), product.log_pair(0, X, 2, Z)
+        # the landmark's own term belongs to one factor of the three: half of it goes to each of the
+        # two H's
+        log_H += self.log_to_center(product, 0, X)[:, None]
+        log_H += 0.5 * self.log_to_center(product, 2, Z)
+        return product.log_volume + self.log_constant, log_G, log_H
 
     def windows(
         self, X: np.ndarray, feature: int, log_level: float
@@ -279,21 +280,10 @@ class GaussianMetric(Integrals):
 
     pairwise = True
 
-    def _moved(self, *factors: Factor) -> tuple[Axes, GaussianLebesgue, list[Factor]]:
-        axes, _, moved = in_axes(*factors)
-        return axes, GaussianLebesgue(moved[0][0], Lebesgue(), self.n_features), moved
-
     def log_product(self, *factors: Factor) -> Array:
-        axes, plain, moved = self._moved(*factors)
+        axes, _, moved = in_axes(*factors)
+        plain = GaussianLebesgue(moved[0][0], Lebesgue(), self.n_features)
         return plain.log_product(*moved) + axes.log_volume
-
-    def log_pairwise(
-        self, X: Array, Z: Array, embedding_kernel: Kernel
-    ) -> tuple[float, Array, Array]:
-        axes, plain, moved = self._moved((self.kernel, X), (embedding_kernel, Z))
-        (_, x), (embedding, z) = moved
-        log_c, log_G, log_H = plain.log_pairwise(x, z, embedding)
-        return log_c + axes.log_volume, log_G, log_H
 
     def pair_kernels(self, embedding_kernel: Kernel) -> tuple[float, Kernel, Kernel] | None:
         axes = axes_of(self.kernel, self.n_features, embedding_kernel)

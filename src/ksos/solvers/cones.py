@@ -25,6 +25,7 @@ from ksos.ground.arrays import (
     namespace,
     zeros,
 )
+from ksos.ground.memory import row_blocks
 
 __all__ = [
     "ConePair",
@@ -38,8 +39,8 @@ __all__ = [
 ]
 
 # of the tensor at a time: what a processor's cache holds between the two products
-_BLOCK_BYTES = 4e6
-_DEVICE_BLOCK_BYTES = 1e9  # a GPU wants few large products instead
+_BLOCK_ELEMENTS = 500_000
+_DEVICE_ELEMENTS = 125_000_000  # 1 GB: a GPU wants few large products instead
 # added to a matrix of unit diagonal that rounding has made indefinite: the least that helps
 _JITTERS = (0.0, 1e-15, 1e-13, 1e-11)
 
@@ -200,12 +201,12 @@ class SchurSystem:
         R: Array,
         ridge: np.ndarray,
         damping: Array | None = None,
-        block_bytes: float | None = None,
+        elements: int | None = None,
     ) -> None:
         """``ridge``: a (q+1) × (q+1) matrix, or its diagonal. ``damping``: P, symmetric, r × r; by
         default all ones.
 
-        ``block_bytes``: how much of the tensor is worked on at a time; by default what suits the
+        ``elements``: how much of the tensor is worked on at a time; by default what suits the
         device.
         """
         xp, (q, r, _) = namespace(tensor), tensor.shape
@@ -219,19 +220,10 @@ class SchurSystem:
         )  # which entry of the triangle stands at each place of the matrix
         self._weights = like(np.where(rows == columns, 1.0, np.sqrt(2.0)), tensor)
         self.V = zeros((q + 1, rows.shape[0]), tensor)
-        block = max(
-            1,
-            int(
-                (block_bytes or (_BLOCK_BYTES if is_numpy(tensor) else _DEVICE_BLOCK_BYTES))
-                / (8 * r * r)
-            ),
-        )
-        for start in range(0, q, block):
-            part = tensor[start : min(start + block, q), :, :]
-            half = xp.reshape(xp.reshape(part, (-1, r)) @ R, part.shape)
-            self.V[start : start + part.shape[0], :] = self._triangles(
-                xp.reshape(xp.matmul(R.T, half), (part.shape[0], r * r))
-            )
+        elements = elements or (_BLOCK_ELEMENTS if is_numpy(tensor) else _DEVICE_ELEMENTS)
+        for part in row_blocks(q, r * r, elements):
+            half = xp.reshape(xp.reshape(tensor[part, :, :], (-1, r)) @ R, (-1, r, r))
+            self.V[part, :] = self._triangles(xp.reshape(xp.matmul(R.T, half), (-1, r * r)))
         self.V[q, :] = -flat(self._triangles(xp.reshape(R.T @ R, (1, r * r))))
         self.V *= self._weights
         if damping is not None:

@@ -125,12 +125,11 @@ def minimize_constrained(
         if (note := _unattainable(problem)) is not None:
             return partial(_solution, problem, violating(problem, C), name, goal.tol, (note, None))
         for constraint in _balls(constraints):
-            found = nearest(constraint, space, C, limit)
-            if found.lower > constraint.bound:
-                outcome = violating(problem, found.outcome.point.C)
-                why = _too_small(constraint, found.lower)
+            closest, least = nearest(constraint, space, C, limit)
+            if least > constraint.bound:
+                outcome, why = violating(problem, closest), _too_small(constraint, least)
                 return partial(_solution, problem, outcome, name, goal.tol, why)
-            C = found.outcome.point.C if start is None else C
+            C = closest if start is None else C
         if start is not None:
             rounds.record(problem.point(C))
         outcome = solve_constrained(rounds, C)
@@ -147,16 +146,6 @@ def _certified(rounds: Rounds, outcome: ConstrainedOutcome, name: str) -> Soluti
     name = "interior_point" if outcome.along_the_path else name
     why = _why(rounds, outcome) if outcome.status == "infeasible" else ("", None)
     return _solution(rounds.problem, outcome, name, rounds.aim(outcome.objective), why)
-
-
-class Nearest(NamedTuple):
-    """The density of the space that is nearest to the centre of a ball, and what is proven of its
-    distance.
-    """
-
-    outcome: Outcome
-    lower: float  # no density of the space is closer than this
-    upper: float
 
 
 # the solution in a space with one density: that one, if it meets the constraints
@@ -201,9 +190,9 @@ def _balls(constraints: Sequence[Constraint]) -> list[Constraint]:
     return [constraint for constraint in constraints if isinstance(constraint.functional, MMD)]
 
 
-def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int) -> Nearest:
-    """Minimize the distance to the centre, to as many digits as it takes to tell whether it is
-    below the radius.
+def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int) -> tuple[Array, float]:
+    """The C whose density is nearest to the centre of a ball, to as many digits as it takes to tell
+    whether that is below the radius; and a proven lower bound of the distance.
     """
     objective = _squared_distance(ball, space)
     square, tol = ball.bound**2, 0.0
@@ -217,7 +206,7 @@ def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int) -> Neare
             break
         # empty, for certain: as many digits as the message shows
         tol = _WORDED * value if empty else 0.0
-    return Nearest(outcome, lower, upper)
+    return C, lower
 
 
 def _squared_distance(ball: Constraint, space: SoSSpace) -> Objective:
