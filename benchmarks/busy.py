@@ -45,7 +45,9 @@ def calls(scale: int) -> dict[str, Callable[[], Any]]:
         "fit": lambda: ksos.KernelSoSDensity(n_support=100, tol=1e-5).fit(X),
         "fit, 1,200 points": lambda: ksos.SoSSpace(ksos.kernels.Gaussian(0.4), X[:1200]),
         "search": lambda: ksos.KernelSoSDensityCV(cv=2).fit(few),
-        "conditional fit": lambda: ksos.KernelSoSConditional(cv=2, given=None).fit(X[:500], y[:500]),
+        "conditional fit": lambda: ksos.KernelSoSConditional(cv=2, given=None).fit(
+            X[:500], y[:500]
+        ),
         "conditional quantiles": lambda: cond.predict_quantile(many, [0.1, 0.5, 0.9]),
         "conditional scores": lambda: cond.crps(many, np.tile(y, 20)),
         "logpdf": lambda: p.logpdf(many),

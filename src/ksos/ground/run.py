@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ksos.ground.threads import spare_threads
 from ksos.ground.validation import as_positive
 
 __all__ = [
@@ -126,9 +127,12 @@ class Run:
         if self._display is not None:
             self._display.innermost = weakref.ref(self)
         self._token = _current.set(weakref.ref(self))
+        self._threads = spare_threads()
+        self._threads.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._threads.__exit__(None, None, None)
         if self._token is not None:
             _current.reset(self._token)
         if self._display is not None and self._outer is not None:

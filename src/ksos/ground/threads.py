@@ -1,17 +1,29 @@
-"""One thread for small work, where more threads only wait for each other. Safe when fits run in
-several Python threads."""
+"""As many threads as processors are free: one for small work, where more only wait for each other,
+and none beyond what a busy machine or a quota leaves. Safe when fits run in several Python threads.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from pathlib import Path
 
+import joblib
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["MANY_ROWS", "SMALL_MATRIX", "few_threads", "one_blas_thread"]
+__all__ = [
+    "MANY_ROWS",
+    "SMALL_MATRIX",
+    "few_threads",
+    "free_processors",
+    "one_blas_thread",
+    "spare_threads",
+]
 
 SMALL_MATRIX = 1000
 """Below this size there is one thread: matrix products and eigendecompositions are hardly slower,
@@ -23,57 +35,120 @@ MANY_ROWS = 100_000
 rows and 10 features then take half a second. With two threads on two busy cores they take seven,
 because every OpenMP thread waits, spinning, for one that does not run."""
 
+# counting takes up to a millisecond, and a busy machine stays busy for longer than this
+_REMEMBERED_SECONDS = 0.1
+
 _lock = threading.Lock()
-_inside = 0  # how many calls are running on one thread
-_limit: Any = None
+_limits: list[int] = []  # what the calls in progress ask for
+_before: list[int] = []  # the threads of each library without them
+_counted = -1e9, 1  # when processors were counted, and how many were free
 
 
 @cache
 def _controller() -> ThreadpoolController:
     # looks at every loaded library: once is enough
-    return ThreadpoolController()
-
-
-@contextmanager
-def one_blas_thread(size: int) -> Iterator[None]:
-    """Run on one BLAS thread if matrices are of size ``size`` < 1000, and restore the number of
-    threads afterwards.
-
-    The number of threads belongs to the process, not to the Python thread: the first one in lowers
-    it, the last one out restores it.
-    """
-    if size >= SMALL_MATRIX:
-        yield
-        return
-    global _inside, _limit
-    # fits in several threads of Python share the setting of the process
-    with _lock:
-        if _inside == 0:
-            _limit = _controller().limit(limits=1, user_api="blas")
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                _limit.restore_original_limits()
+    return ThreadpoolController().select(user_api="blas")
 
 
 @cache
 def _openmp() -> ThreadpoolController:
-    # asked only when regressors are imported, whose libraries it looks for
+    # scikit-learn's, which is loaded with ksos
     return ThreadpoolController().select(user_api="openmp")
+
+
+@cache
+def _allowed() -> int:
+    # of a container, its quota, which neither BLAS nor os.cpu_count sees
+    return int(joblib.cpu_count())
+
+
+def free_processors() -> int:
+    """How many processors this process may use that no other program keeps busy, at least one."""
+    global _counted
+    now = time.monotonic()
+    if now - _counted[0] > _REMEMBERED_SECONDS:
+        idle = (os.cpu_count() or 1) - _busy_elsewhere()
+        _counted = now, max(1, min(_allowed(), idle))
+    return _counted[1]
+
+
+def _busy_elsewhere() -> int:
+    """How many threads of other programs run or wait for a processor; 0 if nobody counts them."""
+    try:
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+        if running <= 1:  # this one
+            return 0
+        states = [path.read_text() for path in Path("/proc/self/task").glob("*/stat")]
+    except (OSError, IndexError, ValueError):
+        return 0
+    # threads of ours that wait for each other run as well
+    own = sum(re.search(r"\) R", state) is not None for state in states)
+    return max(0, running - max(own, 1))
+
+
+@contextmanager
+def _at_most(threads: int) -> Iterator[None]:
+    """Run on at most so many threads of BLAS and OpenMP.
+
+    Those of BLAS belong to the process, not to the Python thread: the least limit of all calls in
+    progress holds, and the last one out restores what was. OpenMP keeps its number for every Python
+    thread, so there is nothing to count.
+    """
+    libraries = _openmp().lib_controllers
+    own = [library.num_threads for library in libraries]
+    with _lock:
+        _limits.append(threads)
+        _apply()
+    for library, most in zip(libraries, own, strict=True):
+        library.set_num_threads(min(most, threads))
+    try:
+        yield
+    finally:
+        with _lock:
+            _limits.remove(threads)
+            _apply()
+        for library, most in zip(libraries, own, strict=True):
+            library.set_num_threads(most)
+
+
+def _apply() -> None:
+    libraries = _controller().lib_controllers
+    if not _before:
+        _before.extend(library.num_threads for library in libraries)
+    for library, most in zip(libraries, _before, strict=True):
+        library.set_num_threads(min([most, *_limits]))
+    if not _limits:
+        _before.clear()
+
+
+@contextmanager
+def spare_threads() -> Iterator[None]:
+    """Run on as many threads as there are free processors.
+
+    OpenBLAS lets threads wait for each other. With two threads on two busy cores, small products
+    take seven times as long as with one.
+    """
+    free = free_processors()
+    if free >= (os.cpu_count() or 1):
+        yield
+        return
+    with _at_most(free):
+        yield
+
+
+@contextmanager
+def one_blas_thread(size: int) -> Iterator[None]:
+    """Run on one thread if matrices are of size ``size`` < 1000, otherwise on as many as there
+    are free processors, and restore the number of threads afterwards.
+    """
+    with _at_most(1) if size < SMALL_MATRIX else spare_threads():
+        yield
 
 
 @contextmanager
 def few_threads(rows: int) -> Iterator[None]:
-    """Run a regressor on one thread of BLAS and OpenMP if it has fewer than 100,000 ``rows``.
-
-    OpenMP keeps its number of threads for every Python thread, so there is nothing to count.
+    """Run a regressor on one thread if it has fewer than 100,000 ``rows``, otherwise on as many as
+    there are free processors.
     """
-    if rows >= MANY_ROWS:
-        yield
-        return
-    with one_blas_thread(0), _openmp().limit(limits=1):
+    with _at_most(1 if rows < MANY_ROWS else free_processors()):
         yield
