@@ -12,7 +12,7 @@ import numpy as np
 
 from ksos.density.compress import Compression, compressed
 from ksos.density.estimate import Estimate
-from ksos.density.questions import condition, guarded, transform
+from ksos.density.questions import condition, transform, without_underflow
 from ksos.density.questions.divergence import kl_divergence, l2_distance
 from ksos.density.questions.expectation import Work, entropy, expectation
 from ksos.density.questions.levels import highest_density_level
@@ -59,7 +59,7 @@ __all__ = ["SoSDensity", "from_terms", "square_of"]
 _MASS_TOLERANCE = 1e-6
 
 
-@guarded
+@without_underflow
 class SoSDensity(Scores):
     r"""A density Σ_c w_c ρ_c(x)·‖c + Fᵀk(x)‖²: a kernel sum of squares, or a mixture of such terms.
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
 from ksos.density.estimate import Estimate
-from ksos.density.questions import guarded
+from ksos.density.questions import without_underflow
 from ksos.density.questions.line import crps
 from ksos.density.sampling import draw_terms
 from ksos.density.terms import Terms
@@ -30,7 +30,7 @@ _GROUPS = 16
 _BLOCK = 1 << 20
 
 
-@guarded
+@without_underflow
 class Scores:
     """Rows and scores of a density, which :class:`~ksos.SoSDensity` inherits."""
 
