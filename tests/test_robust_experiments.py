@@ -31,6 +31,15 @@ def test_from_data_to_figure(name: str, tmp_path: Path) -> None:
     )
 
 
+def test_decisions_are_checked_against_the_dual_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("cvxpy")
+    found = runpy.run_path(str(EXPERIMENTS / "decisions.py"))["main"](["--quick"])
+    assert [one["gap"] < asked for one, asked in zip(found, (5e-3, 1e-6), strict=True)] == [
+        True
+    ] * 2
+    assert "by hand on a grid" in capsys.readouterr().out
+
+
 def test_shifted_losses_are_expectations() -> None:
     script = runpy.run_path(str(EXPERIMENTS / "least_squares.py"))
     problem, xi = script["problem_of"](5)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,7 +97,7 @@ class Atoms(NamedTuple):
     """(m,), not negative, sum 1."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Decision:
     """The result of :func:`ksos.decide`. The CVXPY variables hold the decision.
 
@@ -125,6 +125,11 @@ class Decision:
         The best bound that is proven: upper_bound if that is rigorous, else usually a larger one.
     loss : observable
         x ↦ ℓ(θ, x) at the decision.
+    dual_function : KernelFunction or None
+        g of the RKHS. None on a Discrete domain.
+    dual_constant : float
+        dual_constant + g majorizes the loss on the domain, and the upper bound is dual_constant +
+        E g(data) + radius·‖g‖.
     ball : Ball
     n_rounds, n_points : int
         Conic problems solved, and the points of the last one.
@@ -140,8 +145,10 @@ class Decision:
     adversary: Atoms
     limits: tuple[float, ...]
     proven_bound: float
-    loss: Observable = field(repr=False)
-    ball: Ball = field(repr=False)
+    loss: Observable
+    dual_function: KernelFunction | None
+    dual_constant: float
+    ball: Ball
     n_rounds: int
     n_points: int
     time: float
@@ -715,6 +722,8 @@ class _Search:
             limits=tuple(limit.bound for limit in limits),
             proven_bound=goal.level + goal.proven,
             loss=goal.loss,
+            dual_function=goal.g,
+            dual_constant=goal.bound - goal.level,
             ball=self.ball,
             n_rounds=rounds,
             n_points=sum(one.points.shape[0] for one in self.all),
