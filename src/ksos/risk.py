@@ -351,7 +351,7 @@ def _parsed(risk: Risk, d: int) -> _Pieces | None:
     except Exception:
         return None
     pieces = _branches(loss)
-    degrees = [_degree(piece) for piece in pieces]
+    degrees = [_degree(piece, P) for piece in pieces]
     if len(pieces) > _MOST_PIECES or max(degrees) > 2:
         return None
     return _Pieces(P, pieces, [degree > 1 for degree in degrees], loss.variables())
@@ -400,15 +400,15 @@ def _sums(terms: list[list[Any]]) -> list[Any]:
     return found
 
 
-def _degree(e: Any) -> float:
-    """An upper bound of the degree of an expression as a polynomial in the parameter of the points;
-    infinite if it is none.
+def _degree(e: Any, P: Any) -> float:
+    """An upper bound of the degree of an expression as a polynomial in the parameter P of the
+    points; infinite if it is none.
     """
-    if not e.parameters():
+    if not any(parameter is P for parameter in e.parameters()):
         return 0.0
     if not e.args:
         return 1.0
-    kind, degrees = type(e).__name__, [_degree(arg) for arg in e.args]
+    kind, degrees = type(e).__name__, [_degree(arg, P) for arg in e.args]
     if kind in _LINEAR:
         return max(degrees)
     if kind in ("multiply", "MulExpression"):

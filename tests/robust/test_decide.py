@@ -294,6 +294,26 @@ def test_signed_weights_and_the_least_radius() -> None:
     check(ksos.decide(risk, ball, rtol=2e-2), ball, 2e-2)
 
 
+@pytest.mark.parametrize("domain", ["samples", PLANE])
+def test_a_worst_case_stands_in_a_model_of_the_user(domain: Any) -> None:
+    ball = ksos.Ball(RETURNS, 0.1, domain=domain)
+    share, losses = cp.Variable(2, nonneg=True), cp.Variable(len(RETURNS))
+    worst = ball.support_function()
+    inside = [cp.sum(share) == 1.0]
+    # losses of the points that the ball has, not of the rows that it was made of
+    squares = cp.square(0.1 - ball.points @ share)
+    model = cp.Problem(
+        cp.Minimize(worst(losses) + 0.1 * cp.norm(share)), [losses >= squares, *inside]
+    )
+    model.solve(solver=cp.CLARABEL)
+    mine = ksos.risk.expectation(lambda P: cp.square(0.1 - P @ share)) + 0.1 * cp.norm(share)
+    d = ksos.decide(mine, ksos.Ball(RETURNS, 0.1, domain="samples"), inside, rtol=1e-6)
+    assert abs(model.value - d.value) < 1e-6 * d.value
+    x = grid(PLANE, 6)
+    on_grid = float(ball.support_function(x)(x[:, 0]).value)
+    assert ball.weights @ ball.points[:, 0] < on_grid <= x[:, 0].max() + 1e-9
+
+
 # How a call ends.
 
 

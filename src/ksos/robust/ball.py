@@ -218,6 +218,26 @@ class Ball:
         low, high = self.domain.boundaries(self.n_features)
         return bool(np.all((places >= low) & (places <= high)))
 
+    def support_function(self, points: Any = None) -> Any:
+        """The worst case as a convex function in CVXPY, for models of your own.
+
+        σ(ℓ) is the largest Σ_i μ_i ℓ_i over weights μ of some ``points`` (n, d) that are in the
+        ball, where ℓ is a vector of n affine CVXPY expressions: the losses of the points. A convex
+        loss needs a variable: ``cp.Variable(n) >= loss``. Default: the points of a Discrete domain,
+        else the distinct samples, :attr:`points`. It needs the extra ``cvx``.
+
+        >>> import cvxpy as cp
+        >>> ball = Ball([[0.0], [1.0], [2.0]], 0.1)
+        >>> price = cp.Variable(nonneg=True)
+        >>> worst = ball.support_function()(-price * ball.points[:, 0])
+        >>> bool(cp.Problem(cp.Minimize(worst + cp.square(price))).solve() < 0.0)
+        True
+        """
+        # decisions take a ball, so that their file imports this one
+        from ksos.robust.decide import support_function
+
+        return support_function(self, points)
+
     def __repr__(self) -> str:
         where = f"R^{self.n_features}" if self.domain == Lebesgue() else repr(self.domain)
         return (

@@ -31,9 +31,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
+from ksos.ground.arrays import to_numpy
 from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
-from ksos.ground.validation import as_positive
+from ksos.ground.validation import as_points, as_positive
 from ksos.kernels.roots import choose_pivots
 from ksos.measures import Box
 from ksos.observables import (
@@ -49,7 +50,7 @@ from ksos.robust.ball import Ball, require_ball
 from ksos.robust.worst_case import WorstCase, worst_case
 from ksos.space import region, scattered
 
-__all__ = ["Atoms", "Decision", "decide"]
+__all__ = ["Atoms", "Decision", "decide", "support_function"]
 
 # g lies in the span of pivots that leave at most so much of any feature: an error of 1e-4·‖g‖ is
 # small beside a gap of 1%.
@@ -317,17 +318,16 @@ class _Certificate:
         self.places = X[order]
         self.attained = max(self.attained, float(values[order[0]]))
 
-    def prove(self, box: Box, target: float, lipschitz: float | None) -> None:
-        """Branch and bound until the bound of the risk is at most ``target``."""
+    def prove(self, box: Box, tol: float, lipschitz: float | None) -> None:
+        """Branch and bound, until the supremum is known to ``tol`` or there are too many cells."""
         assert self.g is not None
-        tol = target - self.level - self.attained
         bounds = enclosure(self.loss - self.g, lipschitz)
-        if bounds is None or tol <= 0.0:
+        if bounds is None or tol <= 0.0 or math.isfinite(self.proven):
             return
         cells = int(min(_MOST_CELLS, _MOST_ENTRIES / self.g.points.shape[0]))
         found = proven_supremum(bounds, box, tol, cells)
         self.attained, self.proven = max(self.attained, found.attained), found.bound
-        self.rigorous = self.level + found.bound <= target
+        self.rigorous = self.proven <= self.attained + tol
         self.places = np.concatenate([found.at[None, :], self.places])
 
 
@@ -337,8 +337,6 @@ class _Candidate:
 
     values: list[Any]
     certificates: list[_Certificate]
-    thorough: bool = False
-    """Whether all that can be done for the proof has been done."""
 
     @property
     def bound(self) -> float:
@@ -347,6 +345,36 @@ class _Candidate:
     @property
     def feasible(self) -> bool:
         return all(limit.bound <= 0.0 for limit in self.certificates[1:])
+
+
+def _features(
+    ball: Ball, points: np.ndarray, tol: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """F (n, q), the features of points on pivots among them and the data, the mean feature of the
+    data, the pivots, and the triangular R with K = RᵀR on them.
+    """
+    n, both = points.shape[0], np.concatenate([points, ball.points])
+    most = min(both.shape[0], _MOST_PIVOTS)
+    pivots = choose_pivots(
+        lambda i: ball.kernel(both, both[i : i + 1])[:, 0], np.ones(both.shape[0]), tol, most
+    )
+    # a pivot of which rounding has left nothing has a row of zeros
+    kept = np.diagonal(pivots.rows[:, pivots.chosen]) > 0.0
+    rows, chosen = pivots.rows[kept], np.array(pivots.chosen)[kept]
+    return rows[:, :n].T, rows[:, n:] @ ball.weights, both[chosen], rows[:, chosen]
+
+
+def support_function(ball: Ball, points: Any = None) -> Any:
+    """:meth:`ksos.Ball.support_function`."""
+    cp = cvxpy()
+    atoms = ball.domain.atoms
+    if points is None:
+        points = ball.points if atoms is None else atoms.points
+    points = to_numpy(as_points(points, "points"))
+    F, mean, _, _ = _features(ball, points, _EXACT_SPAN_TOL)
+    mu = cp.Variable(points.shape[0])
+    near = cp.norm(F.T @ mu - mean) <= ball.radius
+    return cp.suppfunc(mu, [mu >= 0.0, cp.sum(mu) == 1.0, near])
 
 
 class _Majorant:
@@ -358,20 +386,15 @@ class _Majorant:
 
     def pose(self) -> None:
         """Variables t and g for the points that there are now."""
-        cp, ball, n = self.risk.cp, self.ball, self.points.shape[0]
-        both = np.concatenate([self.points, ball.points])
-        most = min(both.shape[0], _MOST_PIVOTS)
+        cp, ball = self.risk.cp, self.ball
         tol = _EXACT_SPAN_TOL if self.finite else _SPAN_TOL
-        pivots = choose_pivots(
-            lambda i: ball.kernel(both, both[i : i + 1])[:, 0], np.ones(both.shape[0]), tol, most
-        )
-        self.F, self.mean = pivots.rows[:, :n].T, pivots.rows[:, n:] @ ball.weights
-        self.centers, self.root = both[pivots.chosen], pivots.rows[:, pivots.chosen]
+        self.F, self.mean, self.centers, self.root = _features(ball, self.points, tol)
         self.c, self.t = cp.Variable(self.F.shape[1]), cp.Variable()
         level = self.mean @ self.c + ball.radius * cp.norm(self.c)
         if ball.radius == 0.0:
             # no norm keeps g finite: the data are the only points, and g is the loss there
-            self.c, self.t, self.F, self.mean = cp.Variable(n), 0.0, np.eye(n), ball.weights
+            self.F, self.mean, self.t = np.eye(self.points.shape[0]), ball.weights, 0.0
+            self.c = cp.Variable(self.points.shape[0])
             level = self.mean @ self.c
         self.worst = self.t + level
         self.losses = self.risk.at(self.points)
@@ -666,27 +689,26 @@ class _Search:
             found = Atoms(points, np.bincount(places.ravel(), weights=weights))
         return found
 
-    def _certify(self) -> bool:
+    def _certify(self, least: float = 0.0) -> bool:
         """Whether the bounds of the best decision are as close as requested, after a thorough
-        search and branch and bound.
+        search and branch and bound, to at ``least`` such a tolerance for the goal.
         """
-        best = self.best
+        best, goal = self.best, self.lower + self.wanted
         if best is None:
             return False
-        best.thorough = True
-        targets = [self.lower + self.wanted, *(0.0 for _ in self.limits)]
-        for one, found, target in zip(self.all, best.certificates, targets, strict=True):
+        for k, (one, found) in enumerate(zip(self.all, best.certificates, strict=True)):
             if found.rigorous:
                 continue
             Run.current().tell("proving the bound")
             found.look(self.box, _SEARCHED_LAST, _STARTS_LAST, self.rng)
-            if self.ball.domain.region is not None:
-                found.prove(self.box, target, _number(one.risk.lipschitz))
-            if found.level + found.attained > target:
+            room = (0.0 if k else goal) - found.level - found.attained
+            room = room if k else max(room, least)
+            if room <= 0.0:
                 break
+            if self.ball.domain.region is not None:
+                found.prove(self.box, room, _number(one.risk.lipschitz))
         if not best.feasible:
             self.best = None
-            return False
         return self._close_enough(1.0)
 
     def _extend(self, candidate: _Candidate) -> bool:
@@ -702,8 +724,7 @@ class _Search:
         return any(added) or not candidate.feasible
 
     def _decision(self, status: str, rounds: int) -> Decision:
-        if self.best is not None and not self.best.thorough:
-            self._certify()
+        self._certify(least=(1.0 - _SEARCH_SHARE) * self.wanted)
         candidate = self.best or self.last
         assert candidate is not None
         restore(self.variables, candidate.values)
