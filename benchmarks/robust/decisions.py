@@ -1,7 +1,7 @@
 """Decisions against an MMD ball, bounded from both sides: python benchmarks/robust/decisions.py.
 
-Each problem is solved by ``ksos.decide`` in processor seconds on one thread (set OMP_NUM_THREADS=1).
-Two checks follow. An estimate of a supremum is compared with what Sobol' points with local ascent
+Each problem is solved by ``ksos.decide``, in processor seconds (set OMP_NUM_THREADS=1). Two checks
+follow. An estimate of a supremum is compared with what Sobol' points with local ascent
 find. And the dual on a fixed grid of points is written by hand in CVXPY, with the loss written into
 the problem: a relaxation of the problem in hand, so that it must not exceed the upper bound.
 """

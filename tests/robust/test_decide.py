@@ -488,3 +488,36 @@ def test_nothing_warns_when_all_is_well() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ksos.decide(ksos.risk.newsvendor(order, 4.0, 1.0), ball)
+
+
+def test_anybody_can_check_the_upper_bound() -> None:
+    """dual_constant + g majorizes the loss, which proves the bound without the solver."""
+    ball = ksos.Ball(RETURNS, 0.1, domain=PLANE)
+    share = cp.Variable(2, nonneg=True)
+    d = ksos.decide(ksos.risk.cvar(lambda P: -P @ share, 0.2), ball, [cp.sum(share) == 1.0])
+    g = d.dual_function
+    assert g is not None
+    x = np.concatenate([grid(PLANE, 100), d.adversary.points])
+    assert np.all(d.loss(x) <= d.dual_constant + g(x) + 1e-12)
+    norm = np.sqrt(g.weights @ g.kernel(g.points) @ g.weights)
+    bound = d.dual_constant + ball.weights @ g(ball.points) + ball.radius * norm
+    assert bound == pytest.approx(d.upper_bound, rel=1e-6)
+
+
+def test_a_run_that_ends_early_is_proven_as_far_as_it_goes() -> None:
+    ball, order = ksos.Ball(DEMAND, 0.05, domain=LINE), cp.Variable(nonneg=True)
+    risk = ksos.risk.newsvendor(order, 4.0, 1.0)
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        d = ksos.decide(risk, ball, rtol=1e-5, time_limit=0.02)
+    assert d.upper_bound_kind == "rigorous" and d.gap > 1e-5 * d.upper_bound
+    assert d.lower_bound <= 22.199 and 22.198 <= d.upper_bound < 25.0
+
+
+def test_small_radii_and_many_samples() -> None:
+    order = cp.Variable(nonneg=True)
+    risk = ksos.risk.newsvendor(order, 4.0, 1.0)
+    sharp = ksos.Ball(DEMAND, 1e-3, domain=LINE)
+    check(ksos.decide(risk, sharp, rtol=1e-4), sharp, 1e-4)
+    many = np.random.default_rng(1).lognormal(3.0, 0.4, size=(3000, 1))
+    large = ksos.Ball(many, 0.05, domain=Box([0.0], [200.0]))
+    check(ksos.decide(risk, large), large, 1e-2)
