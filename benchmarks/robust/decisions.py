@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -172,8 +173,8 @@ def main(words: Sequence[str] | None = None) -> list[dict[str, Any]]:
         f"{'problem':36}{'lower':>10}{'upper':>10}{'gap':>8}{'kind':>10}{'seconds':>9}{'asked':>7}"
     )
     for problem in problems(options.quick):
-        call = lambda p=problem: ksos.decide(p.risk, p.ball, p.subject_to, rtol=p.rtol)  # noqa: E731
-        d, seconds = timed(call)
+        risk, ball, limits = problem.risk, problem.ball, problem.subject_to
+        d, seconds = timed(partial(ksos.decide, risk, ball, limits, rtol=problem.rtol))
         gap = d.gap / max(abs(d.upper_bound), 1e-300)
         print(
             f"{problem.name:36}{d.lower_bound:10.5f}{d.upper_bound:10.5f}{gap:8.1e}"
