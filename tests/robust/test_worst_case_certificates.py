@@ -30,12 +30,15 @@ def test_far_from_the_origin_everything_is_as_at_the_origin(centre: float) -> No
     """
     X = (np.clip(points(30, 1), -2.0, 2.0) + centre) - centre
     here = ksos.worst_case(
-        coordinate(0) ** 2, ksos.Ball(X, 0.2, kernel=Gaussian(1.0), domain=Box([-2.0], [2.0]))
+        coordinate(0) ** 2,
+        ksos.Ball(X, 0.2, kernel=Gaussian(1.0), domain=Box([-2.0], [2.0])),
+        n_support=64,
     )
     domain = Box([centre - 2.0], [centre + 2.0])
     there = ksos.worst_case(
         (coordinate(0) - centre) ** 2,
         ksos.Ball(X + centre, 0.2, kernel=Gaussian(1.0), domain=domain),
+        n_support=64,
     )
     assert there.status == "solved" and there.upper_bound_kind == "rigorous"
     assert there.value == pytest.approx(

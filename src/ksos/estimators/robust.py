@@ -188,7 +188,9 @@ class RobustEstimator(BaseEstimator):
         saddle, out = None, list[Self]()
         for radius, number in zip(radii, numbers, strict=True):
             run.tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
-            solution = solved_robustly(family, number, goal, saddle, problem)
+            # folds speak for the smooth weights that they were solved with, and for no others
+            refine = radius != "auto"
+            solution = solved_robustly(family, number, goal, saddle, problem, refine)
             _report(solution, name, [number])
             saddle = solution.saddle
             out.append(copy(self).set_params(radius=radius, shift=shift) if path else self)

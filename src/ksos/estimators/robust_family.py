@@ -4,6 +4,8 @@ largest radius that does no harm.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -56,7 +58,7 @@ _GRID_SUPPORT = {1: 40, 2: 81, 3: 64}
 # O(rank³), about as expensive.
 _SCATTERED_SUPPORT = 60
 # Densities relative to the data are smooth factors close to 1, and five folds are solved for up to
-# four radii: a third of that.
+# four radii: a third of that. Rounds of ksos.robust.worst_case sharpen them.
 _WEIGHT_SUPPORT = 20
 # Directions that the landmarks miss are added during the solve (ksos.robust.exact_ball), so this
 # limit bounds the cost and not the accuracy.
@@ -215,6 +217,16 @@ class EstimatorFamily(ParametricFamily):
         part = distinct_samples(self.samples[rows], self.masses[rows])
         return type(self)(self.params, self.given, *part, self.shift)
 
+    @abstractmethod
+    def _face(self, adversary: Adversary) -> None:
+        """Set the adversary, and the risk under its densities."""
+
+    def under(self, adversary: Adversary, theta: np.ndarray) -> Self:
+        other = copy(self)
+        vars(other).pop("problem", None)  # that of the other adversary
+        other._face(adversary)
+        return other
+
     def data_losses(self) -> list[tuple[ParametricLoss, float]]:
         return [
             (self.model.at(self.samples, loss), loss.excess) for loss in self.model.loss.ladder()
@@ -291,20 +303,25 @@ class Densities(EstimatorFamily):
             if grid
             else _among_samples(ball, units if eta is None else eta, most, _LANDMARKS)
         )
-        self.ball, data = ball, None
+        self.ball, self._data = ball, None
         if n_labels:
             codes, y = np.arange(n_labels), samples[:, -1]
-            data = LabelledEmbedding.of(points, y, codes, masses, kernel=ball.kernel)
+            self._data = LabelledEmbedding.of(points, y, codes, masses, kernel=ball.kernel)
             joint = Gaussian(np.r_[ball.kernel.sigma_vector(d), 1.0])
             self.ball = Ball(self.joint, 0.0, weights=masses, kernel=joint)
-        ParametricFamily.__init__(self, adversary, model.labels, data)
-        if loss.closed_form:
+        ours = grid and eta is None and params.n_support is None
+        self._face(replace(adversary, refines=ours))
+
+    def _face(self, adversary: Adversary) -> None:
+        model = self.model
+        ParametricFamily.__init__(self, adversary, model.labels, self._data)
+        if model.loss.closed_form:
             self.risk = self._square_risk()
             return
         nodes = self.nodes()
         at: ParametricLoss = (
-            LogisticScores(model(nodes.points), n_labels)
-            if n_labels
+            LogisticScores(model(nodes.points), model.n_labels)
+            if model.n_labels
             else model.at(nodes.points, model.loss)
         )
         self.risk = model.loss.risk(nodes, at, self.alpha)
@@ -384,11 +401,16 @@ class Reweighted(EstimatorFamily):
         sizes = as_count(given, "n_support", minimum=2), max(_WEIGHT_LANDMARKS, least)
         # the point of the measure that every sample belongs to
         self.own = np.unique(table, axis=0, return_inverse=True)[1].ravel()
-        ParametricFamily.__init__(self, _among_samples(self.ball, eta, *sizes))
+        ours = params.bandwidth is None and params.n_support is None
+        self._face(replace(_among_samples(self.ball, eta, *sizes), refines=ours))
+
+    def _face(self, adversary: Adversary) -> None:
+        ParametricFamily.__init__(self, adversary)
+        loss, at = self.model.loss, self.model.at
         self.risk = (
             SquareRisk(self._second_moments(), self.E, self.s, self.alpha)
             if loss.closed_form
-            else loss.risk(self.nodes(), self.model.at(samples, self.model.loss), self.alpha)
+            else loss.risk(self.nodes(), at(self.samples, loss), self.alpha)
         )
 
     def _second_moments(self) -> np.ndarray:

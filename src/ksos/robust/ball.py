@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ksos.density import SoSDensity
 from ksos.ground.arrays import to_numpy
@@ -41,6 +42,17 @@ _MOST_OTHERWISE = 200  # beyond three features no grid fits anyhow: what a secon
 _SPAN_TOL = 1e-7
 _MOST_LANDMARKS = 160  # likewise: about as many as support points
 _BLOCK_ELEMENTS = 1 << 22  # of a kernel matrix at a time: 32 MB
+# Bandwidths per side of a box, by the number of features, for which exact MMDs are affordable.
+_FINEST_PER_SIDE = {1: 400.0, 2: 60.0, 3: 7.0}
+# Support points of densities about some atoms: a step of the interior point takes half a second.
+_MOST_NEAR = {1: 64, 2: 90, 3: 100}
+# In bandwidths along each feature. Kernels this far from an atom sharpen its peak, and those this
+# far outside of the boundary push it to the boundary.
+_AROUND = (-1.0, 1.0)
+_BEYOND = 2.0
+_APART = 0.2  # of the distance of two nodes: exp(−5²/2) = 4e-6 of a kernel reaches the other one
+# Two kernels this close, as squared sines, are one: with more digits they cancel.
+_SEPARATE = 1e-4
 
 
 class Ball:
@@ -291,13 +303,43 @@ class Adversary:
 
     Support points and landmarks lie in the ``box``: the domain, where it is bounded. ``grows``:
     whether directions may be added to what the landmarks see, which does not hold for a space of
-    the user's.
+    the user's. ``refines``: whether nobody has chosen bandwidth or support points.
     """
 
     ball: Ball
     space: SoSSpace
     box: Box
     grows: bool = True
+    refines: bool = False
+
+    def near(self, atoms: np.ndarray, share: float) -> Adversary | None:
+        """Densities that are narrow about the places that the worst distribution uses.
+
+        Their bandwidth is this share of that of the embedding, or as small as is affordable. None
+        if these are the densities of now.
+        """
+        measure, metric, d = self.ball.domain, self.ball.kernel, self.ball.n_features
+        if metric.full or (measure.atoms is None and d not in _FINEST_PER_SIDE):
+            return None
+        sigma = metric.sigma_vector(d)
+        if measure.atoms is None:
+            low, high = self.box.low, self.box.high
+            eta = np.maximum(share * sigma, (high - low) / _FINEST_PER_SIDE[d])
+            outward = _BEYOND * eta * ((atoms >= high).astype(float) - (atoms <= low))
+            steps = [0.0, outward, *(side * step for step in np.diag(eta) for side in _AROUND)]
+            around = np.concatenate([atoms + step for step in steps])
+        else:
+            # narrower than nodes are apart: any weights of them
+            scaled = np.unique(measure.atoms.points, axis=0) / sigma
+            apart = cKDTree(scaled).query(scaled, k=2)[0][:, 1].min()
+            around, eta = atoms, min(share, _APART * float(apart)) * sigma
+        around = np.unique(around, axis=0)
+        model = metric.with_sigma(_one(eta))
+        support = around[pivots(model, around, _SEPARATE, _MOST_NEAR.get(d, _MOST_OTHERWISE))]
+        if model == self.space.kernel and np.array_equal(support, self.space.support_points):
+            return None
+        space = SoSSpace(model, support, measure, metric, self.space.landmarks)
+        return replace(self, space=space)
 
 
 @np.errstate(under="ignore")
@@ -313,19 +355,26 @@ def adversary_in(
     d, metric, measure = ball.n_features, ball.kernel, ball.domain
     if space is not None:
         return _given(ball, space, bandwidth, n_support)
+    refines = bandwidth is None and n_support is None
     most = _MOST_SUPPORT_POINTS.get(d, _MOST_OTHERWISE)
     most = most if n_support is None else as_count(n_support, "n_support", minimum=2)
     box = region(measure, ball.points, metric.sigma_vector(d))
     if bandwidth is None:
         bandwidth = finest_bandwidth(box, metric.sigma_vector(d), most)
-        bandwidth = float(bandwidth[0]) if np.all(bandwidth == bandwidth[0]) else bandwidth
+        bandwidth = _one(bandwidth)
     model = metric.with_sigma(as_bandwidth(bandwidth, n_features=d))
     require_exact_mmd(model, metric, measure, d)
     support = support_cover(model, measure, box, ball.points, most)
     data = ball.points, ball.weights
     candidates = landmark_candidates(metric, model, measure, box, *data, support)
     landmarks = candidates[pivots(metric, candidates, _SPAN_TOL, _MOST_LANDMARKS)]
-    return Adversary(ball, SoSSpace(model, support, measure, metric, landmarks), box)
+    space = SoSSpace(model, support, measure, metric, landmarks)
+    return Adversary(ball, space, box, refines=refines)
+
+
+def _one(bandwidths: np.ndarray) -> Any:
+    """A number, if all features have the same bandwidth."""
+    return float(bandwidths[0]) if np.all(bandwidths == bandwidths[0]) else bandwidths
 
 
 def _given(ball: Ball, space: Any, bandwidth: Any, n_support: Any) -> Adversary:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq, nnls
@@ -61,6 +61,7 @@ _TAIL = -30.0  # log of what a kernel's tail may add beyond the box that is sear
 # Of the range of the loss: other functions g are tried while the bound is farther than this from
 # what a density attains.
 _CLOSE = 1e-3
+_SOME = 1e-6  # of the mass: an atom that the worst distribution uses
 _MOST_ATOMS = 600  # about a second for one projection
 _MOST_ENTRIES = 6e7  # cells times centers of g: about a second
 _SEARCHED = 8192  # starting points of a search, a power of two as Sobol' points need
@@ -230,6 +231,7 @@ class UpperBound:
     kind: str
     at: np.ndarray | None
     slack: float = 0.0
+    atoms: np.ndarray | None = None
 
 
 def upper_bound(
@@ -285,16 +287,16 @@ def upper_bound(
         return best
     assert isinstance(data, MeanEmbedding)
     game = _Game(losses[0], space, data, box)
-    for _ in range(4):  # each costs a supremum
+    for _ in range(8):  # each costs a supremum
         if Run.current().over:
             break
         game.add(latest.at)
         try:
-            g, size, value = game.answer(radius, gamma)
+            g, size, value, atoms = game.answer(radius, gamma)
         except RuntimeError:  # a projection that does not converge: what has been proven stays
             break
         latest = bound([g], size)
-        best = min(best, latest, key=lambda found: found.value)
+        best = replace(min(best, latest, key=lambda found: found.value), atoms=atoms)
         if best.value - value <= _CLOSE * unit:
             break
     return best
@@ -329,9 +331,9 @@ class _Game:
 
     def answer(
         self, radius: float | None, gamma: float | None
-    ) -> tuple[KernelFunction, float, float]:
-        """(g, its norm, the atoms' value): how badly the atoms do in the ball, and the function
-        that proves it.
+    ) -> tuple[KernelFunction, float, float, np.ndarray]:
+        """(g, its norm, the atoms' value, those that have mass): how badly the atoms do in the
+        ball, and the function that proves it.
         """
         Phi = self.S @ self.kernel(self.Z, self.atoms)
         Phi = np.hstack([Phi, np.zeros((Phi.shape[0], len(self.far)))])
@@ -339,7 +341,8 @@ class _Game:
         found = worst_atoms(Phi, self.z, values, radius, gamma, digits=1e-3)
         value = found.value - (gamma or 0.0) * found.distance**2
         g = KernelFunction(self.Z, self.S.T @ found.y, kernel=self.kernel)
-        return g, float(np.linalg.norm(found.y)), value
+        near = found.weights[: self.atoms.shape[0]] > _SOME
+        return g, float(np.linalg.norm(found.y)), value, self.atoms[near]
 
 
 def supremum_on(

@@ -110,6 +110,7 @@ def settled(
     unless all of them cost the same.
     """
     rough = goal._replace(rtol=max(goal.rtol, _ROUGH))
+    start = start if start is None or problem.continues(start.space) else None
     cheap = start is not None or problem.has_interior(start) or not problem.grows
     digits = goal if cheap else rough
     if start is not None:

@@ -330,11 +330,14 @@ def solved_robustly(
     goal: Goal,
     start: Saddle | None = None,
     problem: Problem | None = None,
+    refine: bool = True,
 ) -> RobustSolution:
-    """The robust solution for one radius. ``problem`` is the family's, with more directions."""
+    """The robust solution for one radius. ``problem`` is the family's, with more directions.
+    ``refine``: whether densities may be made narrower until they are near the truth.
+    """
     if radius == 0.0:
         return _data_alone(family, goal)
-    answer, worst = attack(family, radius, goal, start, problem=problem)
+    answer, worst = attack(family, radius, goal, start, problem=problem, refine=refine)
     problem, saddle, value, gap = answer.problem, answer.saddle, None, None
     note, status, error = worst.note, worst.status, worst.integration_error
     if worst.value is not None:
@@ -391,6 +394,9 @@ class _UserFamily(ParametricFamily):
         self._loss_on(adversary.ball.points).values(theta)  # a plain mistake shows before any work
         nodes = self.nodes(theta)
         self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)
+
+    def under(self, adversary: Adversary, theta: np.ndarray) -> _UserFamily:
+        return _UserFamily(self.loss, theta, self.alpha, adversary, self.hessian)
 
     def _loss_on(self, points: np.ndarray) -> UserLoss:
         return UserLoss(self.loss, points, self.theta.shape[0], self.hessian)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ksos.functionals import MMD, Bound, BoundSquaredMMD, BoundTerm, Objective, within
-from ksos.ground.arrays import Array, eye, inner, norm
+from ksos.ground.arrays import Array, eye, inner, norm, to_numpy
 from ksos.ground.run import Convergence, Run
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
 from ksos.robust.parametric import LeastRisk, ParametricRisk, Risk
@@ -184,6 +184,11 @@ class Problem:
         """
         scale = 1.0 if self.fixed else max(abs(risk), 1e-3)
         return max(goal.tol / self.units[1], goal.rtol * scale)
+
+    def continues(self, space: SoSSpace) -> bool:
+        """Whether the densities of a space are those of this problem, whatever the landmarks see."""
+        own, other = to_numpy(self.space.support_points), to_numpy(space.support_points)
+        return space.kernel == self.space.kernel and np.array_equal(own, other)
 
     def term(self) -> BoundTerm:
         """−h in the problem's units. One for each solve: it remembers the last θ(C)."""
