@@ -107,7 +107,7 @@ def main() -> None:
         X = np.random.default_rng(0).normal(scale=0.5, size=(options.cloud, 3)).clip(-2.0, 2.0)
         square = Polynomial({(2, 0, 0): 1.0, (0, 2, 0): 1.0, (0, 0, 2): 1.0})
         ball = ksos.Ball(X, radius, domain=Box([-2.0] * 3, [2.0] * 3))
-        worst, seconds = timed(lambda ball=ball: ksos.worst_case(square, ball))
+        worst, seconds = timed(lambda ball=ball, square=square: ksos.worst_case(square, ball))
         show("‖x‖² in 3 dimensions", radius, worst, worst.upper_bound, seconds)
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # imported on first use, see below
         ConditionalDisplay,
         CrossValidationDisplay,
         DensityDisplay,
+        RobustPathDisplay,
         SolutionDisplay,
     )
     from ksos.robust import (
@@ -94,7 +95,8 @@ __all__ += [
     "ModelFormatError",
 ]
 __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
-__all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay"]
+__all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay"]
+__all__ += ["RobustPathDisplay", "SolutionDisplay"]
 __all__ += ["Explorer", "explore"]
 __all__ += [
     "Ball",
@@ -111,7 +113,13 @@ __all__ += [
 ]
 
 _estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
-_plotting = ("ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay", "SolutionDisplay")
+_plotting = (
+    "ConditionalDisplay",
+    "CrossValidationDisplay",
+    "DensityDisplay",
+    "RobustPathDisplay",
+    "SolutionDisplay",
+)
 _robust = (
     "Ball",
     "Decision",

@@ -31,7 +31,7 @@ from ksos.ground import (
 )
 from ksos.robust.ball import check_radius
 from ksos.robust.exact_ball import nearest_exactly
-from ksos.robust.learning import RobustSolution, solved_robustly
+from ksos.robust.learning import RobustSolution, solved_robustly, with_costs
 from ksos.robust.losses import ClassificationLoss, LogisticLoss, RegressionLoss, as_loss_object
 from ksos.robust.worst_case import as_goal
 
@@ -128,16 +128,25 @@ class RobustEstimator(BaseEstimator):
         with self._run():
             return self._fit(X, y, [self.radius], sample_weight)[0]
 
-    def path(self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any = None) -> list[Self]:
+    def path(
+        self,
+        X: Any,
+        y: Any,
+        radii: Sequence[Any],
+        sample_weight: Any = None,
+        *,
+        cv: int | None = None,
+    ) -> list[Self]:
         """Fit one copy per radius, in the order given. Each starts from the one before.
 
         If the ball of a radius holds no density, an error names the least radius before anything is
-        fitted. ``time_limit`` is for all radii together.
+        fitted. ``time_limit`` is for all radii together. With ``cv`` folds, each ``solution_`` has
+        its mean ``cost`` on held-out samples, see :func:`ksos.robust_path`.
         """
         if isinstance(radii, str) or not np.iterable(radii):
             raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
         with self._run():
-            return self._fit(X, y, radii, sample_weight, path=True)
+            return self._fit(X, y, radii, sample_weight, path=True, cv=cv)
 
     def _run(self) -> Run:
         return Run(self.time_limit, type(self).__name__, "setting up", verbose=self.verbose)
@@ -161,7 +170,13 @@ class RobustEstimator(BaseEstimator):
 
     @np.errstate(under="ignore")
     def _fit(
-        self, X: Any, y: Any, radii: Sequence[Any], sample_weight: Any, path: bool = False
+        self,
+        X: Any,
+        y: Any,
+        radii: Sequence[Any],
+        sample_weight: Any,
+        path: bool = False,
+        cv: int | None = None,
     ) -> list[Self]:
         run, name = Run.current(), type(self).__name__
         for radius in (self.radius, *radii):
@@ -197,6 +212,9 @@ class RobustEstimator(BaseEstimator):
             out[-1]._take(family, solution)
             if run.interrupted:
                 raise KeyboardInterrupt(f"{name}: {solution.message}")
+        costs = with_costs([est.solution_ for est in out], family, cv, self.random_state)
+        for est, solution in zip(out, costs, strict=True):
+            est.solution_ = solution
         return out
 
     def _take(self, family: Densities | Reweighted, solution: RobustSolution) -> None:
@@ -267,11 +285,12 @@ class RobustRegressor(RegressorMixin, RobustEstimator):
     model : {"linear", "kernel"}, default="linear"
         f(x) = θ_0 + ⟨θ, (x − mean)/scale⟩, or θ_0 + Σ θ_j k(x, c_j) with Gaussian kernels at
         centers c_j among the samples.
-    loss : {"square", "huber", "absolute"} or RegressionLoss, default="square"
+    loss : {"square", "huber", "absolute", "quantile"} or RegressionLoss, default="square"
         "square" is in closed form. With ``shift="anywhere"`` the other losses need quadrature over
         (x, y), for at most two features. A name stands for an object such as
-        ``ksos.robust.HuberLoss(delta=1.35)`` with δ in standard deviations of y. The absolute loss
-        is rounded within 1% of a standard deviation, which the gap includes. For your own loss,
+        ``ksos.robust.HuberLoss(delta=1.35)`` with δ in standard deviations of y, or
+        ``ksos.robust.QuantileLoss(level=0.9)``. The absolute and the quantile loss are rounded
+        within 1% of a standard deviation, which the gap includes. For your own loss,
         subclass ``ksos.robust.ResidualLoss``.
     alpha : float, default=1e-3
         Ridge penalty on θ without θ_0.
@@ -374,12 +393,12 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         Size of the MMD ball, as for :class:`~ksos.RobustRegressor`.
     model : {"linear", "kernel"}, default="linear"
         What scores are made of.
-    loss : {"square", "logistic"} or ClassificationLoss, optional
+    loss : {"square", "logistic", "hinge"} or ClassificationLoss, optional
         "square" is in closed form: (score ∓ 1)² for two labels, and the squared distance of the
         scores to the label's unit vector for more. "logistic" is −log softmax and gives
-        ``predict_proba``. With ``shift="anywhere"`` it needs quadrature, for at most three
-        features. Default: "logistic" if the samples are reweighted, as with ``radius="auto"``, else
-        "square".
+        ``predict_proba``. "hinge" is max(0, 1 ∓ score), for two labels. With ``shift="anywhere"``
+        these need quadrature, for at most three features. Default: "logistic" if the samples are
+        reweighted, as with ``radius="auto"``, else "square".
     alpha, n_centers, model_bandwidth
         See :class:`~ksos.RobustRegressor`.
     bandwidth, embedding_bandwidth : float or array of d floats, optional

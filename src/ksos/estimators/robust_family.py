@@ -44,7 +44,7 @@ from ksos.robust import (
 from ksos.robust.ball import Adversary, resampled_radius
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily
-from ksos.robust.losses import ParametricLoss, least_expected
+from ksos.robust.losses import HingeLoss, ParametricLoss, least_expected
 from ksos.robust.parametric import least_squares
 from ksos.space import LabelledEmbedding, Nodes, SoSSpace, nodes_of, pivots
 
@@ -138,6 +138,10 @@ class Model:
         self.center, self.scale, self.offset = center[:-1], units[:-1], float(center[-1])
         self.labels = vars(params).get("classes_")
         self.n_labels = L = 0 if self.labels is None else len(self.labels)
+        if L > 2 and isinstance(loss, HingeLoss):
+            raise ValueError(
+                f"loss='hinge' is for two labels; got {L}; use loss='logistic' or 'square'"
+            )
         self.table = np.eye(L) if L > 2 else np.array([[-1.0], [1.0]])
         self.n_scores, self.n_numbers = self.table.shape[1], Z.shape[1] - (L > 0)
         self.outputs = self.n_scores - (L > 2 and not loss.closed_form)
@@ -169,14 +173,25 @@ class Model:
 
     def at(self, Z: np.ndarray, loss: Any) -> ParametricLoss:
         """A smooth loss as a function of θ, at rows (x, y)."""
-        U, y, L = self(Z[:, :-1]), Z[:, -1], self.n_labels
-        return LogisticScores(U, L, y.astype(int)) if L else Residuals(loss, U, y - self.offset)
+        U, y = self(Z[:, :-1]), Z[:, -1]
+        if self.n_labels:
+            return self.of_scores(U, loss, y.astype(int))
+        return Residuals(loss, U, y - self.offset)
+
+    def of_scores(
+        self, U: np.ndarray, loss: Any, codes: np.ndarray | None = None
+    ) -> ParametricLoss:
+        """The same for labels: of all of them in turn, or with ``codes`` of one for each row."""
+        if not isinstance(loss, HingeLoss):
+            return LogisticScores(U, self.n_labels, codes)
+        signed = np.concatenate([-U, U]) if codes is None else (2.0 * codes - 1.0)[:, None] * U
+        return Residuals(loss.phi, signed, np.ones(signed.shape[0]))
 
     def losses(self, theta: np.ndarray, Z: np.ndarray, code: int | None = None) -> np.ndarray:
         """The loss of θ at rows (x, y), or at rows x of the label with this code."""
         Z = Z if code is None else np.column_stack([Z, np.full(Z.shape[0], float(code))])
         if self.n_labels and not self.loss.closed_form:
-            return self.at(Z, self.loss).values(theta)[0]
+            return self.at(Z, self.loss).exact(theta)
         errors = self.targets(Z[:, -1]) - self(Z[:, :-1]) @ self.rows(theta).T
         return np.sum(errors**2, axis=1) if self.loss.closed_form else self.loss(errors[:, 0])
 
@@ -226,6 +241,9 @@ class EstimatorFamily(ParametricFamily):
         vars(other).pop("problem", None)  # that of the other adversary
         other._face(adversary)
         return other
+
+    def losses_of(self, theta: np.ndarray, samples: np.ndarray) -> np.ndarray:
+        return self.model.losses(theta, samples)
 
     def data_losses(self) -> list[tuple[ParametricLoss, float]]:
         return [
@@ -319,8 +337,8 @@ class Densities(EstimatorFamily):
             self.risk = self._square_risk()
             return
         nodes = self.nodes()
-        at: ParametricLoss = (
-            LogisticScores(model(nodes.points), model.n_labels)
+        at = (
+            model.of_scores(model(nodes.points), model.loss)
             if model.n_labels
             else model.at(nodes.points, model.loss)
         )

@@ -8,6 +8,7 @@ from ksos.plotting.canvas import require_matplotlib, sheet
 from ksos.plotting.conditional import ConditionalDisplay
 from ksos.plotting.cv_surface import CrossValidationDisplay
 from ksos.plotting.density import MOST_PAIRED, DensityDisplay, figure_size
+from ksos.plotting.robust_path import RobustPathDisplay
 from ksos.plotting.solution import SolutionDisplay
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "ConditionalDisplay",
     "CrossValidationDisplay",
     "DensityDisplay",
+    "RobustPathDisplay",
     "SolutionDisplay",
     "figure_size",
     "require_matplotlib",

@@ -12,10 +12,12 @@ from ksos.robust.learning import RobustSolution, robust_minimize, robust_path
 from ksos.robust.losses import (
     AbsoluteLoss,
     AbsoluteRisk,
+    HingeLoss,
     HuberLoss,
     LogisticLoss,
     LogisticScores,
     NodeRisk,
+    QuantileLoss,
     ResidualLoss,
     Residuals,
     SquareLoss,
@@ -27,10 +29,10 @@ from ksos.robust.problem import Goal, Problem, Saddle, solve
 from ksos.robust.worst_case import AGREEMENT, WorstCase, worst_case
 from ksos.space import LabelledDensity, LabelledEmbedding
 
-__all__ = ["AbsoluteLoss", "AtomicBall", "Ball", "HuberLoss", "LabelledDensity"]
-__all__ += ["Atoms", "Decision", "decide"]
-__all__ += ["LabelledEmbedding", "LogisticLoss", "ModePath", "ResidualLoss", "RobustMode"]
-__all__ += ["RobustSolution", "SquareLoss", "WorstAtoms", "WorstCase", "robust_minimize"]
+__all__ = ["AbsoluteLoss", "AtomicBall", "Atoms", "Ball", "Decision", "HingeLoss", "HuberLoss"]
+__all__ += ["LabelledDensity", "LabelledEmbedding", "LogisticLoss", "ModePath", "QuantileLoss"]
+__all__ += ["ResidualLoss", "RobustMode", "RobustSolution", "SquareLoss", "WorstAtoms"]
+__all__ += ["WorstCase", "decide", "robust_minimize"]
 __all__ += ["robust_mode", "robust_path", "worst_case"]
 # what the tests and the benchmarks use besides
 __all__ += ["AGREEMENT", "AbsoluteRisk", "FixedRisk", "Goal", "JointBarrier", "LeastRisk"]

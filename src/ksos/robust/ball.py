@@ -46,9 +46,9 @@ _BLOCK_ELEMENTS = 1 << 22  # of a kernel matrix at a time: 32 MB
 _FINEST_PER_SIDE = {1: 400.0, 2: 60.0, 3: 7.0}
 # Support points of densities about some atoms: a step of the interior point takes half a second.
 _MOST_NEAR = {1: 64, 2: 90, 3: 100}
-# In bandwidths along each feature. Kernels this far from an atom sharpen its peak, and those this
-# far outside of the boundary push it to the boundary.
+# In bandwidths along each feature: kernels this far from an atom sharpen its peak.
 _AROUND = (-1.0, 1.0)
+# Likewise, outside of the boundary: a kernel there decays from the boundary on.
 _BEYOND = 2.0
 _APART = 0.2  # of the distance of two nodes: exp(−5²/2) = 4e-6 of a kernel reaches the other one
 # Two kernels this close, as squared sines, are one: with more digits they cancel.

@@ -7,14 +7,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ksos.ground.run import Run
-from ksos.ground.validation import as_vector
+from ksos.ground.validation import as_count, as_vector
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.ball import Adversary, Ball, adversary_in, require_ball
 from ksos.robust.losses import NodeRisk, ParametricLoss, UserLoss, least_expected, proven_expected
@@ -32,11 +32,13 @@ from ksos.robust.worst_case import (
 from ksos.space import Nodes, SoSSpace, finer_nodes, nodes_of
 
 __all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path"]
-__all__ += ["solved_robustly"]
+__all__ += ["solved_robustly", "with_costs"]
 
 _SETUP_SHARE = 0.25  # of a time limit, for choosing nodes: the solver needs most of the rest
 # Nodes agree to a tenth of the digits asked for, since their error counts twice.
 _NODES_AGREE = 0.1
+# Held-out losses are compared to within percents, so their fits have a relative gap of 1%.
+_ROUGH = Goal(rtol=1e-2)
 _FLAT = (
     "nothing bounds the risk from below in some direction of theta, so that nothing is certified;"
     " pass alpha > 0"
@@ -73,6 +75,9 @@ class RobustSolution(Certified):
     note : str
     saddle : Saddle or None
         Where a problem with another radius may start.
+    cost, cost_error : float or None
+        With ``cv``: the mean loss on held-out samples, ridge left out, and the standard error of
+        its difference to that of the first radius.
 
     Examples
     --------
@@ -97,6 +102,8 @@ class RobustSolution(Certified):
     time: float = 0.0
     note: str = ""
     saddle: Saddle | None = field(default=None, repr=False)
+    cost: float | None = None
+    cost_error: float | None = None
 
     @property
     def gap_relative(self) -> float | None:
@@ -213,12 +220,15 @@ def robust_path(
     tol: float | None = None,
     rtol: float = 1e-6,
     time_limit: float | None = None,
+    cv: int | None = None,
 ) -> list[RobustSolution]:
     """:func:`robust_minimize` for several radii, in the order given. Each starts from the solution
     before.
 
     ``radii`` are numbers or "bootstrap", and replace the radius of the ball. The other arguments
-    are those of :func:`robust_minimize`. ``time_limit`` is for all radii together.
+    are those of :func:`robust_minimize`. ``time_limit`` is for all radii together. With ``cv``
+    folds, each solution also has its mean ``cost`` on held-out samples: what its robustness costs
+    where nothing shifts. :class:`ksos.RobustPathDisplay` draws it.
 
     >>> from ksos.measures import Box
     >>> def loss(theta, X):
@@ -248,11 +258,15 @@ def robust_path(
         raise ValueError("an infinite radius is for the penalty of ksos.worst_case")
     out: list[RobustSolution] = []
     with Run(time_limit, "robust minimization", "setting up") as run:
-        adversary = adversary_in(ball, bandwidth, space, n_support)
+
+        def made(ball: Ball) -> Adversary:
+            return adversary_in(ball, bandwidth, space, n_support)
+
+        adversary = made(ball)
 
         def family_at(theta: np.ndarray) -> _UserFamily:
             with run.setup(_SETUP_SHARE):
-                return _UserFamily(loss, theta, ridge, adversary, hessian)
+                return _UserFamily(loss, theta, ridge, adversary, hessian, made)
 
         family = family_at(theta)
         if any(radius > 0.0 for radius in numbers):
@@ -268,6 +282,7 @@ def robust_path(
             if run.interrupted and len(out) < len(numbers):
                 before = f"{len(out) - 1} of {len(numbers)} came before it"
                 raise KeyboardInterrupt(f"interrupted at radius {radius:g}; {before}")
+        out = with_costs(out, family, cv)
     for found in out:
         warn_if_inaccurate("robust_minimize", found, stacklevel=4)
     return out
@@ -276,11 +291,12 @@ def robust_path(
 class ParametricFamily(Family):
     """A family of losses that are convex in θ, with its empirical problem.
 
-    ``alpha`` is the ridge, and ``masses`` are those of the samples, over all labels.
+    ``alpha`` is the ridge, and ``masses`` are those of the ``samples``, over all labels.
     """
 
     alpha: np.ndarray
     masses: np.ndarray
+    samples: np.ndarray
 
     @abstractmethod
     def data_losses(self) -> Sequence[tuple[ParametricLoss, float]]:
@@ -292,12 +308,25 @@ class ParametricFamily(Family):
     def empirical(self) -> tuple[np.ndarray, float]:
         """(θ, risk) of the regularized empirical problem: radius 0."""
 
+    @abstractmethod
+    def on(self, rows: np.ndarray) -> ParametricFamily:
+        """The family of some of the samples."""
+
+    @abstractmethod
+    def losses_of(self, theta: np.ndarray, samples: np.ndarray) -> np.ndarray:
+        """The loss of θ at any samples."""
+
     def empirical_bound(self, theta: np.ndarray, value: float, tol: float) -> float:
         """A certified lower bound of the empirical risk, whose minimum is about ``value`` at
         ``theta``: itself for closed forms.
         """
-        at, excess = self.data_losses()[-1]
-        return proven_expected(at, self.masses, self.alpha, theta, tol) - excess
+        bound = -math.inf
+        for at, excess in reversed(self.data_losses()):
+            known = proven_expected(at, self.masses, self.alpha, theta, tol) - excess
+            bound = max(bound, known)
+            if value - bound <= tol:
+                break  # where rounding leaves nothing of the sharpest, a softer one proves a little
+        return bound
 
     def integration_error(self, theta: np.ndarray) -> float:
         assert isinstance(self.risk, NodeRisk)
@@ -364,6 +393,32 @@ def solved_robustly(
     )
 
 
+def with_costs(
+    found: list[RobustSolution], family: ParametricFamily, cv: int | None, rng: Any = 0
+) -> list[RobustSolution]:
+    """The solutions with the mean losses of their radii on ``cv`` folds, each held out in turn."""
+    if cv is None:
+        return found
+    n, w, run = family.masses.shape[0], family.masses / family.masses.sum(), Run.current()
+    if not 2 <= as_count(cv, "cv") <= n:
+        raise ValueError(f"cv must lie between 2 and the {n} distinct samples; got {cv!r}")
+    order, losses = np.random.default_rng(rng).permutation(n), np.full((len(found), n), np.nan)
+    for k in range(cv):
+        part = family.on(np.delete(np.arange(n), order[k::cv]))
+        for i, solution in enumerate(found):
+            run.tell(f"held-out loss with radius {solution.radius:.3g}", k, cv)
+            theta = solved_robustly(part, solution.radius, _ROUGH, refine=False).theta
+            losses[i, order[k::cv]] = part.losses_of(theta, family.samples[order[k::cv]])
+            if run.over:
+                return found  # no cost is better than one of some folds
+    costs, excess = losses @ w, losses - losses[0]
+    errors = np.sqrt((excess - (excess @ w)[:, None]) ** 2 @ w**2)
+    return [
+        replace(solution, cost=float(cost), cost_error=float(error))
+        for solution, cost, error in zip(found, costs, errors, strict=True)
+    ]
+
+
 def _data_alone(family: ParametricFamily, goal: Goal) -> RobustSolution:
     """Radius 0."""
     theta, value = family.empirical()
@@ -386,17 +441,28 @@ class _UserFamily(ParametricFamily):
         theta: np.ndarray,
         alpha: np.ndarray,
         adversary: Adversary,
-        hessian: Callable[..., Any] | None = None,
+        hessian: Callable[..., Any] | None,
+        made: Callable[[Ball], Adversary],
     ) -> None:
         super().__init__(adversary)
         self.loss, self.theta, self.alpha, self.hessian = loss, theta, alpha, hessian
-        self.masses = adversary.ball.weights
+        self.made = made
+        self.samples, self.masses = adversary.ball.points, adversary.ball.weights
         self._loss_on(adversary.ball.points).values(theta)  # a plain mistake shows before any work
         nodes = self.nodes(theta)
         self.risk = NodeRisk(nodes, self._loss_on(nodes.points), alpha, theta)
 
     def under(self, adversary: Adversary, theta: np.ndarray) -> _UserFamily:
-        return _UserFamily(self.loss, theta, self.alpha, adversary, self.hessian)
+        return _UserFamily(self.loss, theta, self.alpha, adversary, self.hessian, self.made)
+
+    def on(self, rows: np.ndarray) -> _UserFamily:
+        ball, own = self.adversary.ball, (self.loss, self.theta, self.alpha)
+        data = {"weights": self.masses[rows], "kernel": ball.kernel, "domain": ball.domain}
+        part = self.made(Ball(self.samples[rows], 0.0, **data))
+        return _UserFamily(*own, part, self.hessian, self.made)
+
+    def losses_of(self, theta: np.ndarray, samples: np.ndarray) -> np.ndarray:
+        return self._loss_on(samples).values(theta)[0]
 
     def _loss_on(self, points: np.ndarray) -> UserLoss:
         return UserLoss(self.loss, points, self.theta.shape[0], self.hessian)

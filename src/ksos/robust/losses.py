@@ -21,9 +21,10 @@ from ksos.robust.parametric import ParametricRisk
 from ksos.solvers import Minimum, Value, newton, proven_minimum
 from ksos.space import Nodes
 
-__all__ = ["AbsoluteLoss", "AbsoluteRisk", "ClassificationLoss", "HuberLoss", "LogisticLoss"]
-__all__ += ["LogisticScores", "NodeRisk", "ParametricLoss", "RegressionLoss", "ResidualLoss"]
-__all__ += ["Residuals", "SquareLoss", "UserLoss", "as_loss_object"]
+__all__ = ["AbsoluteLoss", "AbsoluteRisk", "ClassificationLoss", "HingeLoss", "HuberLoss"]
+__all__ += ["LogisticLoss", "LogisticScores", "NodeRisk", "ParametricLoss", "QuantileLoss"]
+__all__ += ["RegressionLoss", "ResidualLoss", "Residuals", "SquareLoss", "UserLoss"]
+__all__ += ["as_loss_object"]
 __all__ += ["least_expected", "proven_expected"]
 
 # What counts as a violation of convexity: half of the digits of a loss, since a user's formula may
@@ -49,6 +50,10 @@ class ParametricLoss(ABC):
     @abstractmethod
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ℓ_n, ∂ℓ_n/∂θ), shapes (N,) and (N, p)."""
+
+    def exact(self, theta: np.ndarray) -> np.ndarray:
+        """The loss itself, where ``values`` are those of a smoother one."""
+        return self.values(theta)[0]
 
     def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
         """Σ_n m_n ∂²ℓ_n/∂θ², shape (p, p). Default: differences of gradients."""
@@ -167,6 +172,9 @@ class Residuals(ParametricLoss):
         """y − ⟨u, θ⟩."""
         return np.asarray(self.y - self.U @ theta)
 
+    def exact(self, theta: np.ndarray) -> np.ndarray:
+        return np.asarray(self.phi(self.residuals(theta)))
+
     def values(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, slope, _ = self.phi.derivatives(self.residuals(theta))
         return value, -slope[:, None] * self.U
@@ -249,38 +257,41 @@ class NodeRisk(ParametricRisk):
 
 
 class AbsoluteRisk(NodeRisk):
-    """The risk of |r|, solved as that of the smooth loss above it. Both bounds are those of |r|
-    itself.
+    """The risk of a loss with a kink at residual 0, solved as that of the smooth loss above it.
+    Both bounds are those of the loss itself.
 
-    For any slopes s_n ∈ [−1, 1], Σ m_n|r_n(θ)| + Σ α_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ α_jθ_j², least at
-    θ̂ where Σ m_n s_n u_n = 2αθ̂. Such slopes are the signs of the residuals. Near a residual of 0
-    a small linear program takes the best.
+    It is max s·r over slopes s between two ends, −1 and 1 for |r|. For any such slopes s_n,
+    Σ m_n φ(r_n(θ)) + Σ α_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ α_jθ_j², least at θ̂ where Σ m_n s_n u_n =
+    2αθ̂. The ends suit residuals by their signs. Near a residual of 0 a small linear program takes
+    the best.
     """
 
     loss: Residuals
 
     def true_matrix(self, theta: np.ndarray) -> np.ndarray:
-        return self.nodes.matrix(np.abs(self.loss.residuals(theta)))
+        return self.nodes.matrix(self.loss.exact(theta))
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         from scipy.optimize import linprog  # heavy to import, and needed only here
 
-        masses, delta = self.masses(C), 2.0 * self.loss.phi.excess
+        masses, phi = self.masses(C), self.loss.phi
+        assert isinstance(phi, AbsoluteLoss)
         theta = least_expected(self.loss, masses, self.alpha, near).theta
         U, r = self.loss.U, self.loss.residuals(theta)
         # a program of the residuals within three widths of the kink is small; if their slopes are
         # not enough for θ̂ to be the minimizer, those within thirty are tried
         for width in (3.0, 30.0):
-            free = np.abs(r) <= width * delta
-            fixed = U[~free].T @ (masses[~free] * np.sign(r[~free]))
+            free, slopes = np.abs(r) <= width * phi.delta, np.where(r < 0.0, *phi.slopes)
+            if not free.any():
+                continue
+            fixed = U[~free].T @ (masses * slopes)[~free]
             A, b = U[free].T * masses[free], 2.0 * self.alpha * theta - fixed
             answer = linprog(
-                -masses[free] * r[free], A_eq=A, b_eq=b, bounds=(-1.0, 1.0), method="highs"
+                -masses[free] * r[free], A_eq=A, b_eq=b, bounds=phi.slopes, method="highs"
             )
             if answer.status == 0:
-                return float(masses[~free] @ np.abs(r[~free]) - answer.fun + self.penalty(theta))
-        # the smooth loss is at most δ/2 above
-        return super().proven_least(C, tol, near) - 0.5 * delta * float(masses.sum())
+                return float((masses * slopes * r)[~free].sum() - answer.fun + self.penalty(theta))
+        return super().proven_least(C, tol, near) - phi.excess * float(masses.sum())
 
 
 def least_expected(
@@ -401,18 +412,68 @@ class AbsoluteLoss(HuberLoss):
     name, degree, risk = "absolute", 1, AbsoluteRisk
 
     @property
+    def slopes(self) -> tuple[float, float]:
+        """Those of negative and of positive residuals."""
+        return -1.0, 1.0
+
+    @property
     def excess(self) -> float:  # type: ignore[override]
-        return 0.5 * self.delta
+        return 0.25 * self.delta * (self.slopes[1] - self.slopes[0])
 
     def __call__(self, r: np.ndarray) -> np.ndarray:
-        return np.abs(r)
+        return np.maximum(self.slopes[0] * r, self.slopes[1] * r)
 
     def derivatives(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         value, first, second = super().derivatives(r)
-        return value / self.delta + 0.5 * self.delta, first / self.delta, second / self.delta
+        low, high = self.slopes
+        middle, half = 0.5 * (low + high), 0.5 * (high - low) / self.delta
+        value = half * value + 0.25 * self.delta * (high - low) + middle * r
+        return value, half * first + middle, half * second
 
-    def ladder(self) -> Sequence[ResidualLoss]:
+    def ladder(self) -> Sequence[AbsoluteLoss]:
         return [replace(self, delta=self.delta * sharper) for sharper in _SHARPER]
+
+
+@dataclass(frozen=True)
+class QuantileLoss(AbsoluteLoss):
+    """level·r for positive residuals and (level − 1)·r for negative ones, rounded as |r| is: the
+    model is that of a quantile [Koenker1978].
+
+    >>> QuantileLoss(level=0.9)(np.array([-1.0, 2.0])).round(6).tolist()
+    [0.1, 1.8]
+    """
+
+    level: float = 0.5
+    name = "quantile"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.level <= 1.0:
+            raise ValueError(f"level must lie between 0 and 1; got {self.level!r}")
+
+    @property
+    def slopes(self) -> tuple[float, float]:
+        return self.level - 1.0, self.level
+
+
+@dataclass(frozen=True)
+class HingeLoss(ClassificationLoss):
+    """max(0, 1 − ±score) for two labels, rounded as |r| is."""
+
+    delta: float = 0.01
+    name, degree, risk = "hinge", 1, AbsoluteRisk
+
+    @property
+    def phi(self) -> QuantileLoss:
+        """max(0, r) of r = 1 − ±score."""
+        return QuantileLoss(delta=self.delta, level=1.0)
+
+    @property
+    def excess(self) -> float:  # type: ignore[override]
+        return self.phi.excess
+
+    def ladder(self) -> Sequence[Any]:
+        return [replace(self, delta=phi.delta) for phi in self.phi.ladder()]
 
 
 @dataclass(frozen=True)
@@ -426,6 +487,7 @@ def as_loss_object(loss: Any, kind: type) -> Any:
     """A loss of this kind: an object, or the name of one."""
     if isinstance(loss, kind):
         return loss
-    named = {known.name: known for known in (SquareLoss, HuberLoss, AbsoluteLoss, LogisticLoss)}
-    names = [name for name, known in named.items() if issubclass(known, kind)]
+    known = (SquareLoss, HuberLoss, AbsoluteLoss, QuantileLoss, LogisticLoss, HingeLoss)
+    named = {each.name: each for each in known}
+    names = [name for name, each in named.items() if issubclass(each, kind)]
     return named[as_choice(loss, "loss", names, otherwise=f" or a {kind.__name__} object")]()

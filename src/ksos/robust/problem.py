@@ -186,7 +186,7 @@ class Problem:
         return max(goal.tol / self.units[1], goal.rtol * scale)
 
     def continues(self, space: SoSSpace) -> bool:
-        """Whether the densities of a space are those of this problem, whatever the landmarks see."""
+        """Whether a space has the densities of this problem, whatever its landmarks see."""
         own, other = to_numpy(self.space.support_points), to_numpy(space.support_points)
         return space.kernel == self.space.kernel and np.array_equal(own, other)
 
