@@ -12,13 +12,13 @@ import pytest
 from scipy.optimize import linprog
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import QuantileRegressor, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ksos
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Normal
-from ksos.robust import HuberLoss, LabelledDensity, LabelledEmbedding, ResidualLoss
+from ksos.robust import HuberLoss, LabelledDensity, LabelledEmbedding, QuantileLoss, ResidualLoss
 
 SMALL = {"n_support": 12, "rtol": 1e-2}
 
@@ -349,3 +349,42 @@ class TestClassifier:
         ) == pytest.approx(est.worst_case_.mmd, abs=1e-9)
         assert p.probability(-10.0, 10.0) == pytest.approx(1.0, abs=1e-6)
         np.testing.assert_allclose(p.marginal().pdf(X), p.pdf(X, "no") + p.pdf(X, "yes"), rtol=1e-7)
+
+
+class TestKinks:
+    def test_a_quantile_is_that_of_linear_programming(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(80, 2))
+        y = X[:, 0] + np.exp(0.4 * X[:, 1]) * rng.normal(size=80)
+        loss = QuantileLoss(level=0.9)
+        est = ksos.RobustRegressor(radius=0.0, shift="both", loss=loss, alpha=1e-9).fit(X, y)
+        other = QuantileRegressor(quantile=0.9, alpha=0.0).fit(X, y)
+        assert est.coef_ == pytest.approx(other.coef_, abs=1e-3)
+        errors = y - est.predict(X)
+        assert est.solution_.status == "solved"
+        assert est.solution_.value == pytest.approx(
+            np.maximum(0.9 * errors, -0.1 * errors).mean(), rel=1e-6
+        )
+
+    def test_robust_quantiles_and_hinges_are_certified(self):
+        rng = np.random.default_rng(1)
+        X = rng.normal(size=(60, 2))
+        y = X[:, 0] + 0.5 * rng.normal(size=60)
+        fits = [
+            ksos.RobustRegressor(radius=0.1, shift="x", loss=QuantileLoss(level=0.8)).fit(X, y),
+            ksos.RobustClassifier(radius=0.1, shift="both", loss="hinge").fit(X, y > 0.0),
+        ]
+        for est in fits:
+            worst = est.worst_case_
+            assert est.solution_.status == "solved" and worst.mmd <= 0.1
+            assert worst.empirical_value < worst.value <= worst.upper_bound <= 1.01 * worst.value
+        margins = np.where(y > 0.0, 1.0, -1.0) * fits[1].decision_function(X)
+        hinge = np.maximum(0.0, 1.0 - margins).mean()
+        assert fits[1].worst_case_.empirical_value == pytest.approx(hinge, rel=1e-6)
+
+    def test_hinges_are_for_two_labels_and_levels_for_shares(self):
+        X = np.random.default_rng(0).normal(size=(12, 2))
+        with pytest.raises(ValueError, match="loss='hinge' is for two labels; got 3"):
+            ksos.RobustClassifier(radius=0.1, loss="hinge").fit(X, np.arange(12) % 3)
+        with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+            QuantileLoss(level=1.5)

@@ -49,7 +49,7 @@ _ROUNDING = 1e-7
 _NEAR_THE_TRUTH = 0.01
 # Of the bandwidth of the embedding: the densities that are tried in turn. They reach 0.98 of the
 # truth, where their exact MMD is affordable (benchmarks/near_the_truth.py).
-_NARROWER = (0.05, 0.0125)
+_NARROWER = (0.05, 0.01)
 _MOST_ROUNDS = 8  # with a parameter: each adds the places that are worst for the last one
 
 ROBUST_STATUSES = {
