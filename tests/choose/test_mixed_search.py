@@ -88,6 +88,19 @@ def test_no_step_lowers_the_likelihood_of_observed_cells() -> None:
     assert values[-1] > values[0]
 
 
+def test_smoothing_draws_levels_towards_those_of_all_rows() -> None:
+    u, c = simulated(150, 2)
+    samples, masses = Samples.of_cells(u, c, LEVELS), np.full((1, 150), 1.0 / 150)
+    (found,) = mixture_path(samples, masses, seeds(samples.points, masses, 3), [np.full(2, 0.03)])
+    every = np.concatenate([np.bincount(column) / 150.0 for column in c.T])
+    away = [
+        float(np.abs(found.smoothed(samples, masses, rows).chances[0] - every).max())
+        for rows in (0.1, 10.0, 1e9)
+    ]
+    assert away[0] > away[1] + 0.05 > away[2] + 0.05
+    assert away[2] < 0.01
+
+
 def test_levels_apart_start_components_at_classes() -> None:
     u, c = simulated(150, 2)
     samples, masses = Samples.of_cells(u, c, LEVELS), np.full((1, 150), 1.0 / 150)

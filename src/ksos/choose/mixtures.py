@@ -147,6 +147,11 @@ class Mixtures(NamedTuple):
             scales[:, None, None] ** 2 * covariances[:, None],
         )
 
+    def smoothed(self, samples: Samples, masses: np.ndarray, smoothing: float) -> Mixtures:
+        """The same with levels drawn more, or less, towards those of all components together."""
+        R = self.responsibilities(samples)[0] * masses.T[:, :, None]
+        return self._replace(chances=_chances(samples, R, smoothing))
+
     def places(self, samples: Samples, masses: np.ndarray) -> np.ndarray:
         """How many samples each component holds, (B, c): (Σr)²/Σr² of its responsibilities times
         the ``masses`` (B, n) [Kish1965]. A sample of a large mass counts once.
@@ -373,8 +378,8 @@ def _predictions(
     return start, pull, spread
 
 
-def _chances(samples: Samples, R: np.ndarray) -> np.ndarray:
-    """Probabilities of levels, drawn a little towards those of all components together."""
+def _chances(samples: Samples, R: np.ndarray, smoothing: float = _SMOOTHING) -> np.ndarray:
+    """Probabilities of levels, drawn towards those of all components together by so many rows."""
     n, B, c = R.shape
     if samples.cells is None:
         return np.zeros((B, c, 0))
@@ -386,7 +391,7 @@ def _chances(samples: Samples, R: np.ndarray) -> np.ndarray:
     counts = counts * rows / masses.sum(axis=0)[:, None, None]
     every = counts.sum(axis=1, keepdims=True) + _LEAST_ROWS
     every = every / cells.per_column(every)
-    return np.asarray((counts + _SMOOTHING * every) / (cells.per_column(counts) + _SMOOTHING))
+    return np.asarray((counts + smoothing * every) / (cells.per_column(counts) + smoothing))
 
 
 def _exponents(mixtures: Mixtures, samples: Samples) -> np.ndarray:

@@ -244,10 +244,9 @@ class Stack:
                     centers[which, start, column] = every
                 first = centers[which, start, column][:, :components]
                 path = mixture_path(begun, self.masses, first, used, shared=shared)
-                fits += [
-                    Fit(self._without_spikes(mixtures, samples, floor), axes)
-                    for mixtures, floor in zip(path, used, strict=True)
-                ]
+                for mixtures, floor in zip(path, used, strict=True):
+                    one = self._without_spikes(mixtures, samples, floor)
+                    fits += [Fit(variant, axes) for variant in self._variants(one, samples)]
             columns = [self._unseen(fit) for fit in fits]
             self.held_out = np.column_stack([self.held_out, *columns])
             self.fits += fits
@@ -281,6 +280,10 @@ class Stack:
         lone = (places < samples.dimension + 1) & ~shared
         added = np.where(lone, max(FLOORS), 0.0)[..., None] * np.eye(samples.dimension)
         return mixtures._replace(covariances=mixtures.covariances + added)
+
+    def _variants(self, mixtures: Mixtures, samples: Samples) -> list[Mixtures]:
+        """The candidates that a fit stands for."""
+        return [mixtures]
 
     def _unseen(self, fit: Fit) -> np.ndarray:
         samples = self.samples[fit.axes is not None][0]
