@@ -201,6 +201,20 @@ def test_incomplete_rows_cost_little_against_complete_ones() -> None:
     assert scores[0] - scores[1] < 0.08
 
 
+def test_columns_that_depend_on_each_other_without_numbers() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(2, size=200)
+    c = np.stack([a, np.where(rng.random(200) < 0.9, a, 1 - a)], axis=1)
+    folds, nothing = random_folds(np.ones(200), 3, rng), np.zeros((200, 0))
+    search = MixedSearch(nothing, c, (2, 2), np.ones(200), folds, [3.0], [math.inf])
+    search.run()
+    p = search.answer(1e-4)[0].distribution
+    every = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    found = np.exp(p.log_density(np.zeros((4, 0)), every))
+    shares = np.bincount(2 * c[:, 0] + c[:, 1]) / 200.0
+    assert np.abs(found - shares).max() < 0.02
+
+
 @pytest.mark.parametrize(("d", "levels"), [(0, (2, 3)), (2, ())])
 def test_tables_of_one_kind(d: int, levels: tuple[int, ...]) -> None:
     u, c = simulated(60, d, 0.1)

@@ -360,7 +360,8 @@ class _Pairs:
         for i in range(n):
             self.costs[i, i + 1 :] = self.costs[i + 1 :, i] = self._bounds(i, np.arange(i + 1, n))
         self.nearest = self.costs.argmin(axis=1)
-        self.level = 0.0
+        # nothing has been evaluated yet, a bound of 0 included
+        self.level = -1.0
 
     def cheapest(self, most: float) -> tuple[int, int] | None:
         """The pair of least cost, or None if that is not below ``most``."""
