@@ -21,7 +21,8 @@ import ksos
 DOCS = ROOT / "docs"
 MODULES = [
     "ksos",
-    *(f"ksos.{name}" for name in ("kernels", "measures", "functionals", "observables", "solvers")),
+    *(f"ksos.{name}" for name in ("kernels", "measures", "functionals", "observables", "risk")),
+    "ksos.solvers",
 ]
 GENERATED = {
     "how-to": "how_to",

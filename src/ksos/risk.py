@@ -57,6 +57,12 @@ class Risk:
     The functions of :mod:`ksos.risk` make risks. ``lipschitz`` is a Lipschitz constant of the loss
     in x, a number or a CVXPY expression of the decision. If it ``happens``, the loss is 1 where the
     function is positive and 0 elsewhere.
+
+    >>> import cvxpy as cp
+    >>> x = cp.Variable(value=2.0)
+    >>> risk = Risk(lambda P: cp.abs(P[:, 0] - x), "distance")
+    >>> risk.values(np.array([[0.0], [3.0]])).tolist()
+    [2.0, 1.0]
     """
 
     def __init__(
@@ -182,7 +188,11 @@ class Risk:
 
 
 class Limit:
-    """A constraint that a risk is at most 0 for every distribution of the ball."""
+    """A constraint that a risk is at most 0 for every distribution of the ball.
+
+    >>> expectation(lambda P: P[:, 0]) <= 2.0
+    expectation <= 2.0
+    """
 
     def __init__(self, risk: Risk, name: str) -> None:
         self.risk, self.name = risk, name
@@ -203,7 +213,13 @@ def restore(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 def expectation(f: Loss, *, lipschitz: Any = None) -> Risk:
-    """The expected loss E f(x)."""
+    """The expected loss E f(x).
+
+    >>> import cvxpy as cp
+    >>> share = cp.Variable(2, value=[0.5, 0.5])
+    >>> expectation(lambda P: -P @ share).values(np.array([[1.0, 2.0]])).tolist()
+    [-1.5]
+    """
     return Risk(f, "expectation", lipschitz)
 
 
@@ -211,6 +227,9 @@ def cvar(f: Loss, alpha: float, *, lipschitz: Any = None) -> Risk:
     """The conditional value at risk: the mean of the worst ``alpha`` of the losses f(x).
 
     It is min_τ τ + E (f(x) − τ)₊/α. ``alpha`` is the tail mass: 0.05 for the worst 5%.
+
+    >>> cvar(lambda P: P[:, 0], 0.05)
+    cvar(0.05)
     """
     alpha = as_finite(alpha, "alpha")
     if not 0.0 < alpha <= 1.0:
@@ -224,6 +243,9 @@ def cvar(f: Loss, alpha: float, *, lipschitz: Any = None) -> Risk:
 def newsvendor(order: Any, underage: float, overage: float, *, column: int = 0) -> Risk:
     """The expected cost of an order q against the demand D in a column: E max(underage·(D − q),
     overage·(q − D)).
+
+    >>> newsvendor(3.0, underage=4.0, overage=1.0).values(np.array([[2.0], [5.0]])).tolist()
+    [1.0, 8.0]
     """
     column = as_count(column, "column", minimum=0)
     costs = as_nonnegative(underage, "underage"), as_nonnegative(overage, "overage")
@@ -238,7 +260,12 @@ def newsvendor(order: Any, underage: float, overage: float, *, column: int = 0) 
 
 
 def pieces(functions: Sequence[Loss], *, lipschitz: Any = None) -> Risk:
-    """The expectation of the maximum of some functions, E max_k f_k(x)."""
+    """The expectation of the maximum of some functions, E max_k f_k(x).
+
+    >>> risk = pieces([lambda P: P[:, 0], lambda P: -2.0 * P[:, 0]])
+    >>> risk.values(np.array([[-1.0], [1.0]])).tolist()
+    [2.0, 1.0]
+    """
     if isinstance(functions, Risk) or callable(functions) or len(functions) == 0:
         raise TypeError(f"pieces needs a list of functions of points (n, d); got {functions!r}")
     each = [Risk(f, f"piece {k}") for k, f in enumerate(functions)]
@@ -251,7 +278,11 @@ def pieces(functions: Sequence[Loss], *, lipschitz: Any = None) -> Risk:
 
 
 def pinball(residual: Loss, q: float) -> Risk:
-    """The pinball loss of a residual y − prediction, which the ``q``-quantile minimizes."""
+    """The pinball loss of a residual y − prediction, which the ``q``-quantile minimizes.
+
+    >>> pinball(lambda P: P[:, 0], 0.75).values(np.array([[-4.0], [4.0]])).tolist()
+    [1.0, 3.0]
+    """
     q = as_finite(q, "q")
     if not 0.0 < q < 1.0:
         raise ValueError(f"q must lie strictly between 0 and 1; got {q!r}")
@@ -265,13 +296,21 @@ def pinball(residual: Loss, q: float) -> Risk:
 
 
 def hinge(margin: Loss) -> Risk:
-    """The hinge loss of a margin y·score: E (1 − margin)₊."""
+    """The hinge loss of a margin y·score: E (1 − margin)₊.
+
+    >>> hinge(lambda P: P[:, 0]).values(np.array([[-1.0], [2.0]])).tolist()
+    [2.0, 0.0]
+    """
     base = Risk(margin, "hinge")
     return Risk(lambda P: base.cp.pos(1.0 - base._vector(P)), base.name)
 
 
 def absolute(residual: Loss) -> Risk:
-    """The expected absolute residual."""
+    """The expected absolute residual.
+
+    >>> absolute(lambda P: P[:, 0] - 1.0).values(np.array([[-1.0], [2.0]])).tolist()
+    [2.0, 1.0]
+    """
     base = Risk(residual, "absolute")
     return Risk(lambda P: base.cp.abs(base._vector(P)), base.name)
 
@@ -280,6 +319,9 @@ def logistic(margin: Loss, *, lipschitz: Any = None) -> Risk:
     """The logistic loss of a margin y·score: E log(1 + exp(−margin)).
 
     ``lipschitz`` is a Lipschitz constant of the margin in x. With it the upper bound is rigorous.
+
+    >>> logistic(lambda P: P[:, 0]).values(np.array([[0.0]])).round(4).tolist()
+    [0.6931]
     """
     base = Risk(margin, "logistic", lipschitz)
     return Risk(lambda P: base.cp.logistic(-base._vector(P)), base.name, base.lipschitz)
@@ -290,6 +332,9 @@ def probability(g: Loss) -> Risk:
 
     A probability is not convex in the decision. So ``ksos.decide(probability(g), ball)`` holds the
     decision and bounds the largest probability in the ball from both sides.
+
+    >>> probability(lambda P: P[:, 0] - 1.0).values(np.array([[0.0], [2.0]])).tolist()
+    [0.0, 1.0]
     """
     return Risk(g, "probability", happens=True)
 
@@ -299,6 +344,9 @@ def chance(g: Loss, alpha: float) -> Limit:
 
     It is replaced by the safe, convex constraint CVaR_α(g) ≤ 0. :func:`probability` finds how
     probable g(x) > 0 can be for the decision that comes out.
+
+    >>> chance(lambda P: P[:, 0] - 1.0, 0.1)
+    chance(0.1)
     """
     return Limit(cvar(g, alpha), f"chance({alpha:g})")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ksos.robust.ball import Ball, adversary_in
 from ksos.robust.barrier import JointBarrier
 from ksos.robust.bounds import AtomicBall, WorstAtoms, supremum_on, worst_atoms
-from ksos.robust.decide import Atoms, Decision, decide
+from ksos.robust.decisions import Atoms, Decision, decide
 from ksos.robust.learning import RobustSolution, robust_minimize, robust_path
 from ksos.robust.losses import (
     AbsoluteLoss,

@@ -246,7 +246,7 @@ class Ball:
         True
         """
         # decisions take a ball, so that their file imports this one
-        from ksos.robust.decide import support_function
+        from ksos.robust.decisions import support_function
 
         return support_function(self, points)
 

@@ -90,7 +90,11 @@ STATUSES = {
 
 
 class Atoms(NamedTuple):
-    """A distribution on finitely many points."""
+    """A distribution on finitely many points.
+
+    >>> Atoms(np.zeros((1, 2)), np.ones(1)).weights.tolist()
+    [1.0]
+    """
 
     points: np.ndarray
     """(m, d)."""
@@ -136,6 +140,16 @@ class Decision:
         Conic problems solved, and the points of the last one.
     time : float
         Seconds.
+
+    Examples
+    --------
+    >>> import cvxpy as cp
+    >>> import ksos
+    >>> ball = ksos.Ball([[1.0], [2.0], [4.0]], 0.1, domain="samples")
+    >>> order = cp.Variable(nonneg=True)
+    >>> found = ksos.decide(ksos.risk.newsvendor(order, 4.0, 1.0), ball, rtol=1e-6)
+    >>> found.status, found.upper_bound_kind, ball.contains(*found.adversary)
+    ('solved', 'rigorous', True)
     """
 
     value: float
