@@ -4,7 +4,7 @@ sums over pairs of points, rules where a basis lives, masses of boxes.
 
 from __future__ import annotations
 
-from ksos.integrals.base import AnyDiscrete, Integrals
+from ksos.integrals.base import AnyDiscrete, Integrals, PairFactors
 from ksos.integrals.closed_forms import CLOSED_FORMS, closed_form
 from ksos.integrals.erf import gauss_mass, log_gauss_mass, normal_between, truncated_moments
 from ksos.integrals.exact_rule import basis_at, exact_rule
@@ -38,7 +38,6 @@ from ksos.integrals.regions import (
 )
 from ksos.integrals.triple import (
     ComponentPairs,
-    PairFactors,
     ThinPairs,
     WithConstant,
     apply_triple,

@@ -4,6 +4,7 @@ logarithm: nothing over- or underflows.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -136,6 +137,19 @@ class Integrals(ABC):
             raise NotImplementedError(f"{type(self).__name__} does not factorize over pairs")
         log_c, of_G, of_H = kernels
         return log_c, of_G.log(X, X), of_H.log(X, Z)
+
+
+class PairFactors:
+    """u_ijr = c·G_ij·H_ir·H_jr in units of exp(log_unit), with G, H and c of moderate size."""
+
+    def __init__(
+        self, integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float
+    ) -> None:
+        log_c, log_G, log_H = integrals.log_pairwise(X, Z, embedding_kernel)
+        xp = namespace(log_H)
+        peak = float(xp.max(log_H))
+        self.G, self.H = xp.exp(log_G), xp.exp(log_H - peak)
+        self.c = math.exp(log_c + 2.0 * peak - log_unit)
 
 
 class AnyDiscrete(Integrals):

@@ -19,7 +19,7 @@ import numpy as np
 
 from ksos.ground.arrays import Array, flat, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.integrals.base import Factor, Integrals
+from ksos.integrals.base import Factor, Integrals, PairFactors
 from ksos.integrals.gaussian import GaussianNormals, axes_of
 from ksos.kernels import Kernel
 from ksos.kernels.base import central_point, squared_distances
@@ -49,22 +49,9 @@ class WithConstant(Integrals):
         return xp.concat([row, rest], axis=0)
 
 
-class PairFactors:
-    """u_ijr = c·G_ij·H_ir·H_jr in units of exp(log_unit), with G, H and c of moderate size."""
-
-    def __init__(
-        self, integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float
-    ) -> None:
-        log_c, log_G, log_H = integrals.log_pairwise(X, Z, embedding_kernel)
-        xp = namespace(log_H)
-        peak = float(xp.max(log_H))
-        self.G, self.H = xp.exp(log_G), xp.exp(log_H - peak)
-        self.c = math.exp(log_c + 2.0 * peak - log_unit)
-
-
 @dataclass(frozen=True)
 class ThinPairs:
-    """The same for many points: G = QQᵀ and H = left·rightᵀ, with as many columns as the kernels
+    """Pair factors of many points: G = QQᵀ and H = left·rightᵀ, with as many columns as the kernels
     can tell apart.
     """
 

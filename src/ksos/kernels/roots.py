@@ -27,6 +27,7 @@ from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice
 
 __all__ = [
+    "MANY_POINTS",
     "ROUTES",
     "VERY_MANY_POINTS",
     "Pivots",

@@ -20,11 +20,11 @@ from scipy.linalg.lapack import dpstrf
 from ksos.ground.arrays import Array, eye, flat, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals import Integrals
+from ksos.integrals.base import PairFactors
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.integrals.regions import Rule
 from ksos.integrals.triple import (
     ComponentPairs,
-    PairFactors,
     ThinPairs,
     WithConstant,
     component_pairs,
@@ -32,6 +32,7 @@ from ksos.integrals.triple import (
     triple_blocks,
 )
 from ksos.kernels import Kernel
+from ksos.kernels.roots import MANY_POINTS
 
 __all__ = [
     "SMALL_TENSOR",
@@ -446,8 +447,10 @@ def embedding_map(
         basis = WithConstant(integrals) if constant else integrals
         return CompressedMap.streamed(basis, X, Z, embedding_kernel, T, S, log_unit)
     pays = tensor <= m * (m + ell) or (tensor < ell * m * m and tensor <= SMALL_TENSOR)
-    if pays and (thin := thin_pairs(integrals, X, Z, embedding_kernel, log_unit)) is not None:
-        return CompressedMap(_pairwise_tensor(thin, T, S))
+    if pays and m >= MANY_POINTS:
+        thin = thin_pairs(integrals, X, Z, embedding_kernel, log_unit)
+        if thin is not None:
+            return CompressedMap(_pairwise_tensor(thin, T, S))
     _require_pairs(T, m, ell)
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
     return CompressedMap(_pairwise_tensor(pairs, T, S)) if pays else PairwiseMap([pairs], T, S)
