@@ -134,7 +134,8 @@ def hadamard_factor(F: np.ndarray, R: np.ndarray) -> np.ndarray:
     alone = np.diag(np.sqrt(single))[:, single > 0.0]
     if not F.shape[1]:
         return alone
-    columns = hadamard_rows(F.T, roots.T, _DROP**2 * float(np.sum(F * F)))
+    with one_blas_thread(m):
+        columns = hadamard_rows(F.T, roots.T, _DROP**2 * float(np.sum(F * F)))
     return np.concatenate([columns.T, alone], axis=1)
 
 
