@@ -700,7 +700,7 @@ class SoSDensity(Scores):
             Refinement stops at an error of this much of E|f|.
         max_evaluations : int, optional
             How often f is evaluated at most. Default: 2,000,000 for cubature, fewer for more than
-            125 support points, and 65,536 for quasi-Monte Carlo.
+            50 support points, and 65,536 for quasi-Monte Carlo.
         rng : seed or Generator, optional
             For quasi-Monte Carlo.
 

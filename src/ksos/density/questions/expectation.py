@@ -26,7 +26,6 @@ from ksos.integrals import closed_form
 from ksos.integrals.regions import cells, importance_rules
 from ksos.integrals.triple import apply_triple
 from ksos.kernels import Gaussian, Kernel
-from ksos.measures import GaussianMixture
 from ksos.observables import (
     BoxIndicator,
     KernelFunction,
@@ -121,7 +120,7 @@ def average(p: Terms, g: Integrand, work: Work, *, thorough: bool = False) -> Es
     many points as cubature would.
     """
     rng, alone, found = np.random.default_rng(work["rng"]), len(p.parts) == 1, []
-    cost = 0.0 if alone else sum(term.value_cost for _, term in p.parts)
+    cost = sum(term.value_cost for _, term in p.parts)
     roots = sum(math.sqrt(weight) for weight, _ in p.parts)
 
     def integrand(X: np.ndarray, log_p: np.ndarray) -> np.ndarray:
@@ -329,7 +328,7 @@ def _weighted_points(term: Term, n_points: int, rng: np.random.Generator) -> Ite
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     spread = weights * np.max(variances / variances.min(axis=0), axis=1)
     shares = 0.5 * (weights / weights.sum() + spread / spread.sum())
-    drawn = GaussianMixture(shares, means, covariances)
+    constant = not term.n_corrections and term.interval is None  # then it is its reference
     roots, cumulative = np.linalg.cholesky(covariances), np.cumsum(shares)
     for _ in range(_GROUPS):
         n = max(32, n_points // _GROUPS)
@@ -338,4 +337,5 @@ def _weighted_points(term: Term, n_points: int, rng: np.random.Generator) -> Ite
         which = np.minimum(which, weights.shape[0] - 1)
         X = means[which] + np.einsum("nij,nj->ni", roots[which], ndtri(unit[:, 1:]))
         log_p = term.log_by_volume(X)
-        yield X, log_p, log_p - drawn.log_density(X)
+        log_ratio = 0.0 if constant else log_p - term.reference.log_density(X)
+        yield X, log_p, np.log(weights / shares)[which] + log_ratio
