@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -121,23 +122,20 @@ def minimize_constrained(
     rounds = Rounds(problem, steppers, goal._replace(max_iter=limit), program)
     if isinstance(solver, InteriorPoint):
         rounds.fraction = solver.step_fraction
-    try:
+    outcome, rounds.latest = None, C
+    with rounds.until_interrupted():
         if (note := _unattainable(problem)) is not None:
             return partial(_solution, problem, violating(problem, C), name, goal.tol, (note, None))
         for constraint in _balls(constraints):
             closest, least = nearest(constraint, space, C, limit)
             if least > constraint.bound:
-                outcome, why = violating(problem, closest), _too_small(constraint, least)
-                return partial(_solution, problem, outcome, name, goal.tol, why)
-            C = closest if start is None else C
+                outside, why = violating(problem, closest), _too_small(constraint, least)
+                return partial(_solution, problem, outside, name, goal.tol, why)
+            C = rounds.latest = closest if start is None else C
         if start is not None:
             rounds.record(problem.point(C))
         outcome = solve_constrained(rounds, C)
-    except KeyboardInterrupt:
-        run.interrupt()
-        if rounds.best is None or rounds.latest is not None:
-            rounds.record(problem.point(C if rounds.latest is None else rounds.latest))
-        outcome = rounds.ended("interrupted")
+    outcome = rounds.ended("interrupted") if outcome is None else outcome
     return partial(_certified, rounds, outcome, name)
 
 
@@ -328,8 +326,19 @@ class Rounds:
     n_iter: int = 0
     history: list[Progress] = field(default_factory=list)
     best: ConstrainedOutcome | None = None
-    latest: Array | None = None  # where the latest unconstrained problem has ended
+    # where the latest unconstrained problem has ended, at first the start
+    latest: Array | None = None
     last_step: int = sys.maxsize  # after so many steps the rounds end for want of progress
+
+    # inside, Ctrl-C ends the run, and the latest point is looked at too
+    @contextmanager
+    def until_interrupted(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            Run.current().interrupt()
+            if self.latest is not None:
+                self.record(self.problem.point(self.latest))
 
     # one unconstrained problem: outcome, point and its multipliers
     def inner(
@@ -417,14 +426,12 @@ def follow_central_path(
     finds nothing that is feasible.
     """
     rounds = Rounds(problem, [], Goal(tol, max_iter=max_iter), program)
-    status = "solved_inaccurate"
-    try:
+    found, rounds.latest = None, problem.middle.C
+    with rounds.until_interrupted():
         found = _along_the_path(rounds)
-    except KeyboardInterrupt:
-        Run.current().interrupt()
-        found, status = None, "interrupted"
     if found is None and rounds.best is not None:
-        found = rounds.ended(status)
+        stopped = Run.current().interrupted
+        found = rounds.ended("interrupted" if stopped else "solved_inaccurate")
     return found if found is not None and found.feasible else None
 
 
