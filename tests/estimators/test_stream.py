@@ -462,6 +462,17 @@ def test_scores_name_what_is_wrong(in_memory: dict[str, KernelSoSDensity], tmp_p
         with pytest.raises(ValueError, match=r"chunk 17: Input X contains NaN"):
             ask(chunks(broken(17, [[np.nan, 0.0]])))
     assert file.read_text() == "old" and os.listdir(tmp_path) == ["scores.npy"]
+
+    def failing(error: OSError) -> Iterator[np.ndarray]:
+        yield X
+        raise error
+
+    # an error of the source does not name the file that is written
+    for error in (OSError("the line is down"), FileNotFoundError(2, "gone", "x.csv")):
+        with pytest.raises(OSError, match=r"the line is down|gone") as caught:
+            fitted.score_samples(chunks(failing(error)), out=file)
+        assert caught.value.filename in (None, "x.csv")
+    assert file.read_text() == "old" and os.listdir(tmp_path) == ["scores.npy"]
     with pytest.raises(ValueError, match="out is for a source of chunks"):
         fitted.score_samples(X, out=file)
     with pytest.raises(ValueError, match="weights of a source come with its chunks"):
