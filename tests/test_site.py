@@ -23,6 +23,7 @@ MODULES = [
     "ksos",
     *(f"ksos.{name}" for name in ("kernels", "measures", "functionals", "observables", "risk")),
     "ksos.solvers",
+    "ksos.adapters",
 ]
 GENERATED = {
     "how-to": "how_to",

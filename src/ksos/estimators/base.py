@@ -34,6 +34,7 @@ from ksos.data import (
     written,
 )
 from ksos.density import SoSDensity, TableDensity
+from ksos.estimators.callbacks import CallbackSupportMixin
 from ksos.ground import (
     Run,
     as_choice,
@@ -91,7 +92,7 @@ def warn_if_memorized(contamination: Any, by_likelihood: bool) -> None:
         )
 
 
-class DensityEstimator(DensityMixin, BaseEstimator):
+class DensityEstimator(CallbackSupportMixin, DensityMixin, BaseEstimator):
     """What a fitted density estimator answers, and the checks of the parameters that all of them
     have.
     """

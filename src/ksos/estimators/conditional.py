@@ -30,6 +30,7 @@ from ksos.choose.location import (
 from ksos.choose.shape import Transform, fit_shape, log_is_better
 from ksos.data import Split, check_folds, mean_score, row_splits
 from ksos.density import SoSDensity
+from ksos.estimators.callbacks import CallbackSupportMixin, told_to_callbacks
 from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
 from ksos.estimators.regressors import location_regressors, scale_regressors, scale_trees
 from ksos.estimators.search import KernelSoSDensityCV
@@ -73,7 +74,7 @@ _COSTS = (9.0, 1.0, 2.0, 4.0)
 _FAR = 2.0
 
 
-class KernelSoSConditional(RegressorMixin, BaseEstimator):
+class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     r"""Estimate the distribution of y given x, around any regressor.
 
     p(y | x) = q((y − μ(x))/s(x))/s(x), with regressors for location μ and scale s, and a density
@@ -198,6 +199,7 @@ class KernelSoSConditional(RegressorMixin, BaseEstimator):
     def _prefit(self) -> bool:
         return bool(self.prefit) or isinstance(self.regressor, FrozenEstimator)
 
+    @told_to_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows ``X`` (n, d) and targets ``y`` (n,) or (n, outputs).
 

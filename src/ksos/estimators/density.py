@@ -28,6 +28,7 @@ from ksos.data import (
     row_hashes,
 )
 from ksos.estimators.base import DensityEstimator, holds_no_rows_out, warn_if_memorized
+from ksos.estimators.callbacks import told_to_callbacks
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.ground import (
@@ -219,6 +220,7 @@ class KernelSoSDensity(DensityEstimator):
         self.time_limit, self.contamination = time_limit, contamination
         self.random_state, self.verbose = random_state, verbose
 
+    @told_to_callbacks
     def fit(
         self,
         X: Any,

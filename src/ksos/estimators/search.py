@@ -22,6 +22,7 @@ from ksos.data import (
 )
 from ksos.density import Columns, TableDensity
 from ksos.estimators.base import DensityEstimator, warn_if_memorized
+from ksos.estimators.callbacks import told_to_callbacks
 from ksos.ground import (
     Run,
     as_choice,
@@ -204,6 +205,7 @@ class KernelSoSDensityCV(DensityEstimator):
         self.tol, self.time_limit, self.n_jobs = tol, time_limit, n_jobs
         self.contamination, self.random_state, self.verbose = contamination, random_state, verbose
 
+    @told_to_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose reference, bandwidth and λ for the samples ``X`` (n, d), and fit the density to
         all of them.

@@ -68,7 +68,8 @@ class Run:
     ``time_limit``: seconds from now, None for no limit. ``name`` and ``doing`` begin the line of
     progress, which appears ``after`` so many seconds on ``line``: an object that can ``write(what,
     when)``, in place of the text before, and ``erase()``. A ``verbose`` run prints by itself, so
-    that neither it nor the runs inside have a line. ``cancelled`` is asked whether to stop, such as
+    that neither it nor the runs inside have a line. ``listener`` gets what the call and those inside
+    tell, as text. ``cancelled`` is asked whether to stop, such as
     the ``is_set`` of an event that another thread sets.
 
     >>> ticks = iter([0.0, 1.5, 2.5])
@@ -87,9 +88,11 @@ class Run:
         after: float = _SILENT_SECONDS,
         cancelled: Callable[[], bool] | None = None,
         line: Any = None,
+        listener: Callable[[str], None] | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         outer = self._outer = _innermost()
+        self._listener = listener or (None if outer is None else outer._listener)
         self._clock: Callable[[], float] = clock or (
             time.perf_counter if outer is None else outer._clock
         )
@@ -265,9 +268,14 @@ class Run:
             return finish()
 
     @property
+    def has_listener(self) -> bool:
+        """Whether somebody gets what is told."""
+        return self._listener is not None
+
+    @property
     def shown(self) -> bool:
-        """Whether there is a line of progress."""
-        return self._display is not None
+        """Whether what is told is seen: on a line of progress, or by a listener."""
+        return self._display is not None or self._listener is not None
 
     def tell(
         self,
@@ -283,6 +291,8 @@ class Run:
 
         With an infinite total nothing is foreseen, whatever the calls inside know of their part.
         """
+        if self._listener is not None:
+            self._listener(doing)
         if self._display is None:
             return
         self.doing, self._foreseen, self._at = doing, left, self._clock()
