@@ -18,7 +18,7 @@ except ImportError:  # before scikit-learn 1.9
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Nothing, in the place of scikit-learn's class."""
 
-    def with_callbacks(method: Any) -> Any:  # type: ignore[no-redef]
+    def with_callbacks(method: Any) -> Any:
         """The method as it is."""
         return method
 
@@ -49,7 +49,7 @@ def told_to_callbacks(fit: _F) -> _F:
         root.call_on_fit_task_end(estimator=self, X=X)
         return found
 
-    return with_callbacks(call)  # type: ignore[no-any-return]
+    return with_callbacks(call)
 
 
 class _Teller:

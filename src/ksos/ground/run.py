@@ -92,7 +92,9 @@ class Run:
         clock: Callable[[], float] | None = None,
     ) -> None:
         outer = self._outer = _innermost()
-        self._listener = listener or (None if outer is None else outer._listener)
+        self._listener: Callable[[str], None] | None = listener
+        if listener is None and outer is not None:
+            self._listener = outer._listener
         self._clock: Callable[[], float] = clock or (
             time.perf_counter if outer is None else outer._clock
         )
