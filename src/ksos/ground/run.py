@@ -68,9 +68,9 @@ class Run:
     ``time_limit``: seconds from now, None for no limit. ``name`` and ``doing`` begin the line of
     progress, which appears ``after`` so many seconds on ``line``: an object that can ``write(what,
     when)``, in place of the text before, and ``erase()``. A ``verbose`` run prints by itself, so
-    that neither it nor the runs inside have a line. ``listener`` gets what the call and those inside
-    tell, as text. ``cancelled`` is asked whether to stop, such as
-    the ``is_set`` of an event that another thread sets.
+    that neither it nor the runs inside have a line. ``listener`` gets what the call and those
+    inside tell, as text. ``cancelled`` is asked whether to stop, such as the ``is_set`` of an event
+    that another thread sets.
 
     >>> ticks = iter([0.0, 1.5, 2.5])
     >>> with Run(2.0, clock=lambda: next(ticks)) as run:
