@@ -49,7 +49,7 @@ LAYERS: list[set[str]] = [
 
 # (importing module, imported module): why this one import may go up.
 UPWARD: dict[tuple[str, str], str] = {
-    ("ksos.density.density", "ksos.space.embedding"): "ksos.mmd, as a method of the density",
+    ("ksos.density.averages", "ksos.space.embedding"): "ksos.mmd, as a method of the density",
     ("ksos.density.scores", "ksos.adapters.as_scipy"): "to_scipy, a method of the density",
 }
 

@@ -10,24 +10,20 @@ from typing import Any, Self
 
 import numpy as np
 
+from ksos.density.averages import Averages
 from ksos.density.compress import Compression, compressed
 from ksos.density.estimate import Estimate
 from ksos.density.questions import condition, transform, without_underflow
-from ksos.density.questions.divergence import kl_divergence, l2_distance
-from ksos.density.questions.expectation import Work, entropy, expectation
-from ksos.density.questions.levels import highest_density_level
 from ksos.density.questions.mass import Masses, box_masses, cumulative, masses_within, quantiles
 from ksos.density.questions.modes import log_and_gradient, modes
-from ksos.density.questions.moments import mean_and_covariance, moment
+from ksos.density.questions.moments import mean_and_covariance
 from ksos.density.sampling import draw_terms
-from ksos.density.scores import Scores
 from ksos.density.square import NoMass, Square
 from ksos.density.terms import Terms, as_by_volume, as_term
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device, to_numpy
 from ksos.ground.frames import frame, series, square
 from ksos.ground.names import (
     as_feature_names,
-    order_of,
     per_feature,
     quoted,
     said,
@@ -43,8 +39,6 @@ from ksos.ground.validation import (
     as_levels,
     as_metric,
     as_points,
-    as_positive,
-    as_powers,
     as_scales,
     as_vector,
     instead,
@@ -60,7 +54,7 @@ _MASS_TOLERANCE = 1e-6
 
 
 @without_underflow
-class SoSDensity(Scores):
+class SoSDensity(Averages):
     r"""A density Σ_c w_c ρ_c(x)·‖c + Fᵀk(x)‖²: a kernel sum of squares, or a mixture of such terms.
 
     The constructor makes the density of one term,
@@ -162,15 +156,6 @@ class SoSDensity(Scores):
         out.feature_names = names if named else None
         return out
 
-    def _other(self, other: Any) -> Terms:
-        """Another density, its features in the order of this one's."""
-        if not isinstance(other, SoSDensity):
-            raise TypeError(f"other must be a density such as this one; got {type(other).__name__}")
-        terms, order = other.terms.on_host, None
-        if other.n_features == self.n_features:
-            order = order_of(other.feature_names, self.feature_names, "other")
-        return terms if order is None else condition.marginal(terms, order)
-
     @property
     def measure(self) -> Measure:
         """What the density is relative to."""
@@ -228,6 +213,10 @@ class SoSDensity(Scores):
         names : sequence of str or None
             One name for each feature.
 
+        Returns
+        -------
+        SoSDensity
+
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[3.0, 0.0]], [[1.0]], normalize=True)
         >>> p = p.with_feature_names(["hp", "mpg"])
@@ -244,6 +233,15 @@ class SoSDensity(Scores):
         """The same density in torch tensors on a device such as ``"cuda"``; None: in NumPy arrays.
 
         If there is no such device, the error says why.
+
+        Parameters
+        ----------
+        device : str, torch.device or None
+            Where its arrays shall lie.
+
+        Returns
+        -------
+        SoSDensity
         """
         host = self.terms.on_host
         terms = host if device is None else host.moved(lambda array: to_device(array, device))
@@ -255,6 +253,10 @@ class SoSDensity(Scores):
         """The same distribution as a density with respect to Lebesgue measure: p·dρ/dx.
 
         On volume, boxes and discrete measures it is the density itself.
+
+        Returns
+        -------
+        SoSDensity
         """
         if self.measure.normals(self.n_features) is None:
             return self
@@ -265,11 +267,30 @@ class SoSDensity(Scores):
         """log p(X_i), shape (n,); −inf where the density vanishes, never NaN.
 
         A density of one feature takes one number as well, and ±inf, where it vanishes.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Rows of all features.
+
+        Returns
+        -------
+        array (n,) or float
         """
         return self._at(X, self.terms.logpdf, -math.inf, -math.inf)
 
     def pdf(self, X: Any) -> Array:
-        """p(X_i) ≥ 0, shape (n,). One feature as in :meth:`logpdf`."""
+        """p(X_i) ≥ 0, shape (n,). One feature as in :meth:`logpdf`.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Rows of all features.
+
+        Returns
+        -------
+        array (n,) or float
+        """
         return self._at(X, self.terms.pdf, 0.0, 0.0)
 
     @instead(seed="rng", random_state="rng")
@@ -293,6 +314,10 @@ class SoSDensity(Scores):
         as_frame : bool
             Return a data frame, of the library whose table was fitted: pandas, polars, pyarrow or
             DuckDB. A density that was not fitted to a table gives pandas.
+
+        Returns
+        -------
+        array (size, d) or frame
         """
         n, generator = as_count(size, "size", minimum=0), np.random.default_rng(rng)
         with Run(name=f"{n} samples"):
@@ -300,12 +325,32 @@ class SoSDensity(Scores):
         return frame(to_numpy(samples), *self._label) if as_frame else self._back(samples)
 
     def mean(self, *, as_frame: bool = False) -> Any:
-        """E[x], shape (d,); with ``as_frame`` a pandas Series, or a frame as in :meth:`rvs`."""
+        """E[x], shape (d,); with ``as_frame`` a pandas Series, or a frame as in :meth:`rvs`.
+
+        Parameters
+        ----------
+        as_frame : bool
+            Return a pandas Series or a data frame.
+
+        Returns
+        -------
+        array (d,), Series or frame
+        """
         found = mean_and_covariance(self.terms.on_host)[0]
         return series(found, *self._label) if as_frame else self._back(found)
 
     def cov(self, *, as_frame: bool = False) -> Any:
-        """The covariance matrix of x, shape (d, d); with ``as_frame`` a frame."""
+        """The covariance matrix of x, shape (d, d); with ``as_frame`` a frame.
+
+        Parameters
+        ----------
+        as_frame : bool
+            Return a data frame.
+
+        Returns
+        -------
+        array (d, d) or frame
+        """
         found = mean_and_covariance(self.terms.on_host)[1]
         return square(found, *self._label) if as_frame else self._back(found)
 
@@ -323,6 +368,11 @@ class SoSDensity(Scores):
         ----------
         features : name, number, or list of these
             Numbers count from 0; negative ones raise.
+
+        Returns
+        -------
+        SoSDensity
+            Of these features.
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 1.0], [1.0, 0.0]], [[1.0], [1.0]], normalize=True)
@@ -347,6 +397,11 @@ class SoSDensity(Scores):
         ----------
         conditions : dict
             {feature: value or (low, high)}.
+
+        Returns
+        -------
+        SoSDensity
+            Of the other features.
 
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 0.0], [9.0, 9.0]], [[1.0], [1.0]], normalize=True)
@@ -414,6 +469,10 @@ class SoSDensity(Scores):
         given : list of features
             S.
 
+        Returns
+        -------
+        array (n,)
+
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(1.0), [[0.0, 0.0], [9.0, 9.0]], [[1.0], [1.0]], normalize=True)
         >>> p.conditional_logpdf([[9.0, 9.0], [0.0, 1.0]], given=[0]).round(6)
@@ -453,6 +512,10 @@ class SoSDensity(Scores):
             Standard deviations of the measurement, or its covariance C. An infinite one says
             nothing about its feature, nor does a mapping that lacks it.
 
+        Returns
+        -------
+        SoSDensity
+
         >>> from ksos.kernels import Gaussian
         >>> p = SoSDensity(Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # N(0, 1)
         >>> q = p.times_gaussian(1.0, 1.0)
@@ -490,6 +553,10 @@ class SoSDensity(Scores):
             becomes ASAᵀ, and any measure but a box.
         shift : float, array (d,), or dict {feature: number}
             What is added.
+
+        Returns
+        -------
+        SoSDensity
 
         >>> from ksos.kernels import Gaussian
         >>> SoSDensity(Gaussian(1.0), [[1.0]], [[1.0]], normalize=True).affine(-2.0, 5.0)
@@ -540,6 +607,11 @@ class SoSDensity(Scores):
             Report the MMD projected on these: for a density whose exact MMD has no closed form or
             takes too long (see :func:`ksos.mmd`).
 
+        Returns
+        -------
+        Compression
+            The named pair ``(density, mmd)``.
+
         >>> from ksos.kernels import Gaussian
         >>> F = [[1.0, 0.0], [1.0, 0.1], [1.0, 0.0]]
         >>> p = SoSDensity(Gaussian(1.0), [[0.0], [0.5], [1.0]], F, normalize=True)
@@ -577,6 +649,10 @@ class SoSDensity(Scores):
         given : dict, optional
             {feature: value or (low, high)}. The probability is that of the box among the x for
             which this holds.
+
+        Returns
+        -------
+        Estimate or array (n,)
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)
@@ -637,6 +713,15 @@ class SoSDensity(Scores):
         """P(x_k ≤ X_ik for all k), shape (n,); as good as :meth:`probability`.
 
         A density of one feature takes one number as well, and ±inf.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Rows of all features.
+
+        Returns
+        -------
+        array (n,) or float
         """
         host = self.terms.on_host
         return self._at(X, lambda rows: self._back(cumulative(host, to_numpy(rows))), 0.0, 1.0)
@@ -652,6 +737,10 @@ class SoSDensity(Scores):
         q : float or array
             Levels from 0 to 1. The answer has the same shape.
 
+        Returns
+        -------
+        float or array
+
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
         >>> p.ppf([0.0, 0.25, 0.975]).round(6)
@@ -661,148 +750,6 @@ class SoSDensity(Scores):
         levels = as_levels(q, "q")
         found = quantiles(self.terms.on_host, np.atleast_1d(levels))
         return self._back(found) if levels.ndim else float(found[0])
-
-    def moment(
-        self, powers: int | Sequence[int] | Mapping[Any, int], *, central: bool = False
-    ) -> float:
-        """E[Π_k x_k^{powers_k}], exactly; with ``central``, of x − E[x].
-
-        Parameters
-        ----------
-        powers : int, sequence of d whole numbers, or dict {feature: exponent}
-            An exponent for each feature; one number for a density of one feature. Features that a
-            mapping lacks have exponent 0.
-        central : bool
-            Take powers of x − E[x].
-
-        >>> from ksos import SoSDensity, kernels
-        >>> p = SoSDensity(kernels.Gaussian(2.0), [[3.0, 0.0]], [[1.0]], normalize=True)
-        >>> round(p.moment([1, 2]), 9), round(p.moment([4, 0], central=True), 9)
-        (3.0, 3.0)
-        """
-        exponents = as_powers(powers, self.n_features, self.feature_names)
-        about = to_numpy(self.mean()) if central else np.zeros(self.n_features)
-        return moment(self.terms.on_host, exponents, about)
-
-    def expectation(
-        self, f: Any, *, rtol: float = 1e-8, max_evaluations: int | None = None, rng: Any = None
-    ) -> Estimate:
-        """E[f(x)], a float with the estimate of its error as ``.error``.
-
-        Parameters
-        ----------
-        f : observable or callable
-            A :class:`~ksos.observables.Polynomial`, :class:`~ksos.observables.KernelFunction` or
-            :class:`~ksos.observables.BoxIndicator`, or a sum of multiples of them: closed form. Or
-            any function of an array (n, d) that returns n numbers: a sum on a discrete measure,
-            adaptive cubature in up to three features, quasi-Monte Carlo beyond.
-        rtol : float
-            Refinement stops at an error of this much of E|f|.
-        max_evaluations : int, optional
-            How often f is evaluated at most. Default: 2,000,000 for cubature, fewer for more than
-            50 support points, and 65,536 for quasi-Monte Carlo.
-        rng : seed or Generator, optional
-            For quasi-Monte Carlo.
-
-        >>> from ksos import SoSDensity, kernels
-        >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
-        >>> value = p.expectation(lambda X: np.exp(X[:, 0]))
-        >>> round(value, 9), value.error < 1e-8  # e^{1/2}
-        (1.648721271, True)
-        """
-        with Run(name="expectation"):
-            return expectation(self.terms.on_host, f, _work(rtol, max_evaluations, rng))
-
-    def entropy(
-        self, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None
-    ) -> Estimate:
-        """−∫ p log p dρ, *relative to the measure*, a float with the estimate of its error.
-
-        On Lebesgue measure and boxes this is the differential entropy; on ``Normal`` it is minus
-        the divergence from that normal distribution; on a discrete measure a sum. Cubature in up to
-        three features, quasi-Monte Carlo beyond, and in three features with several hundred support
-        points.
-
-        Parameters
-        ----------
-        rng, rtol, max_evaluations
-            Those of :meth:`expectation`.
-        """
-        with Run(name="entropy"):
-            return entropy(self.terms.on_host, _work(rtol, max_evaluations, rng))
-
-    def kl_divergence(
-        self, other: Any, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None
-    ) -> Estimate:
-        """∫ log(dP/dQ) dP between this distribution P and ``other`` Q, with its error.
-
-        The measures may differ as long as both are discrete or neither. It is infinite where this
-        density has mass outside of the box of the other.
-
-        Parameters
-        ----------
-        other : SoSDensity
-            Q.
-        rng, rtol, max_evaluations
-            Those of :meth:`expectation`.
-        """
-        work = _work(rtol, max_evaluations, rng)
-        return kl_divergence(self.terms.on_host, self._other(other), work)
-
-    def l2_distance(self, other: Any, *, max_operations: float = 1e13) -> float:
-        """(∫ (p − q)² dρ)^{1/2}, exactly, for densities with respect to the same measure (or
-        Lebesgue measure and boxes).
-
-        Parameters
-        ----------
-        other : SoSDensity
-            q.
-        max_operations : float
-            A distance predicted to take more floating-point operations raises.
-        """
-        most = as_positive(max_operations, "max_operations")
-        return l2_distance(self.terms.on_host, self._other(other), most)
-
-    def mmd(self, other: Any, kernel: Any = None, landmarks: Any = None) -> float:
-        """:func:`ksos.mmd` between this density and another, samples or an embedding.
-
-        Parameters
-        ----------
-        other : SoSDensity, array (n, d) or MeanEmbedding
-            What to compare with.
-        kernel : Kernel, optional
-            Of the embedding. Default: that of this density.
-        landmarks : array (ℓ, d), optional
-            Take the MMD projected on these. Default: the exact one.
-        """
-        from ksos.space.embedding import mmd  # which is built on densities
-
-        return mmd(self, other, kernel=kernel, landmarks=landmarks)
-
-    def hdr_level(self, mass: float, rng: Any = None) -> Estimate:
-        """The level t whose highest-density region {x : pdf(x) ≥ t} has a given probability.
-
-        To rounding in one feature and on discrete measures (where it is the largest t with at least
-        that mass); from a grid in two and three features; from quasi-Monte Carlo beyond, and if
-        three features have many support points, with the estimate of its error as ``.error``.
-
-        Parameters
-        ----------
-        mass : float
-            The probability of the region, below 1.
-        rng : seed or Generator, optional
-            For quasi-Monte Carlo and samples.
-
-        >>> from ksos import SoSDensity, kernels
-        >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)
-        >>> float(np.isclose(p.hdr_level(0.95), p.pdf([[1.959963984540054]])[0], rtol=1e-10))
-        1.0
-        """
-        level = as_positive(mass, "mass")
-        if level >= 1.0:
-            raise ValueError(f"mass must be less than 1, the mass of everything; got {mass!r}")
-        with Run(name="level of a highest-density region"):
-            return highest_density_level(self.terms.on_host, level, rng)
 
     def mode(self, *, all_local: bool = False, n_starts: int = 64, as_frame: bool = False) -> Any:
         """The x with the largest pdf (relative to the measure), shape (d,).
@@ -816,6 +763,10 @@ class SoSDensity(Scores):
             maxima of a grid. On a discrete measure the mode is the best node.
         as_frame : bool
             Return a pandas Series or data frame.
+
+        Returns
+        -------
+        array (d,), or (k, d) with ``all_local``
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(1.0), [[0.0], [4.0]], [[1.0], [2.0]], normalize=True)
@@ -833,6 +784,15 @@ class SoSDensity(Scores):
 
         It is 0 where the density vanishes, and at the tip of a Laplace kernel the mean of the
         slopes on both sides.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Rows of all features.
+
+        Returns
+        -------
+        array (n, d)
         """
         return self._back(log_and_gradient(self.terms.on_host, self._rows(X))[1])
 
@@ -840,6 +800,15 @@ class SoSDensity(Scores):
         """Write the density to a file that :func:`ksos.load` reads.
 
         The old file or the new one is there, whole, at any moment.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        None
         """
         from ksos.density.io import save  # io imports this class
 
@@ -857,13 +826,6 @@ class SoSDensity(Scores):
             f"SoSDensity({d}, m={one.support_points.shape[0]}{constant}, rank={one.rank},"
             f" kernel={one.kernel!r}, measure={self.measure!r})"
         )
-
-
-def _work(rtol: float, max_evaluations: int | None, rng: Any) -> Work:
-    most = max_evaluations
-    if most is not None:
-        most = as_count(most, "max_evaluations", minimum=1000)
-    return {"rtol": as_positive(rtol, "rtol"), "max_evaluations": most, "rng": rng}
 
 
 def from_terms(terms: Terms | Square, names: tuple[str, ...] | None = None) -> SoSDensity:

@@ -90,6 +90,10 @@ class Scores:
         y : float, array (n,) or column (n, 1)
             The observations. The answer is a float or has shape (n,).
 
+        Returns
+        -------
+        float or array (n,)
+
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # N(0, 1)
         >>> p.crps([0.0, 3.0]).round(9)
@@ -117,6 +121,10 @@ class Scores:
         rng : seed or numpy.random.Generator, optional
             Source of randomness.
 
+        Returns
+        -------
+        Estimate or array (n,)
+
         >>> import ksos
         >>> p = ksos.SoSDensity(ksos.kernels.Gaussian(2.0), [[0.0, 0.0]], [[1.0]], normalize=True)
         >>> score = p.energy_score([0.0, 0.0], rng=0)  # (√2 − 1)·√(π/2) = 0.3670…
@@ -140,6 +148,10 @@ class Scores:
         It is an instance of a class that ``scipy.stats.make_distribution`` makes. Its pdf, logpdf,
         cdf, icdf, moments, entropy, mode and samples are those of this density. Arithmetic,
         ``scipy.stats.Mixture`` and ``scipy.stats.truncate`` work. It needs SciPy 1.15.
+
+        Returns
+        -------
+        scipy.stats distribution
 
         >>> from ksos import SoSDensity, kernels
         >>> p = SoSDensity(kernels.Gaussian(2.0), [[0.0]], [[1.0]], normalize=True)  # N(0, 1)
