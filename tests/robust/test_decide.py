@@ -333,6 +333,12 @@ def test_solvers(solver: str) -> None:
     assert d.status == "solved" and 22.1 < d.lower_bound <= d.upper_bound < 22.5
 
 
+def test_a_solver_that_cannot_take_the_problem_is_named() -> None:
+    ball, order = ksos.Ball(DEMAND, 0.05, domain=LINE), cp.Variable(nonneg=True)
+    with pytest.raises(RuntimeError, match=r"conic solver OSQP failed.*pass another one"):
+        ksos.decide(ksos.risk.newsvendor(order, 4.0, 1.0), ball, solver="OSQP")
+
+
 def test_at_the_time_limit_the_best_decision_has_both_bounds() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))

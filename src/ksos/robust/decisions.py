@@ -72,6 +72,7 @@ _STARTS_LAST = 256  # likewise
 _MOST_ENTRIES = 6e8  # kernel values of a branch and bound: about 5 s. What needs more is estimated.
 _MOST_CELLS = 2_000_000  # likewise: arrays of so many rows
 _SEARCH_SHARE = 0.6  # of the gap: the rest is what branch and bound need not resolve
+_ROOM = 0.8  # of what is left of the gap: the tolerance of branch and bound
 _SLACK = 0.15  # of the gap: what all constraints may cost by being tightened
 _SMALL = 1e-3  # of the gap: violations that are not worth a point
 _NEGLIGIBLE = 1e-9  # of the weights of an adversary: rounding of an interior point
@@ -720,7 +721,8 @@ class _Search:
             if room <= 0.0:
                 break
             if self.ball.domain.region is not None:
-                found.prove(self.box, room, _number(one.risk.lipschitz))
+                # not all of the room: branch and bound may find a place that is a little higher
+                found.prove(self.box, _ROOM * room, _number(one.risk.lipschitz))
         if not best.feasible:
             self.best = None
         return self._close_enough(1.0)
