@@ -715,9 +715,13 @@ def test_what_is_left_out_of_a_table_is_said(ksos: Command, data: Path, tmp_path
     assert done.code == 0 and library.load(tmp_path / "m.ksos").feature_names == ("x", "y")
     assert done.err == f"ksos fit: {data}: dropped columns of text or dates: column 4 ('label')\n"
     assert "columns: 2 (x, y); dropped: label\n" in done.out
-    refused = ksos("fit", data, "-o", tmp_path / "m.ksos")
+    refused = ksos("fit", data, "-o", tmp_path / "m.ksos", *MMD)
     assert (
         refused.code == 1
         and "'row 0' is not a number; drop the column with --exclude label, or with --clean"
         in refused.err
     )
+    # the search takes text, but no identifier
+    refused = ksos("fit", data, "-o", tmp_path / "m.ksos")
+    assert refused.code == 1 and "'label' has a level of its own in every row" in refused.err
+    assert "--exclude drops columns" in refused.err

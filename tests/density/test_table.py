@@ -27,9 +27,11 @@ from ksos.density import (
 KINDS = {
     "plain": Column("plain", "numeric"),
     "price": Column("price", "positive"),
+    "cost": Column("cost", "positive", knee=3.0),
     "rain": Column("rain", "nonnegative", atoms=(0.0,)),
     "share": Column("share", "bounded", atoms=(1.0,), sides=(0.0, 1.0)),
     "visits": Column("visits", "count", "int64", atoms=(0.0, 1.0)),
+    "seen": Column("seen", "count", "int64", knee=9.0),
     "wind": Column("wind", "circular", sides=(0.0, 360.0), seam=50.0),
     "origin": Column("origin", "categorical", "object", levels=("EU", "Japan", "USA")),
 }
@@ -64,7 +66,7 @@ def density_of(*names: str, seed: int = 0) -> TableDensity:
 
 @cache
 def everything() -> TableDensity:
-    return density_of(*KINDS)
+    return density_of(*(name for name in KINDS if name not in ("cost", "seen")))
 
 
 @cache
@@ -82,9 +84,11 @@ def with_gaps(share: float = 0.3) -> pandas.DataFrame:
 CELLS = {
     "plain": st.floats(-1e6, 1e6),
     "price": st.floats(1e-200, 1e200),
+    "cost": st.floats(1e-200, 1e200),
     "rain": st.just(0.0) | st.floats(1e-200, 1e200),
     "share": st.just(1.0) | st.floats(1e-9, 1.0 - 1e-9),
     "visits": st.integers(0, 10**9).map(float),
+    "seen": st.integers(0, 10**9).map(float),
     "wind": st.floats(0.0, 359.999),
     "origin": st.sampled_from(["EU", "Japan", "USA", None]),
 }
@@ -102,13 +106,13 @@ def test_cells_come_back_from_the_line(name: str, data: st.DataObject) -> None:
     back = columns.decode(u, c)
     tolerance = {"rtol": 1e-9, "atol": 1e-9 if name in ("share", "wind") else 0.0}
     np.testing.assert_allclose(back, cells, **tolerance)
-    if name in ("visits", "origin", "rain"):
+    if name in ("visits", "seen", "origin", "rain"):
         same = (back == cells) | np.isnan(cells) | (name == "rain")
         assert same.all()
         assert ((back == 0.0) == (cells == 0.0)).all()
 
 
-@pytest.mark.parametrize("name", ["price", "rain", "share", "wind", "plain"])
+@pytest.mark.parametrize("name", ["price", "cost", "rain", "share", "wind", "plain"])
 @given(place=st.floats(0.05, 0.95))
 def test_slopes_are_derivatives(name: str, place: float) -> None:
     column = KINDS[name]
@@ -118,7 +122,7 @@ def test_slopes_are_derivatives(name: str, place: float) -> None:
         assert math.log((above - below) / (1e-6 * x)) == pytest.approx(log_slope, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["price", "rain", "share", "wind"])
+@pytest.mark.parametrize("name", ["price", "cost", "rain", "share", "wind"])
 def test_mass_of_a_transformed_column_is_one(name: str) -> None:
     p, column = density_of(name), KINDS[name]
     # an interval per quantile, so that a long tail is integrated finely
@@ -150,6 +154,24 @@ def test_counts_have_masses() -> None:
     np.testing.assert_array_equal(p.ppf(p.cdf(np.arange(5)) - 1e-9), np.arange(5))
 
 
+def test_tails_beyond_the_knee_have_a_mean() -> None:
+    # a density of logarithms with a component of a thousandth that is 30 wide
+    chances: tuple[np.ndarray, ...] = ()
+    reference = MixedReference(
+        np.array([0.999, 0.001]), np.zeros((2, 1)), np.array([[[0.1]], [[900.0]]]), chances
+    )
+    none = np.zeros((1, 0))
+    correction = Correction(
+        np.eye(1), none[0], np.zeros((1, 1)), none.astype(int), np.zeros((1, 1)), np.ones(1)
+    )
+    terms = MixedTerms.of(reference, correction)
+    p = TableDensity(Columns((KINDS["cost"],)), [(1.0, terms)])
+    assert 1.0 < p.mean()["cost"] < 1.2
+    assert p.probability({"cost": 3.0}, {"cost": 30.0}) == pytest.approx(
+        p.cdf(30.0) - p.cdf(3.0), abs=1e-12
+    )
+
+
 def test_circle_closes_at_the_seam() -> None:
     p = density_of("wind")
     seam = KINDS["wind"].seam
@@ -162,7 +184,7 @@ def test_circle_closes_at_the_seam() -> None:
     assert through == pytest.approx(parts, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["price", "rain", "share", "visits"])
+@pytest.mark.parametrize("name", ["price", "cost", "rain", "share", "visits"])
 def test_quantiles_invert_the_distribution_function(name: str) -> None:
     p = density_of(name)
     q = np.linspace(0.02, 0.98, 25)
@@ -206,7 +228,7 @@ def test_events_agree_with_samples(condition: dict[str, Any]) -> None:
     assert found == pytest.approx(n / len(X), abs=4.5 * math.sqrt(found / len(X)))
     # within the condition, questions agree with the samples that meet it
     q = p.conditional(condition)
-    assert set(q.feature_names) == set(KINDS) - set(condition)
+    assert set(q.feature_names) == set(p.feature_names) - set(condition)
     inside = X[held]
     event = {"plain": 1.0}
     expected = float((inside["plain"] >= 1.0).mean())
@@ -218,7 +240,7 @@ def test_events_agree_with_samples(condition: dict[str, Any]) -> None:
 def test_values_are_conditions_by_bayes_rule() -> None:
     p, X = everything(), rows().iloc[:6]
     for names in (["price", "origin"], ["rain"], ["share", "wind"], ["visits"]):
-        rest = [name for name in KINDS if name not in names]
+        rest = [name for name in p.feature_names if name not in names]
         for _, row in X.iterrows():
             one = pandas.DataFrame([row])
             given = {name: row[name] for name in names}
@@ -231,7 +253,7 @@ def test_values_are_conditions_by_bayes_rule() -> None:
 def test_missing_cells_are_integrated_out() -> None:
     p, X = everything(), rows().iloc[:5].astype(object).copy()
     X[["price", "origin", "visits"]] = None
-    rest = [name for name in KINDS if name not in ("price", "origin", "visits")]
+    rest = [name for name in p.feature_names if name not in ("price", "origin", "visits")]
     found = p.logpdf(X)
     np.testing.assert_allclose(found, p.marginal(rest).logpdf(X[rest]), atol=1e-8)
     X[:] = None
@@ -240,13 +262,13 @@ def test_missing_cells_are_integrated_out() -> None:
 
 def test_samples_are_of_the_types_and_in_the_support() -> None:
     X = everything().rvs(5_000, rng=0)
-    assert X.dtypes.astype(str).to_dict() == {name: one.dtype for name, one in KINDS.items()}
+    assert X.dtypes.astype(str).to_dict() == {name: KINDS[name].dtype for name in X}
     assert (X["price"] > 0.0).all() and (X["rain"] >= 0.0).all()
     assert X["share"].between(0.0, 1.0).all() and X["wind"].between(0.0, 360.0).all()
     assert (X["visits"] >= 0).all() and set(X["origin"]) == {"EU", "Japan", "USA"}
     nothing = everything().probability(high={"rain": 0.0})
     assert (X["rain"] == 0.0).mean() == pytest.approx(nothing, abs=0.02)
-    assert everything().rvs(0).shape == (0, len(KINDS))
+    assert everything().rvs(0).shape == (0, 7)
 
 
 def test_plain_columns_are_an_ordinary_density() -> None:
@@ -324,7 +346,7 @@ def test_modes_are_likelier_than_draws() -> None:
     likely = p.logpdf(p.impute(X, how="mode", rng=0)).mean()
     assert likely > p.logpdf(p.impute(X, how="draw", rng=0)).mean() + 0.2
     best = p.mode().to_frame().T
-    assert p.logpdf(best)[0] >= p.logpdf(p.rvs(500, rng=0)).max() - 0.5
+    assert p.logpdf(best)[0] >= p.logpdf(p.rvs(500, rng=0)).max()
 
 
 def test_file_gives_the_density_back(tmp_path: Any) -> None:

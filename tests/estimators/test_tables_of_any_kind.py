@@ -77,6 +77,14 @@ def test_masses_of_atoms_and_counts_are_those_of_the_data() -> None:
         assert found == pytest.approx(share, abs=two_errors(share, len(own)))
 
 
+def test_means_of_positive_columns_are_those_of_the_data() -> None:
+    X, means = clinic(), fitted().distribution_.mean()
+    for name in ("price", "rain", "visits", "hp"):
+        error = 3.0 * X[name].std() / math.sqrt(len(X))
+        assert means[name] == pytest.approx(X[name].mean(), abs=error)
+    assert fitted().distribution_.cov().loc["price", "price"] < 3.0 * X["price"].var()
+
+
 def test_samples_are_like_the_data() -> None:
     X, samples = clinic(), fitted().sample(4000, random_state=0)
     assert samples.dtypes.equals(X.dtypes)
@@ -110,7 +118,7 @@ def test_fits_are_the_same_twice_and_for_clones() -> None:
     assert one.get_params()["columns"] == KINDS
 
 
-def test_gaps_are_modelled_and_filled() -> None:
+def test_gaps_are_modeled_and_filled() -> None:
     est, X = fitted_to_gaps(), gappy()
     assert np.isfinite(est.score_samples(X)).all()
     for how in ("mean", "draw"):
@@ -217,7 +225,7 @@ WRONG: dict[str, tuple[Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_columns_that_cannot_be_modelled_are_named(case: str) -> None:
+def test_columns_that_cannot_be_modeled_are_named(case: str) -> None:
     values, kind, words = WRONG[case]
     X = pandas.DataFrame({"odd": values, "other": None})
     X["ok"] = np.sin(np.arange(len(X)))

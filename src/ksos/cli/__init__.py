@@ -29,6 +29,7 @@ COMMANDS = {
     "fit": "fit a density to the rows of a table and save it",
     "score": "log-density of the rows of a table under a saved density",
     "sample": "draw samples from a saved density",
+    "impute": "fill the missing cells of a table by a saved density",
     "query": "probabilities, means and quantiles of a saved density and of parts of it",
     "predict": "mean, quantiles and intervals of a column given the others (fit --target)",
     "compare": "test whether two tables have the same distribution, and show where they differ",
@@ -42,8 +43,8 @@ COMMANDS = {
 ``ksos.cli.NAME`` (_ for -) holds ``NAME(arguments, console)``, whose docstring is the text of
 ``--help``, and the list of its arguments, called the same in upper case.
 """
-_QUESTIONS = {"score", "sample", "query", "inspect"}
-"""Commands in ``ksos.cli.ask``."""
+_HOMES = dict.fromkeys(("score", "sample", "query", "inspect"), "ask") | {"impute": "tables"}
+"""Commands that share a module."""
 _END = """examples:
   ksos fit cars.csv -o cars.ksos --clean
   ksos query cars.ksos --low mpg=20 --given hp=100
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(chosen: str | None, words: list[str], console: Console) -> int:
     if chosen is not None:
         name = chosen.replace("-", "_")
-        module = import_module(f"ksos.cli.{'ask' if name in _QUESTIONS else name}")
+        module = import_module(f"ksos.cli.{_HOMES.get(name, name)}")
         command = getattr(module, name)
         parser = Parser(prog=console.program, description=getdoc(command))
         text = "print one JSON object in full precision; null is a number that is not finite"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos import density as model_io
-from ksos.cli import values
+from ksos import TableDensity, density as model_io
+from ksos.cli import tables, values
 from ksos.cli.console import DONE, Console, aligned, require_writable
 from ksos.cli.options import (
     MODEL,
@@ -44,6 +44,8 @@ def inspect(arguments: argparse.Namespace, console: Console) -> int:
       ksos inspect mpg.ksos --json > mpg.json
     """
     density, header = model_io.load(arguments.model), model_io.read_header(arguments.model)
+    if isinstance(density, TableDensity):
+        return tables.inspect_lines(arguments, console, density)
     made, mass, names = composition(density), float(density.probability()), density.feature_names
     value = {
         "n_features": density.n_features,
@@ -100,6 +102,8 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
       ksos score cars.ksos 'data/*.parquet' --json
     """
     density = model_io.load(arguments.model)
+    if isinstance(density, TableDensity):
+        return tables.score_lines(arguments, console, density)
     table = open_samples(arguments, console, density)
     # the columns are in order
     density = density.with_feature_names(None)
@@ -191,7 +195,10 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
     """
     n, output = as_count(arguments.n_samples, "--n-samples"), arguments.output
     require_writable(output)
-    view = take_view(model_io.load(arguments.model), arguments)
+    density = model_io.load(arguments.model)
+    if isinstance(density, TableDensity):
+        return tables.sample_lines(arguments, console, density)
+    view = take_view(density, arguments)
     console.status(f"drawing {n} samples ...")
     samples = view.density.rvs(n, rng=arguments.seed)
     value = {
@@ -236,6 +243,12 @@ QUERY = [
         metavar="LIST",
         help="quantiles of every column: numbers from 0 to 1 separated by commas",
     ),
+    _question(
+        "--probabilities",
+        type=values.columns,
+        metavar="LIST",
+        help="the probabilities of the levels of columns of categories, separated by commas",
+    ),
     _question("--mode", action="store_true", help="the point where the density is highest"),
     _question(
         "-o",
@@ -257,11 +270,19 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
     examples:
       ksos query cars.ksos --low mpg=20 --given hp=100
       ksos query cars.ksos --given hp=95:105 --features mpg --quantile 0.1,0.5,0.9
-      ksos query cars.ksos --features mpg -o mpg.ksos
+      ksos query titanic.ksos --given sex=female --probabilities survived
     """
     output = arguments.output
     require_writable(output)
-    view = take_view(model_io.load(arguments.model), arguments)
+    model = model_io.load(arguments.model)
+    if isinstance(model, TableDensity):
+        return tables.query_lines(arguments, console, model)
+    if arguments.probabilities:
+        raise ValueError(
+            f"--probabilities {arguments.probabilities[0]}: the columns of the model are numbers;"
+            " ask with --low and --high"
+        )
+    view = take_view(model, arguments)
     density = view.density
     sides = box_sides(arguments, view.names, points=density.measure.atoms is not None)
     asked = [sides, output, *(vars(arguments)[name] or None for name in ("mean", "cov", "mode"))]

@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos import KernelSoSConditional, KernelSoSDensity, KernelSoSDensityCV, MeanEmbedding
+from ksos import (
+    KernelSoSConditional,
+    KernelSoSDensity,
+    KernelSoSDensityCV,
+    MeanEmbedding,
+    TableDensity,
+)
 from ksos.cli import values
 from ksos.cli.console import DONE, NOT_CONVERGED, Console, UsageError, require_writable
 from ksos.cli.options import (
@@ -36,6 +42,7 @@ from ksos.cli.report import (
     solver_line,
 )
 from ksos.data import (
+    KINDS,
     Stream,
     Table,
     excerpt,
@@ -54,7 +61,7 @@ from ksos.solvers import SOLVERS, Auto
 from ksos.space.bandwidth import RULES
 from ksos.space.support import SELECTIONS
 
-_PARAMETERS = {"folds": "cv", "seed": "random_state"}
+_PARAMETERS = {"folds": "cv", "seed": "random_state", "kinds": "columns"}
 """Of the estimators, where the option has another name."""
 
 
@@ -152,6 +159,13 @@ FIT = [
         metavar="LIST",
         help="weights lambda of the penalty to compare, in units of w0, separated by commas; inf is"
         " the reference itself",
+    ),
+    _search(
+        "--kinds",
+        type=values.kinds,
+        metavar="LIST",
+        help="kinds of columns, such as rain=nonnegative,visits=count,share=0:1,wind=circular:360;"
+        f" others: {', '.join(KINDS)} (default: text is categorical, numbers are numeric)",
     ),
     _search(
         "--n-jobs",
@@ -262,15 +276,20 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.target is not None:
         return _fit_conditional(arguments, console)
     if arguments.categories is not None:
-        raise UsageError("--categories is for a fit with --target: a density is one of numbers")
+        raise UsageError(
+            "--categories is for a fit with --target; text is categorical by itself, and --kinds"
+            " NAME=categorical makes numbers so"
+        )
     method = arguments.method or "search"
     given = _checked(arguments, method)
     checkpoint = given.pop("checkpoint", None)
     require_writable(arguments.output)
     require_writable(checkpoint)
-    table = open_table(
-        arguments.data, table_options(arguments), console.note, in_chunks=checkpoint is not None
-    )
+    plain = {"objective", "criterion", "kernel", "reference"}
+    any_kind = method == "search" and plain.isdisjoint(given)
+    any_kind = any_kind and arguments.low is None and arguments.high is None
+    options = table_options(arguments, any_kind=any_kind)
+    table = open_table(arguments.data, options, console.note, in_chunks=checkpoint is not None)
     require_different(table.source, table.names or ())
     sides = box_sides(arguments, column_names(table.names, table.n_features))
     measure = None if sides is None else Box(*sides)
@@ -290,13 +309,23 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
         estimator, extra = KernelSoSDensity(**given), {"checkpoint": checkpoint}
 
     def save() -> None:
-        estimator.distribution_.with_feature_names(table.names).save(arguments.output)
+        density = estimator.distribution_
+        if not isinstance(density, TableDensity):
+            density = density.with_feature_names(table.names)
+        density.save(arguments.output)
 
     # reported below, with what became of the model
     warnings.simplefilter("ignore", ConvergenceWarning)
     try:
         with contextlib.redirect_stdout(_Notes(console.note)):
-            estimator.fit(table.samples, sample_weight=table.weights, **extra)
+            whole = any_kind and isinstance(table, Table)
+            samples = table.as_frame(whole=True) if whole else table.samples
+            estimator.fit(samples, sample_weight=table.weights, **extra)
+    except ValueError as error:
+        if not str(error).startswith("X cannot be modeled"):
+            raise
+        drop = "--exclude drops columns, --clean all of text and dates"
+        raise ValueError(f"{table.source}: {error}; {drop}") from None
     except KeyboardInterrupt:
         if "distribution_" in vars(estimator):
             save()
@@ -317,7 +346,9 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     }
     lines = fit_lines(value, estimator)
     if arguments.verbose:
-        lines += [solver_line(solution), f"kernel: {solution.space.kernel!r}"]
+        lines.append(solver_line(solution))
+        if not isinstance(estimator.distribution_, TableDensity):
+            lines.append(f"kernel: {solution.space.kernel!r}")
     console.answer(arguments.json, value, [*lines, f"written: {arguments.output}"])
     if status == "solved":
         return DONE

@@ -204,6 +204,14 @@ def box_sides(
     return low, high
 
 
+def box_pairs(side: str, arguments: argparse.Namespace) -> dict[str, float]:
+    """One side of a box whose columns are all named, as a mapping."""
+    pairs = list(chain.from_iterable(vars(arguments)[side] or []))
+    if not all(name for name, _ in pairs):
+        raise UsageError(f"--{side} of a table with columns of any kind needs names: NAME=NUMBER")
+    return {str(name): number for name, number in pairs}
+
+
 def _side(
     flag: str,
     given: list[list[tuple[str | None, float]]],
@@ -302,6 +310,12 @@ def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
     """The part of ``density`` that the options ask for: first the condition, then the marginal."""
     d, own = density.n_features, density.feature_names
     names = column_names(own, d)
+    if word := next((pair for pair in arguments.given if isinstance(pair[1], str)), None):
+        raise UsageError(
+            "--given: the columns of the model are numbers, so that NAME=VALUE with a finite value,"
+            " or an interval NAME=LOW:HIGH with LOW < HIGH, or several separated by commas, was"
+            f" expected; got {word[0]}={word[1]}"
+        )
     places = find_columns([name for name, _ in arguments.given], names, d, "--given: the model")
     given = dict(zip(places, (value for _, value in arguments.given), strict=True))
     rest = [k for k in range(d) if k not in given]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos import KernelSoSDensityCV, Solution
+from ksos import KernelSoSDensityCV, Solution, TableDensity
 from ksos.cli.console import described
 from ksos.data import Stream, Table, find_columns
 from ksos.estimators.search import MOST_SAMPLES
@@ -28,6 +28,16 @@ def composition(density: Any) -> dict[str, Any]:
     is 0 if the density is the reference itself. In a mixture of several parts both are sums.
     """
     n = m = 0
+    if isinstance(density, TableDensity):
+        corrections = [terms.correction for _, terms in density.parts]
+        return {
+            "n_components": sum(len(terms.reference.weights) for _, terms in density.parts),
+            "n_support": sum(len(one.points) for one in corrections if not one.is_silent),
+            "rank": sum(one.factor.shape[1] for one in corrections),
+            "kernel": {"name": "gaussian"},
+            "measure": {"name": "lebesgue"},
+            "kinds": {column.name: column.kind for column in density.columns.listed},
+        }
     for _, term in density.terms.on_host.weighted:
         part = term.joint
         normals = None if part.unit_constant is None else part.measure.normals(part.n_features)
@@ -84,6 +94,9 @@ def fit_lines(value: dict[str, Any], estimator: Any) -> list[str]:
     named = f" ({shortened(names)})" if names else ""
     lost = f"; dropped: {shortened(dropped)}" if dropped else ""
     lines = [rows_line(value, searched), f"columns: {value['n_features']}{named}{lost}"]
+    if "kinds" in value:
+        listed = [f"{name} {kind}" for name, kind in value["kinds"].items()]
+        lines.append(f"kinds: {', '.join(listed)}")
     strength, reference = f"{value['regularization']:.3g}", "a Gaussian"
     if n > 1:
         reference = f"a mixture of {n} Gaussians"

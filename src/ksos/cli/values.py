@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
+from ksos.data import KINDS
+
 Argument = tuple[str, tuple[str, ...], dict[str, Any]]
 
 
@@ -123,13 +125,37 @@ def _bounds(text: str) -> list[tuple[str | None, float]]:
     return [(name, float(value)) for name, value in _pairs(text)]
 
 
-def _conditions(text: str) -> list[tuple[str, float | tuple[float, float]]]:
-    found: list[tuple[str, float | tuple[float, float]]] = []
+Condition = float | tuple[float, float] | str
+"""A value, an interval, or the level of a column of categories."""
+
+
+def _conditions(text: str) -> list[tuple[str, Condition]]:
+    found: list[tuple[str, Condition]] = []
     for name, value in _pairs(text):
+        if re.match(r"[^\W\d]", value) and value.lower() not in ("inf", "nan", "infinity"):
+            found.append((name, value))
+            continue
         low, high = (ends := [float(end) for end in value.split(":")])[0], ends[-1]
         if len(ends) > 2 or not (low < high if len(ends) == 2 else math.isfinite(low)):
             raise ValueError(text)
         found.append((name, (low, high) if len(ends) == 2 else low))
+    return found
+
+
+def _kinds(text: str) -> dict[str, Any]:
+    """NAME=KIND, separated by commas.
+
+    >>> _kinds("rain=nonnegative,share=0:1,wind=circular:360")
+    {'rain': 'nonnegative', 'share': (0.0, 1.0), 'wind': ('circular', 360.0)}
+    """
+    found: dict[str, Any] = {}
+    for name, kind in _pairs(text):
+        first, colon, second = kind.partition(":")
+        found[name] = kind
+        if colon:
+            found[name] = (first if first == "circular" else float(first), float(second))
+        elif kind not in KINDS:
+            raise ValueError(text)
     return found
 
 
@@ -161,6 +187,11 @@ conditions = expected(
     "NAME=VALUE with a finite value, or an interval NAME=LOW:HIGH with LOW < HIGH, or several"
     " separated by commas,",
     _conditions,
+)
+kinds = expected(
+    f"NAME=KIND, with {', '.join(KINDS)}, LOW:HIGH or circular:PERIOD, or several separated by"
+    " commas,",
+    _kinds,
 )
 delimiter = expected(
     "one character that no number contains (',', ';', '|', ' ' or tab)", _delimiter

@@ -1,5 +1,5 @@
 """Which kind every column of a table is: as declared, or by its type; what is missing, and what
-cannot be modelled.
+cannot be modeled.
 
 Nothing is guessed from values: a column of numbers that looks like another kind stays a column of
 numbers, and a note names the option.
@@ -28,7 +28,6 @@ _MISSING = ("model", "drop", "raise")
 _MOST_LEVELS = 50
 _MOST_DECLARED = 1000  # levels: beyond, probabilities of so many have no rows behind them
 _FEW_ROWS = 5  # behind a level: its probabilities are mostly those of all rows
-_IDENTIFIER = 10  # rows of which each has its own level: in fewer, that may be chance
 # A value with more of the rows is an atom: half a percent of them is 20 standard errors at n = 400.
 _ATOM = 0.05
 _SKEWED = 2.0  # skewness of an exponential distribution
@@ -56,7 +55,7 @@ class Learned:
 def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned:
     """The kinds of the columns of ``X``, and its cells.
 
-    Raises one error that names all columns that cannot be modelled.
+    Raises one error that names all columns that cannot be modeled.
     """
     as_choice(missing, "missing", _MISSING)
     table = is_table(X)
@@ -81,7 +80,7 @@ def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned:
         return Learned(_hints(every) if names else [])
     made = [one.column() for one in every]
     if problems := [words for one in every for words in one.problems]:
-        raise ValueError(f"X cannot be modelled: {'; '.join(problems)}")
+        raise ValueError(f"X cannot be modeled: {'; '.join(problems)}")
     columns = Columns(tuple(column for column in made if column is not None), names is not None)
     return _complete(columns, columns.read(X), missing, every)
 
@@ -158,7 +157,7 @@ class _Given:
             )
 
     def column(self) -> Column | None:
-        """The column with its kind; None with a problem, if it cannot be modelled."""
+        """The column with its kind; None with a problem, if it cannot be modeled."""
         if self.problems:
             return None
         if self.kind == "categorical" or (self.kind is None and self.is_level):
@@ -196,7 +195,7 @@ class _Given:
         distinct = set(cells)
         levels = sorted(distinct, key=_rank) if own is None else [a for a in own if a in distinct]
         most = _MOST_LEVELS if self.kind is None else _MOST_DECLARED
-        if len(levels) == len(cells) >= _IDENTIFIER:
+        if len(levels) == len(cells) > 1:
             self.problems.append(
                 f"column {self.name!r} has a level of its own in every row, such as {cells[0]!r}:"
                 " an identifier; drop it"
@@ -222,14 +221,15 @@ class _Given:
                 self.problems.append(
                     f"column {self.name!r} is declared {kind!r} and has no positive cell"
                 )
-            return Column(self.name, kind, self.dtype, atoms=atoms)
+            return Column(self.name, kind, self.dtype, atoms=atoms, knee=float(x.max()) or None)
         if kind == "count":
             shares = [np.count_nonzero(x == k) / n for k in range(round(1.0 / _ATOM) + 1)]
             first = next(k for k, share in enumerate(shares) if share <= _ATOM)
             # if nothing is beyond, the last count is what is between
             first = min(first, int(x.max()) if x.max() >= 0.0 else 0)
             atoms = tuple(float(k) for k in range(first))
-            return Column(self.name, kind, self.dtype, atoms=atoms)
+            knee = max(float(x.max()) - first, 0.0) + 2.0
+            return Column(self.name, kind, self.dtype, atoms=atoms, knee=knee)
         if isinstance(kind, tuple) and kind[0] == "circular":
             period = float(kind[1])
             turned = np.unique(np.mod(x, period))
@@ -285,7 +285,7 @@ def _complete(
             notes.append(f"X: dropped {n - rows.size} of {n} rows, which have missing cells")
         else:
             notes.append(
-                f"X has missing cells: {where}; they are modelled (missing='model'), which assumes"
+                f"X has missing cells: {where}; they are modeled (missing='model'), which assumes"
                 " that whether a cell is missing does not depend on its value, given the others"
             )
             if n > rows.size:
@@ -316,9 +316,14 @@ def _hints(every: Sequence[_Given]) -> list[str]:
     shown = ", ".join(f"{name!r} ({why})" for name, (_, why) in list(found.items())[:_SHOWN])
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     option = {name: kind for name, (kind, _) in found.items()}
+    shell = ",".join(
+        f"{name}={kind if isinstance(kind, str) else f'{kind[0]:g}:{kind[1]:g}'}"
+        for name, kind in option.items()
+    )
     return [
-        f"columns of numbers that look like other kinds: {shown}{more}; they are modelled as plain"
-        f" numbers; declare columns={option}, or 'numeric' if plain numbers are meant"
+        f"columns of numbers that look like other kinds: {shown}{more}; they are modeled as plain"
+        f" numbers; declare columns={option} (in a shell: --kinds {shell}), or 'numeric' if plain"
+        " numbers are meant"
     ]
 
 

@@ -60,7 +60,8 @@ class TableOptions:
     Columns are named by their names or 1-based numbers. Neither ``columns`` nor ``exclude``: all
     are used, or, if the table has names, those of the ``features`` of a model. ``categories`` are
     columns whose cells are words, None if there can be none. ``drop_missing`` drops rows with a
-    missing cell, and ``clean`` also columns of text and dates, and an index.
+    missing cell, and ``clean`` also columns of text and dates, and an index. ``any_kind`` keeps
+    text as words, and missing cells, unless others say to drop them.
     """
 
     columns: Sequence[str] | None = None
@@ -70,6 +71,7 @@ class TableOptions:
     categories: Sequence[str] | None = None
     clean: bool = False
     drop_missing: bool = False
+    any_kind: bool = False
     header: bool | None = None
     delimiter: str | None = None
     decimal: str | None = None
@@ -125,16 +127,22 @@ class Table:
         """Points, weights and the numbers of their rows, here in one part."""
         yield self.points, self.weights, self.rows
 
-    def as_frame(self) -> Any:
-        """The points as a data frame, with the words; as they are without names and words."""
+    def as_frame(self, *, whole: bool = False) -> Any:
+        """The points as a data frame, with the words; as they are without names and words. With
+        ``whole``, columns of whole numbers are so by type.
+        """
         if self.names is None and self.words is None:
             return self.points
         found = frame(self.points, self.names or [f"x{k + 1}" for k in range(self.n_features)])
         for k, words in enumerate(self.words or ()):
             if words is not None:
-                found[found.columns[k]] = np.array(words, dtype=object)[
-                    self.points[:, k].astype(int)
-                ]
+                # the last one is for missing cells
+                codes = np.nan_to_num(self.points[:, k], nan=-1.0).astype(int)
+                found[found.columns[k]] = np.array([*words, None], dtype=object)[codes]
+        for k, name in enumerate(found.columns if whole else ()):
+            x = self.points[~np.isnan(self.points[:, k]), k]
+            if not (self.words and self.words[k]) and np.all(x == np.floor(x)):
+                found[name] = found[name].astype("Int64" if x.size < len(found) else "int64")
         return found
 
     def take(self, features: Sequence[int]) -> Table:
@@ -465,6 +473,9 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
     columns = _Columns(source, len(file.first), file.names, file.first_row)
     words = columns.find(options.categories or ())
     unfit = _unfit(file, columns)
+    if options.any_kind and not options.clean:
+        chosen = columns.select(options)[0]
+        words += [k for k in chosen if unfit.get(k) in (_TEXT, _DECORATED) and k not in words]
     skip = [k for k in unfit if k not in words] if options.clean and options.is_free else []
     features, weights = columns.select(options, skip)
     for why in (_TEXT, _DECORATED, _UNNAMED):
@@ -560,7 +571,7 @@ def _table(
     found = _complete(columns, found[[*kept, *weights]], options, say)
     for k in kept:
         if k not in words:
-            _report_marks(columns, k, found[k].to_numpy(), say)
+            _report_marks(columns, k, found[k].dropna().to_numpy(), say)
     if lost := [k for k in words if k not in kept]:
         raise ValueError(
             f"{source}: --categories lists {columns.label(lost[0])}, but it is no column that is"
@@ -570,7 +581,7 @@ def _table(
     for k in words:
         codes, distinct = pandas.factorize(found[k])
         found, vocabulary[k] = found.assign(**{}), tuple(map(str, distinct))
-        found[k] = codes.astype(np.float64)
+        found[k] = np.where(codes < 0, np.nan, codes)
     header = columns.names
     return Table(
         source,
@@ -619,12 +630,13 @@ def _complete(
     missing = found.isna()
     incomplete = missing.any(axis=1).to_numpy()
     n, n_lost = len(found), int(incomplete.sum())
-    if not n_lost:
+    drops = options.drop_missing or options.clean
+    if not n_lost or (options.any_kind and not drops):
         return found
     counts = missing.sum().sort_values(ascending=False, kind="stable")
     counts = counts[counts > 0]
     listed = ", ".join(f"{columns.label(k)}: {count}" for k, count in counts[:_SHOWN].items())
-    if (options.drop_missing or options.clean) and n_lost < n:
+    if drops and n_lost < n:
         say(f"{columns.source}: dropped {n_lost} of {n} rows, which have missing cells ({listed})")
         return found[~incomplete]
     row = int(incomplete.argmax())
@@ -644,7 +656,7 @@ def _complete(
 
 def _report_marks(columns: _Columns, position: int, column: np.ndarray, say: Say) -> None:
     """Report where a number such as −999 stands in several rows, far from all others."""
-    for mark in {float(column.min()), float(column.max())}:
+    for mark in {float(column.min()), float(column.max())} if column.size else ():
         nines = mark.is_integer() and abs(mark) > 90.0 and not f"{abs(mark):.0f}".strip("9")
         rest = column[column != mark]
         count = column.size - rest.size

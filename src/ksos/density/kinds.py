@@ -97,6 +97,9 @@ class Column:
         The support of a bounded column, or one period of a circular one.
     seam : float
         Where a circular column is cut.
+    knee : float, optional
+        Of a positive column or a count, up to where u is logarithmic; beyond it is linear. Tails of
+        a density of logarithms would be so long that no mean were left.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Column:
     atoms: tuple[float, ...] = ()
     sides: tuple[float, float] | None = None
     seam: float = 0.0
+    knee: float | None = None
 
     @property
     def low(self) -> float:
@@ -158,6 +162,7 @@ class Column:
             and bool(self.levels) == (self.kind == "categorical")
             and (self.sides is not None) == (self.kind in ("bounded", "circular"))
             and low < high
+            and (self.knee is None or (type(self.knee) is float and 0.0 < self.knee < math.inf))
             and self.atoms == atoms.get(self.kind, ())
         ):
             raise ValueError(f"no column is like {repr(self)[:200]}")
@@ -191,12 +196,11 @@ class Column:
         """u, and log du/dx, at values without a mass; of a count, ``x`` is inside its cell."""
         with np.errstate(invalid="ignore", divide="ignore"):
             match self.kind:
-                case "positive" | "nonnegative":
-                    u = np.log(x)
-                    return u, -u
-                case "count":
-                    u = np.log1p(x - len(self.atoms))
-                    return u, -u
+                case "positive" | "nonnegative" | "count":
+                    y = x + 1.0 - len(self.atoms) if self.kind == "count" else x
+                    knee = math.inf if self.knee is None else self.knee
+                    u = np.log(np.minimum(y, knee))
+                    return u + np.maximum(y / knee - 1.0, 0.0), -u
                 case "bounded":
                     below, above = np.log(x - self.low), np.log(self.high - x)
                     return below - above, math.log(self.high - self.low) - below - above
@@ -208,12 +212,21 @@ class Column:
         """The value at u: the inverse of :meth:`to_line`, inside the support even where rounding
         would leave it. Of a count, the whole number whose cell holds it.
         """
+        x = self.amount(u)
+        return len(self.atoms) + np.floor(x) if self.kind == "count" else x
+
+    def amount(self, u: _Values) -> _Values:
+        """The same without steps: of a count, where u is in the cells beyond the atoms."""
         with np.errstate(over="ignore", under="ignore"):
             match self.kind:
-                case "positive" | "nonnegative":
-                    return np.clip(np.exp(u), np.nextafter(0.0, 1.0), np.finfo(float).max)
-                case "count":
-                    return len(self.atoms) + np.maximum(np.floor(np.expm1(u)), 0.0)
+                case "positive" | "nonnegative" | "count":
+                    knee = math.inf if self.knee is None else self.knee
+                    y = np.exp(np.minimum(u, math.log(knee)))
+                    # no tail beyond the knee if there is none
+                    y = y + (knee * np.maximum(u - math.log(knee), 0.0) if self.knee else 0.0)
+                    if self.kind == "count":
+                        return np.clip(y - 1.0, 0.0, _LARGEST_COUNT)
+                    return np.clip(y, np.nextafter(0.0, 1.0), np.finfo(float).max)
                 case "bounded":
                     x = self.low + (self.high - self.low) * expit(u)
                     inside = np.nextafter([self.low, self.high], [self.high, self.low])
@@ -268,9 +281,11 @@ class Column:
             ends = (0.0, 0.0)
             if first <= last:
                 # the first cell has all that is below it, so that no mass is lost
-                below = math.log1p(first - self.between) if first > self.between else -math.inf
-                above = math.log1p(last + 1 - self.between) if last < _LARGEST_COUNT else math.inf
-                ends = (below, above)
+                below, above = self.to_line(np.array([first, last + 1.0]))[0].tolist()
+                ends = (
+                    below if first > self.between else -math.inf,
+                    above if last < _LARGEST_COUNT else math.inf,
+                )
         elif self.kind == "circular":
             period = self.high - self.low
             low, high = max(low, self.low), min(high, self.high)
