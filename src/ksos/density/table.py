@@ -432,7 +432,7 @@ class TableDensity:
         return found if levels.ndim else float(found[0])
 
     def mode(self) -> Any:
-        """A row where the density is about highest, a pandas Series: the likeliest of 3,000 samples,
+        """A row where the density is about highest, a pandas Series: the best of 3,000 samples,
         and a climb from there.
         """
         rng = np.random.default_rng(0)
