@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators import (
         KernelSoSConditional,
         KernelSoSDensityCV,
+        KernelSoSImputer,
         RobustClassifier,
         RobustRegressor,
     )
@@ -94,7 +95,8 @@ __all__ += [
     "KsosError",
     "ModelFormatError",
 ]
-__all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor"]
+__all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "KernelSoSImputer"]
+__all__ += ["RobustClassifier", "RobustRegressor"]
 __all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay"]
 __all__ += ["RobustPathDisplay", "SolutionDisplay"]
 __all__ += ["Explorer", "explore"]
@@ -112,7 +114,13 @@ __all__ += [
     "worst_case",
 ]
 
-_estimators = ("KernelSoSConditional", "KernelSoSDensityCV", "RobustClassifier", "RobustRegressor")
+_estimators = (
+    "KernelSoSConditional",
+    "KernelSoSDensityCV",
+    "KernelSoSImputer",
+    "RobustClassifier",
+    "RobustRegressor",
+)
 _plotting = (
     "ConditionalDisplay",
     "CrossValidationDisplay",

@@ -13,9 +13,12 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
 import ksos
 from ksos.data import learn
+from ksos.density import with_gaps
 
 KINDS = {"price": "positive", "rain": "nonnegative", "visits": "count"}
 FAST = {"cv": 3, "relative_regularizations": [math.inf]}
@@ -260,3 +263,41 @@ def test_weights_count_rows() -> None:
     weights = np.where(X["c"] == "a", 3.0, 1.0)
     p = ksos.KernelSoSDensityCV(**FAST).fit(X, sample_weight=weights).distribution_
     assert p.probabilities("c")["a"] == pytest.approx(0.75, abs=0.05)
+
+
+def test_a_fit_without_gaps_fills_gaps() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 2)) @ [[1.0, 0.9], [0.0, 0.4]]
+    est = ksos.KernelSoSDensityCV(cv=3, relative_regularizations=[math.inf, 0.1]).fit(X)
+    p = with_gaps(est.distribution_)
+    np.testing.assert_allclose(p.logpdf(X), est.score_samples(X), atol=1e-9)
+    Y = X[:5].copy()
+    Y[:, 1] = np.nan
+    np.testing.assert_allclose(p.logpdf(Y), est.distribution_.marginal([0]).logpdf(Y[:, :1]))
+    means = [est.distribution_.conditional({0: x}).mean()[0] for x in Y[:, 0]]
+    np.testing.assert_allclose(est.impute(Y)[:, 1], means, atol=1e-6)
+    with pytest.raises(ValueError, match="a normal reference"):
+        with_gaps(ksos.SoSDensity(ksos.kernels.Gaussian(1.0), [[0.0]], [[1.0]], normalize=True))
+
+
+def test_imputer_is_a_transformer() -> None:
+    est = ksos.KernelSoSImputer(ksos.KernelSoSDensityCV(columns=KINDS, **FAST), how="draw")
+    with pytest.warns(UserWarning, match="missing cells"):
+        filled = make_pipeline(est).fit_transform(gappy()[:100])
+    assert not filled.isna().any().any() and filled.dtypes.equals(clinic().dtypes)
+    pandas.testing.assert_frame_equal(est.transform(gappy()[:100]), filled)
+    assert est.get_params()["estimator__columns"] == KINDS
+    with pytest.raises(NotFittedError):
+        ksos.KernelSoSImputer().transform(gappy())
+
+
+def test_categories_alone() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.choice(["x", "y"], 200)
+    X = pandas.DataFrame({"a": a, "b": np.where(rng.random(200) < 0.9, a, "x")})
+    p = ksos.KernelSoSDensityCV(**FAST).fit(X).distribution_
+    table = pandas.crosstab(X["a"], X["b"], normalize=True)
+    for a in "xy":
+        for b in "xy":
+            assert p.probability({"a": a, "b": b}) == pytest.approx(table.loc[a, b], abs=0.03)
+    assert p.pmf(X[:3]).shape == (3,)

@@ -216,7 +216,7 @@ class _Given:
     def _of_numbers(self, x: np.ndarray) -> Column:
         kind, n = self.kind or "numeric", x.size
         if kind in ("positive", "nonnegative"):
-            atoms = (0.0,) if kind == "nonnegative" else ()
+            atoms: tuple[float, ...] = (0.0,) if kind == "nonnegative" else ()
             if not np.any(x > 0.0):
                 self.problems.append(
                     f"column {self.name!r} is declared {kind!r} and has no positive cell"
@@ -225,8 +225,9 @@ class _Given:
         if kind == "count":
             shares = [np.count_nonzero(x == k) / n for k in range(round(1.0 / _ATOM) + 1)]
             first = next(k for k, share in enumerate(shares) if share <= _ATOM)
-            # if nothing is beyond, the last count is what is between
-            first = min(first, int(x.max()) if x.max() >= 0.0 else 0)
+            # what is between must have a spread of its own
+            while first and np.count_nonzero(x >= first) < _FEW_ROWS:
+                first -= 1
             atoms = tuple(float(k) for k in range(first))
             knee = max(float(x.max()) - first, 0.0) + 2.0
             return Column(self.name, kind, self.dtype, atoms=atoms, knee=knee)

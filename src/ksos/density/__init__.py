@@ -19,7 +19,7 @@ from ksos.density.questions.expectation import embedded, term_clouds
 from ksos.density.questions.line import mean_difference
 from ksos.density.square import NoMass, Square, feature_scales
 from ksos.density.standard import standardize
-from ksos.density.table import TableDensity
+from ksos.density.table import TableDensity, with_gaps
 from ksos.density.terms import Terms
 
 __all__ = [
@@ -55,4 +55,5 @@ __all__ = [
     "standardize",
     "term_clouds",
     "to_sklearn",
+    "with_gaps",
 ]

@@ -135,9 +135,9 @@ class Column:
         if not isinstance(entry, dict) or entry.keys() != wanted:
             raise ValueError(f"a column must have the fields {', '.join(sorted(wanted))}")
         lists = ("levels", "categories", "atoms", "sides")
-        found = cls(
-            **{k: tuple(v) if k in lists and v is not None else v for k, v in entry.items()}
-        )
+        given: dict[str, Any] = dict(entry)
+        given |= {name: tuple(given[name]) for name in lists if given[name] is not None}
+        found = cls(**given)
         found.check()
         return found
 

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from ksos.density.density import from_terms
+from ksos.density.density import SoSDensity, from_terms
 from ksos.density.estimate import Estimate
 from ksos.density.kinds import Column, Columns, Piece, meet
 from ksos.density.mixed import MixedTerms
+from ksos.density.mixed_reference import MixedReference
+from ksos.density.mixed_square import Correction
 from ksos.density.questions import without_underflow
 from ksos.density.questions.mass import quantiles
 from ksos.density.terms import Terms
@@ -23,7 +25,7 @@ from ksos.ground.names import column_names, feature_numbers, is_table, quoted
 from ksos.ground.validation import as_choice, as_count, as_features, as_levels, instead
 from ksos.measures import Lebesgue
 
-__all__ = ["TableDensity"]
+__all__ = ["TableDensity", "with_gaps"]
 
 Parts = Sequence[tuple[float, MixedTerms]]
 # Samples whose densities make an entropy or begin the climb to a mode: seconds.
@@ -32,7 +34,7 @@ _SAMPLES = 3_000
 _DRAWS = 10_000
 # Steps of a climb, each of tries at 0.7 times the distance of the last: to 1e-4 of a deviation.
 _STEPS = 25
-_TRIES = 60
+_TRIES = 60  # rows at a time, which take hardly longer than one
 # Draws of a row among which the likeliest is its mode: a trade-off, time grows with them.
 _CANDIDATES = 64
 
@@ -51,6 +53,13 @@ class TableDensity:
         The columns and their kinds.
     parts : tuple
         Pairs of a weight and the terms in encoded columns.
+
+    >>> import pandas, ksos
+    >>> table = pandas.DataFrame({"a": ["x", "y"] * 30, "b": [0.1, 1.2, 0.3, 1.1, 0.2, 1.4] * 10})
+    >>> search = ksos.KernelSoSDensityCV(cv=3, relative_regularizations=[float("inf")])
+    >>> p = search.fit(table).distribution_
+    >>> p.probabilities("a", given={"b": (1.0, 2.0)}).round(1).to_dict()
+    {'x': 0.0, 'y': 1.0}
     """
 
     columns: Columns
@@ -577,6 +586,31 @@ class TableDensity:
     def __repr__(self) -> str:
         shown = [f"{column.name}: {column.kind}" for column in self.columns.listed]
         return f"TableDensity({', '.join(shown)})"
+
+
+def with_gaps(p: SoSDensity) -> TableDensity:
+    """The same density of numbers for rows with missing cells; it needs a normal reference."""
+    (_, term), *more = p.terms.on_host.weighted
+    joint, d = term.joint, p.n_features
+    normals = joint.measure.normals(d)
+    if more or normals is None or joint.unit_constant is None or not term.is_whole:
+        raise ValueError(
+            "missing cells need a density with a normal reference, such as that of"
+            " KernelSoSDensityCV with its defaults"
+        )
+    names = [f"x{k}" for k in range(d)] if p.feature_names is None else p.feature_names
+    columns = Columns(tuple(Column(name, "numeric") for name in names), p.feature_names is not None)
+    points = np.asarray(joint.support_points)
+    correction = Correction(
+        joint.kernel.matrix(d),
+        np.zeros(0),
+        points,
+        np.zeros((points.shape[0], 0), dtype=np.int64),
+        np.asarray(joint.unit_factor),
+        np.asarray(joint.unit_constant),
+    )
+    reference = MixedReference(normals.weights, normals.means, normals.covariances, ())
+    return TableDensity(columns, [(1.0, MixedTerms.of(reference, correction))])
 
 
 def _numeric(parts: Parts) -> Terms:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:  # imported on first use, see below
     )
     from ksos.estimators.regressors import SmoothRegressor
     from ksos.estimators.robust import RobustClassifier, RobustRegressor
-    from ksos.estimators.search import KernelSoSDensityCV
+    from ksos.estimators.search import KernelSoSDensityCV, KernelSoSImputer
 
 __all__ = [
     "OBJECTIVES",
     "KernelSoSConditional",
     "KernelSoSDensity",
     "KernelSoSDensityCV",
+    "KernelSoSImputer",
     "RobustClassifier",
     "RobustRegressor",
     "SmoothRegressor",
@@ -38,6 +39,7 @@ __getattr__, __dir__ = _later(
     {
         "KernelSoSConditional": "ksos.estimators.conditional",
         "KernelSoSDensityCV": "ksos.estimators.search",
+        "KernelSoSImputer": "ksos.estimators.search",
         "RobustClassifier": "ksos.estimators.robust",
         "RobustRegressor": "ksos.estimators.robust",
         "SmoothRegressor": "ksos.estimators.regressors",

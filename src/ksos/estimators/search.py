@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self, cast
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -20,7 +21,7 @@ from ksos.data import (
     learn,
     some_of,
 )
-from ksos.density import Columns, TableDensity
+from ksos.density import Columns, TableDensity, with_gaps
 from ksos.estimators.base import DensityEstimator, warn_if_memorized
 from ksos.estimators.callbacks import told_to_callbacks
 from ksos.ground import (
@@ -40,7 +41,7 @@ from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
 from ksos.solvers import Solution
 
-__all__ = ["KernelSoSDensityCV"]
+__all__ = ["KernelSoSDensityCV", "KernelSoSImputer"]
 
 OBJECTIVES = ("likelihood", "squared_mmd")
 # Multiples of the bandwidth that suits a kernel density estimate, by whether the criterion is the
@@ -453,8 +454,7 @@ class KernelSoSDensityCV(DensityEstimator):
 
     @instead(seed="random_state", rng="random_state")
     def impute(self, X: Any, *, how: str = "mean", random_state: Any = None) -> Any:
-        """``X`` with its missing cells filled in, from a fit to a table that has columns of other
-        kinds than numbers, or missing cells.
+        """``X`` with its missing cells filled in.
 
         Parameters
         ----------
@@ -465,16 +465,65 @@ class KernelSoSDensityCV(DensityEstimator):
             Of draws.
         """
         check_is_fitted(self, "distribution_")
-        if not isinstance(self.distribution_, TableDensity):
-            if not learn(X).columns:
-                return X  # nothing is missing
-            raise ValueError(
-                "the fit saw no missing cells, so that its density has none; fit it to a table with"
-                " gaps"
-            )
-        return self.distribution_.impute(X, how=how, rng=as_generator(random_state))
+        density = self.distribution_
+        if not isinstance(density, TableDensity):
+            density = with_gaps(density)
+        return density.impute(X, how=how, rng=as_generator(random_state))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_tables and self.missing != "raise"
+        return tags
+
+
+class KernelSoSImputer(TransformerMixin, BaseEstimator):
+    """Fill the missing cells of tables by the density of the rows.
+
+    Every missing cell gets its mean, its most probable level, or a draw, given the observed cells
+    of its row. Categories, counts and bounded columns keep their kinds.
+
+    Parameters
+    ----------
+    estimator : KernelSoSDensityCV, optional
+        Fits the density. Default: ``KernelSoSDensityCV()``.
+    how : {"mean", "mode", "draw"}
+        See :meth:`ksos.TableDensity.impute`. Default: "mean".
+    random_state : int, RandomState or None
+        Of draws. Default: 0.
+
+    Attributes
+    ----------
+    estimator_ : KernelSoSDensityCV
+        The fitted estimator.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 2)) @ [[1.0, 2.0], [0.0, 0.1]]
+    >>> search = KernelSoSDensityCV(cv=3, relative_regularizations=[float("inf")])
+    >>> KernelSoSImputer(search).fit(X).transform([[0.5, np.nan]]).round(1)
+    array([[0.5, 1. ]])
+    """
+
+    def __init__(self, estimator: Any = None, *, how: str = "mean", random_state: Any = 0) -> None:
+        self.estimator, self.how, self.random_state = estimator, how, random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the density of the rows."""
+        chosen = KernelSoSDensityCV() if self.estimator is None else clone(self.estimator)
+        self.estimator_ = chosen.fit(X, sample_weight=sample_weight)
+        self.n_features_in_ = chosen.n_features_in_
+        if "feature_names_in_" in vars(chosen):
+            self.feature_names_in_ = chosen.feature_names_in_
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """``X`` with its missing cells filled in."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.impute(X, how=self.how, random_state=self.random_state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
         return tags
