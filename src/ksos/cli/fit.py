@@ -318,8 +318,9 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     warnings.simplefilter("ignore", ConvergenceWarning)
     try:
         with contextlib.redirect_stdout(_Notes(console.note)):
-            whole = any_kind and isinstance(table, Table)
-            samples = table.as_frame(whole=True) if whole else table.samples
+            samples: Any = table.samples
+            if any_kind and isinstance(table, Table):
+                samples = table.as_frame(whole=True)
             estimator.fit(samples, sample_weight=table.weights, **extra)
     except ValueError as error:
         if not str(error).startswith("X cannot be modeled"):

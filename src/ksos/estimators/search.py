@@ -225,7 +225,7 @@ class KernelSoSDensityCV(DensityEstimator):
             for note in learned.notes:
                 warn_caller(note)
             if learned.columns is not None:
-                return self._fit_table(learned, sample_weight)
+                return self._fit_table(learned, learned.columns, sample_weight)
             return self._fit(X, sample_weight)._calibrate(X, sample_weight)
 
     @np.errstate(under="ignore")
@@ -269,7 +269,7 @@ class KernelSoSDensityCV(DensityEstimator):
             )
         return Learned([])
 
-    def _fit_table(self, learned: Learned, sample_weight: Any) -> Self:
+    def _fit_table(self, learned: Learned, columns: Columns, sample_weight: Any) -> Self:
         """The same for a table with columns of any kind, or with missing cells."""
         if self.contamination is not None:
             raise ValueError(
@@ -277,18 +277,21 @@ class KernelSoSDensityCV(DensityEstimator):
                 " p_value, which compares rows with samples of the density"
             )
         with Run(self.time_limit, verbose=self.verbose) as run:
-            search, slopes = self._search_table(learned, sample_weight)
+            search, slopes = self._search_table(learned, columns, sample_weight)
             complete = search.run()
-            self._report_table(search, learned.columns, slopes)
+            self._report_table(search, columns, slopes)
         return self._end(search, complete, run)
 
-    def _search_table(self, learned: Learned, sample_weight: Any) -> tuple[Any, np.ndarray]:
+    def _search_table(
+        self, learned: Learned, columns: Columns, sample_weight: Any
+    ) -> tuple[Any, np.ndarray]:
         """The search for checked parameters and the cells of a table, and log du/dx of the rows."""
         self._check_parameters()
-        self.n_features_in_ = len(learned.columns.listed)
-        vars(self).pop("feature_names_in_", None)
-        if learned.columns.named:
-            self.feature_names_in_ = np.array(learned.columns.names, dtype=object)
+        self.n_features_in_ = len(columns.listed)
+        if "feature_names_in_" in vars(self):
+            delattr(self, "feature_names_in_")
+        if columns.named:
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
         masses = np.zeros(learned.n_rows)
         masses[learned.rows] = as_masses(sample_weight, learned.n_rows)[learned.rows]
         used, rng = masses[learned.rows] > 0.0, as_generator(self.random_state)
@@ -301,11 +304,11 @@ class KernelSoSDensityCV(DensityEstimator):
             folds = as_folds(self.cv, numbers, masses, weights / weights.sum(), rng)
         places = np.arange(cells.shape[0], dtype=np.float64)[:, None]
         kept, weights, folds = some_of(places, weights, folds, MOST_SAMPLES, rng)
-        u, c, slopes = learned.columns.encode(cells[kept[:, 0].astype(int)], rng.random)
+        u, c, slopes = columns.encode(cells[kept[:, 0].astype(int)], rng.random)
         search = MixedSearch(
             u,
             c,
-            learned.columns.levels,
+            columns.levels,
             weights,
             folds,
             self._multiples(),
@@ -320,7 +323,8 @@ class KernelSoSDensityCV(DensityEstimator):
     def _report_table(self, search: Any, columns: Columns, slopes: np.ndarray) -> None:
         """Fit the chosen pair to all rows, and set the fitted attributes."""
         self.solution_, relative = search.answer(self.tol)
-        self.status_, terms = self.solution_.status, self.solution_.distribution
+        self.status_ = self.solution_.status
+        terms: Any = self.solution_.distribution
         self.distribution_ = TableDensity(columns, [(1.0, terms)])
         self.reference_ = search.reference_of_all
         self.bandwidth_, self.regularization_ = search.kernel_of(search.choice[1]), relative
