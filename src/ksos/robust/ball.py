@@ -43,9 +43,9 @@ _SPAN_TOL = 1e-7
 _MOST_LANDMARKS = 160  # likewise: about as many as support points
 _BLOCK_ELEMENTS = 1 << 22  # of a kernel matrix at a time: 32 MB
 # Bandwidths per side of a box, by the number of features, for which exact MMDs are affordable.
-_FINEST_PER_SIDE = {1: 400.0, 2: 60.0, 3: 7.0}
+_FINEST_PER_SIDE = {1: 400.0, 2: 45.0, 3: 7.0}
 # Support points of densities about some atoms: a step of the interior point takes half a second.
-_MOST_NEAR = {1: 64, 2: 90, 3: 100}
+_MOST_NEAR = {1: 64, 2: 72, 3: 100}
 # In bandwidths along each feature: kernels this far from an atom sharpen its peak.
 _AROUND = (-1.0, 1.0)
 # Likewise, outside of the boundary: a kernel there decays from the boundary on.
