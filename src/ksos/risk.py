@@ -23,7 +23,7 @@ expectation + 0.5 * cvar(0.05)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -164,6 +164,9 @@ class Risk:
         return Risk(lambda P: self._vector(P) + more, f"{self.name} + {more}", self.lipschitz)
 
     __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Risk:
+        return self + (-other)
 
     def __mul__(self, factor: Any) -> Risk:
         factor = as_nonnegative(factor, "the factor of a risk")
@@ -357,8 +360,8 @@ def chance(g: Loss, alpha: float) -> Limit:
 class _Pieces:
     """The pieces of a loss at nodes that determine quadratic functions."""
 
-    def __init__(self, P: Any, pieces: list[Any], quadratic: list[bool], variables: Any) -> None:
-        self.P, self.pieces, self.quadratic, self.variables = P, pieces, quadratic, variables
+    def __init__(self, P: Any, pieces: list[Any], quadratic: list[bool]) -> None:
+        self.P, self.pieces, self.quadratic = P, pieces, quadratic
 
     def at(self, center: np.ndarray, width: np.ndarray, risk: Risk) -> Maximum:
         """The maximum at the values that the variables have now."""
@@ -402,7 +405,7 @@ def _parsed(risk: Risk, d: int) -> _Pieces | None:
     degrees = [_degree(piece, P) for piece in pieces]
     if len(pieces) > _MOST_PIECES or max(degrees) > 2:
         return None
-    return _Pieces(P, pieces, [degree > 1 for degree in degrees], loss.variables())
+    return _Pieces(P, pieces, [degree > 1 for degree in degrees])
 
 
 def _branches(e: Any) -> list[Any]:
@@ -493,12 +496,3 @@ def parts_of(subject_to: Any) -> tuple[list[Any], list[Limit]]:
     if wrong := [constraint for constraint in plain if not constraint.is_dcp()]:
         raise ConvexityError(f"{wrong[0]} is not a convex constraint by the rules of CVXPY")
     return plain, limits
-
-
-def variables_of(expressions: Sequence[Any]) -> Iterator[Any]:
-    """The variables of CVXPY expressions and constraints, each once."""
-    seen: set[int] = set()
-    for variable in itertools.chain(*(e.variables() for e in expressions)):
-        if variable.id not in seen:
-            seen.add(variable.id)
-            yield variable

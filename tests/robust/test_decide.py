@@ -314,6 +314,32 @@ def test_a_worst_case_stands_in_a_model_of_the_user(domain: Any) -> None:
     assert ball.weights @ ball.points[:, 0] < on_grid <= x[:, 0].max() + 1e-9
 
 
+def test_weights_are_repetitions() -> None:
+    X, times = DEMAND[:20], np.arange(1, 21) % 4 + 1
+    order = cp.Variable(nonneg=True)
+    risk = ksos.risk.newsvendor(order, 4.0, 1.0) - 0.5 * order  # a discount
+    balls = [
+        ksos.Ball(np.repeat(X, times, axis=0), 0.05, domain=LINE, kernel=Gaussian(10.0)),
+        ksos.Ball(X, 0.05, weights=times, domain=LINE, kernel=Gaussian(10.0)),
+    ]
+    found = [ksos.decide(risk, ball) for ball in balls]
+    assert found[0].upper_bound == pytest.approx(found[1].upper_bound, rel=1e-6)
+    assert found[0].lower_bound == pytest.approx(found[1].lower_bound, rel=1e-6)
+
+
+@pytest.mark.parametrize("domain", [None, Box([0.0], [np.inf])])
+def test_bounded_losses_need_no_domain(domain: Any) -> None:
+    ball = ksos.Ball(DEMAND, 0.1, domain=domain)
+    x = cp.Variable()
+    d = ksos.decide(ksos.risk.absolute(lambda P: np.tanh(P[:, 0] / 20.0) - x), ball)
+    check(d, ball, 1e-2)
+    assert d.upper_bound_kind == "estimate" and d.proven_bound == np.inf
+    far = ksos.Ball(DEMAND, 0.1, domain=LINE)
+    assert worst_on(far, lambda P: np.abs(np.tanh(P[:, 0] / 20.0) - x.value), 300) <= d.upper_bound
+    with pytest.raises(ValueError, match="grows without bound"):
+        ksos.decide(ksos.risk.newsvendor(x, 4.0, 1.0), ball)
+
+
 # How a call ends.
 
 
@@ -374,6 +400,16 @@ def test_ctrl_c_keeps_the_best_decision(at: int) -> None:
     d = ksos.decide(risk, ball, rtol=1e-7)
     assert d.status == "interrupted" and d.lower_bound <= d.upper_bound < np.inf
     assert order.value is not None
+
+
+def test_a_decision_that_is_not_certified_has_no_upper_bound() -> None:
+    ball, share = ksos.Ball(RETURNS, 0.02, domain=PLANE), cp.Variable(2)
+    loss = lambda P: -P @ share  # noqa: E731
+    limits = [ksos.risk.cvar(loss, 0.2) <= 0.1, share >= -1.0, share <= 1.0]
+    with pytest.warns(ConvergenceWarning, match="constraints on risks are not certified"):
+        d = ksos.decide(ksos.risk.expectation(loss), ball, limits, time_limit=0.01)
+    assert d.upper_bound == d.gap == np.inf and np.isfinite(d.lower_bound)
+    assert d.limits[0] > 0.0 and d.lower_bound <= d.value
 
 
 def test_lines_of_each_round(capsys: pytest.CaptureFixture[str]) -> None:

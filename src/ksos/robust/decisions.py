@@ -45,7 +45,7 @@ from ksos.observables import (
     proven_supremum,
 )
 from ksos.quadrature import sobol
-from ksos.risk import Risk, cvxpy, parts_of, restore, variables_of
+from ksos.risk import Risk, cvxpy, parts_of, restore
 from ksos.robust.ball import Ball, require_ball
 from ksos.robust.worst_case import WorstCase, worst_case
 from ksos.space import region, scattered
@@ -78,7 +78,7 @@ _SMALL = 1e-3  # of the gap: violations that are not worth a point
 _NEGLIGIBLE = 1e-9  # of the weights of an adversary: rounding of an interior point
 _SOLVED = 1e-8  # the absolute tolerance of conic solvers: no gap is closer for sure
 _ROUNDING = 1e-7  # of a loss: rounding of a conic solver
-# Multiples of a box: a loss that grows from each to the next is unbounded.
+# Multiples of a box: a loss that grows as much from each to the next is unbounded.
 _FARTHER = (1.0, 4.0, 16.0)
 
 STATUSES = {
@@ -496,8 +496,8 @@ class _Search:
         points, finite = self._first_points()
         self.all = [_Majorant(risk, ball, self.box, points, finite) for risk in risks]
         self.goal, *self.limits = self.all
-        some = [one.risk.at(ball.points[:1]) for one in self.all]
-        self.variables = list(variables_of([*some, *plain]))
+        some = [self.cp.sum(one.risk.at(ball.points[:1])) for one in self.all]
+        self.variables = self.cp.Problem(self.cp.Minimize(sum(some)), plain).variables()
         for variable in self.variables:
             if variable.attributes["boolean"] or variable.attributes["integer"]:
                 raise ValueError(
@@ -521,7 +521,16 @@ class _Search:
         n = ball.points.shape[0]
         some = self.rng.choice(n, min(n, _MOST_DATA), replace=False)
         across = scattered(self.box, _FIRST_POINTS.get(ball.n_features, _FIRST_OTHERWISE))
+        if not ball.domain.bounded:
+            # far away, where g vanishes, an adversary may put mass as well
+            across = np.concatenate([self._farther(across, factor) for factor in _FARTHER])
         return np.unique(np.concatenate([ball.points[np.sort(some)], across]), axis=0), False
+
+    def _farther(self, points: np.ndarray, factor: float) -> np.ndarray:
+        """Points of the box, as many times as far from its middle, in the domain."""
+        middle = 0.5 * (self.box.low + self.box.high)
+        ends = self.ball.domain.boundaries(self.ball.n_features)
+        return np.clip(middle + factor * (points - middle), *ends)
 
     def _anchor(self) -> Atoms:
         """A distribution in the ball: the data, or the one on the points that is nearest to data
@@ -650,17 +659,14 @@ class _Search:
         return candidate
 
     def _require_bounded(self, loss: Observable) -> None:
-        """Raise if a loss on an unbounded domain is larger in ever larger boxes."""
+        """Raise if a loss on an unbounded domain grows as fast in ever larger boxes."""
         if self.ball.domain.bounded:
             return
-        ends = self.ball.domain.boundaries(self.ball.n_features)
-        middle, inside = 0.5 * (self.box.low + self.box.high), scattered(self.box, _SEARCHED // 8)
-        highest = [
-            float(loss(np.clip(middle + factor * (inside - middle), *ends)).max())
-            for factor in _FARTHER
-        ]
-        steps = np.diff(highest)
-        if np.all(steps > 1e-3 * max(abs(highest[0]), 1e-300)):
+        inside = scattered(self.box, _SEARCHED // 8)
+        highest = [float(loss(self._farther(inside, factor)).max()) for factor in _FARTHER]
+        first, second = np.diff(highest)
+        # logarithms grow by the same amount each time, and what has a bound by less and less
+        if second > 0.5 * first > _ROUNDING * abs(highest[0]):
             low, high = (np.round(side, 6).tolist() for side in (self.box.low, self.box.high))
             raise ValueError(
                 f"the loss grows without bound on {self.ball.domain!r}, so that its worst case is"
