@@ -19,7 +19,10 @@ from ksos.kernels import Gaussian
 
 FOLDER = Path(compare.__file__).parent
 
-SMALLER = {"solvers.py": ["--sizes", "8", "--methods", "low_rank", "--output", "out"]}
+SMALLER = {
+    "solvers.py": ["--sizes", "8", "--methods", "low_rank", "--output", "out"],
+    "busy.py": ["--busy", "1", "--repeats", "1", "--calls", "logpdf", "mode"],
+}
 """Words that are added to ``--quick``, whose minute is too long here."""
 
 ELSEWHERE = {
@@ -27,7 +30,7 @@ ELSEWHERE = {
     "architecture.py",  # tests/test_architecture.py calls every part of it
     *("contamination.py", "which_reference.py"),  # run by tests of their own
 }
-ASK_FOR_SPEED = {"evaluation.py", "sampling.py"}
+ASK_FOR_SPEED = {"busy.py", "evaluation.py", "sampling.py"}
 """Scripts that exit with 1 if they are slower than asked, as so small a run may be."""
 
 SCRIPTS = sorted(file.name for file in FOLDER.glob("*.py") if file.name not in ELSEWHERE)

@@ -35,6 +35,8 @@ def known_table(X: Any) -> Any:
     home, kind = type(X).__module__.partition(".")[0], type(X).__name__
     if home == "polars" and kind == "LazyFrame":
         return X.collect()
+    if hasattr(X, "to_arrow_table"):  # a relation of DuckDB, older ones of which give no stream
+        return X.to_arrow_table()
     # tables and series of these have such a stream as well, and are known by themselves
     own = home in ("pandas", "polars", "pyarrow") and not kind.startswith("RecordBatch")
     if not own and hasattr(type(X), "__arrow_c_stream__"):
