@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # imported on first use, see below
         DensityDisplay,
         RobustPathDisplay,
         SolutionDisplay,
+        TableDisplay,
     )
     from ksos.robust import (
         Ball,
@@ -98,7 +99,7 @@ __all__ += [
 __all__ += ["KernelSoSConditional", "KernelSoSDensityCV", "KernelSoSImputer"]
 __all__ += ["RobustClassifier", "RobustRegressor"]
 __all__ += ["ConditionalDisplay", "CrossValidationDisplay", "DensityDisplay"]
-__all__ += ["RobustPathDisplay", "SolutionDisplay"]
+__all__ += ["RobustPathDisplay", "SolutionDisplay", "TableDisplay"]
 __all__ += ["Explorer", "explore"]
 __all__ += [
     "Ball",
@@ -127,6 +128,7 @@ _plotting = (
     "DensityDisplay",
     "RobustPathDisplay",
     "SolutionDisplay",
+    "TableDisplay",
 )
 _robust = (
     "Ball",

@@ -145,3 +145,15 @@ def test_models_of_numbers_fill_nothing(ksos: Command, data: Path, tmp_path: Pat
     assert done.code == 1 and "without missing cells" in done.err
     done = ksos("query", tmp_path / "p.ksos", "--probabilities", "fare")
     assert done.code == 1 and "the columns of the model are numbers" in done.err
+
+
+def test_plots_show_every_column(ksos: Command, saved: Path, data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = ksos("plot", saved, "--data", data, "-o", tmp_path / "t.svg")
+    assert done.code == 0, done.err
+    text = (tmp_path / "t.svg").read_text()
+    assert text.startswith("<?xml") and len(text) > 10_000
+    done = ksos(
+        "plot", saved, "--given", "sex=male", "--features", "fare", "-o", tmp_path / "f.png"
+    )
+    assert done.code == 0, done.err

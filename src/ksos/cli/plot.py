@@ -9,12 +9,14 @@ from ksos.cli import values
 from ksos.cli.console import Console, UsageError, require_writable
 from ksos.cli.options import MODEL, READING, VIEW, WEIGHTS, open_samples, reading, take_view
 from ksos.cli.report import shortened
+from ksos.cli.tables import part_of, samples_of
 from ksos.data import Stream
-from ksos.density import load
+from ksos.density import TableDensity, load
 from ksos.ground.files import replace_whole
 from ksos.plotting import (
     MOST_PAIRED,
     DensityDisplay,
+    TableDisplay,
     figure_size,
     require_matplotlib,
     sheet,
@@ -101,6 +103,8 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
     require_matplotlib()
     require_writable(output)
     density = load(arguments.model)
+    if isinstance(density, TableDensity):
+        return _plot_table(arguments, console, density, kind)
     X, names = None, density.feature_names
     if arguments.data is not None:
         table = open_samples(arguments, console, density)
@@ -142,3 +146,28 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
         [shortened(view.names), *([] if n is None else [f"{n:,} row{'s' * (n != 1)}"])]
     )
     return console.answer(arguments.json, value, [f"written: {output} ({drawn})"])
+
+
+def _plot_table(
+    arguments: argparse.Namespace, console: Console, density: TableDensity, kind: str
+) -> int:
+    """The same of a density of a table with columns of any kind, or of a part of it."""
+    part, given, _ = part_of(arguments, density)
+    X = None
+    if arguments.data is not None:
+        X = samples_of(arguments, console, density).as_frame()[list(part.feature_names)]
+    if part.n_features > MOST_PAIRED:
+        raise ValueError(
+            f"the density has {part.n_features} columns, of which a figure shows at most"
+            f" {MOST_PAIRED}; choose some with --features"
+        )
+    stream, is_table = io.BytesIO(), isinstance(part, TableDensity)
+    size = (2.6 * part.n_features + 0.6, 2.8) if is_table else figure_size(part.n_features)
+    with sheet(*size) as figure:
+        figure.set_layout_engine("constrained")
+        display: Any = TableDisplay if is_table else DensityDisplay
+        display.from_density(part, X, ax=figure.add_subplot())
+        figure.savefig(stream, format=kind, dpi=arguments.dpi, metadata=_METADATA[kind])
+    replace_whole(arguments.output, [stream.getvalue()])
+    value = {"output": arguments.output, "given": given, "features": list(part.feature_names)}
+    return console.answer(arguments.json, value, [f"written: {arguments.output}"])

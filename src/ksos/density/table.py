@@ -158,6 +158,14 @@ class TableDensity:
         keep = as_features(features, self.n_features, "features", self._words)
         return self._answer(keep, self.parts, self.columns)
 
+    def only(self, k: int) -> TableDensity:
+        """The marginal of one column, also where it is plain."""
+        columns = self.columns
+        u = [columns.lines.index(k)] if columns.listed[k].is_numeric else []
+        c = [columns.coded.index(k)] if columns.listed[k].n_codes else []
+        parts = [(w, terms.marginal(u, c)) for w, terms in self.parts]
+        return TableDensity(columns.take([k]), parts)
+
     def _answer(self, keep: Sequence[int], parts: Parts, columns: Columns) -> Any:
         """The density of the columns ``keep`` of parts over ``columns``."""
         u = [columns.lines.index(k) for k in keep if columns.listed[k].is_numeric]

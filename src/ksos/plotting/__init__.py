@@ -10,6 +10,7 @@ from ksos.plotting.cv_surface import CrossValidationDisplay
 from ksos.plotting.density import MOST_PAIRED, DensityDisplay, figure_size
 from ksos.plotting.robust_path import RobustPathDisplay
 from ksos.plotting.solution import SolutionDisplay
+from ksos.plotting.tables import TableDisplay
 
 __all__ = [
     "MOST_PAIRED",
@@ -18,6 +19,7 @@ __all__ = [
     "DensityDisplay",
     "RobustPathDisplay",
     "SolutionDisplay",
+    "TableDisplay",
     "figure_size",
     "require_matplotlib",
     "sheet",
