@@ -6,7 +6,8 @@ own kernels, quadrature and gaps in extended precision, CVXPY with Clarabel wher
 answer. A finding is a "solved", "infeasible" or "rigorous" that is refuted, a number that is not
 that of the density returned, an exception, a RuntimeWarning, or a Ctrl-C that was swallowed. The
 exit code is 1 if there is one. With ``--scale 1`` there are 500 problems of ``minimize``, 320 worst
-cases and robust fits, more than 1 000 questions and 200 interrupts.
+cases and robust fits, more than 1 000 questions, 100 mixed tables and 200
+interrupts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from audit import problems
 from audit.interrupts import Interrupts
+from audit.mixed import mixed
 from audit.questions import questions
 from audit.referee import Finding
 from quick import parse, parser_of
@@ -38,6 +40,7 @@ def kinds() -> dict[str, tuple[int, Ask]]:
         "worst case": (240, problems.worst_case),
         "robust fit": (80, problems.robust_fit),
         "questions": (150, questions),
+        "mixed tables": (100, mixed),
         "interrupts at a moment": (150, interrupts.at_a_moment),
         "interrupts by a timer": (50, interrupts.by_a_timer),
     }

@@ -13,6 +13,7 @@ from scipy.linalg import eigh
 import ksos
 from audit import problems
 from audit.interrupts import Interrupts
+from audit.mixed import mixed
 from audit.questions import questions
 from audit.referee import LONG, Claims, Referee, Verdict, density, kernel_matrix, rule_for
 from ksos.functionals import MMD, Expectation, SquaredMMD, Trace, within
@@ -50,6 +51,11 @@ def test_robust_fits(seed: int) -> None:
 def test_questions(seed: int) -> None:
     count, findings = questions(seed)
     assert count >= 6 and not findings
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_mixed_tables(seed: int) -> None:
+    assert not mixed(seed)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,10 @@ __all__ = ["MixedTerms"]
 _BLOCK_ELEMENTS = 1 << 20
 # a component whose share is by this logarithm smaller than all of them together is not looked at
 _UNSEEN = -37.0
+# the same for moments of missing cells, whose rounding is more than that
+_UNSEEN_OF_MOMENTS = -25.0
 # of Gauss–Hermite: functions that a normal distribution with its correction shows as polynomials
-_NODES = 32
+_NODES = 20
 # proposals at a time
 _PROPOSALS = 1 << 16
 # of proposals: where fewer are accepted, a sample would take minutes
@@ -349,7 +351,8 @@ class MixedTerms:
         # about the mean of all, so that the variance of a far column keeps its digits
         weights, means, _ = self._normals
         middle = weights @ means
-        for part in self._blocks(*joint, logs, silent=self._is_reference):
+        silent, unseen = self._is_reference, _UNSEEN_OF_MOMENTS
+        for part in self._blocks(*joint, logs, silent=silent, unseen=unseen):
             R = np.setdiff1d(np.arange(d), part.hidden.seen)
             m = part.hidden.means(part.k, part.x) - middle[R]
             if part.of_one is None:
@@ -403,7 +406,7 @@ class MixedTerms:
         logs = self.reference.log_components(u, c)
         logs = logs - logs.max(axis=1, keepdims=True)
         sums = np.zeros((2, u.shape[0]))
-        for before, rows, needed in self._patterns(u, c, logs):
+        for before, rows, needed in self._patterns(u, c, logs, _UNSEEN_OF_MOMENTS):
             seen = ~np.isnan(u[rows[0]])
             place = int(np.sum(~seen[:a]))
             seen[a] = True
