@@ -39,7 +39,7 @@ _UNSEEN = -37.0
 # the same for moments of missing cells, whose rounding is more than that
 _UNSEEN_OF_MOMENTS = -25.0
 # of Gauss–Hermite: functions that a normal distribution with its correction shows as polynomials
-_NODES = 20
+_NODES = 32
 # proposals at a time
 _PROPOSALS = 1 << 16
 # of proposals: where fewer are accepted, a sample would take minutes
@@ -341,6 +341,12 @@ class MixedTerms:
         """Mean and variance of every numeric cell given the observed cells of its row, (n, d) each;
         of an observed cell its value, and 0.
         """
+        return self._moments(u, c, squares=True)
+
+    def _moments(
+        self, u: np.ndarray, c: np.ndarray, *, squares: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same, with the variances only if ``squares``: they take most of the time."""
         if self.within:
             return self._moments_within(u, c)
         joint = self._joint(u, c)
@@ -359,7 +365,7 @@ class MixedTerms:
                 V = np.diagonal(part.hidden.covariances[part.k])
                 found = np.ones(part.rows.shape[0]), m, m**2 + V
             else:
-                found = part.of_one.moments(part.x, part.near, m)
+                found = part.of_one.moments(part.x, part.near, m, squares=squares)
             weight = np.exp(part.logs)[:, None]
             total[part.rows] += weight[:, 0] * found[0]
             for sum_of, one in zip(sums, found[1:], strict=True):
@@ -391,7 +397,7 @@ class MixedTerms:
         The ``functions`` take arrays; without one, g_k is the identity. A missing cell with a
         function is seen at Gauss–Hermite nodes of every component.
         """
-        out = self.conditional_moments(u, c)[0]
+        out = self._moments(u, c, squares=False)[0]
         for position, g in (functions or {}).items():
             out[:, position] = g(out[:, position])
             rows = np.flatnonzero(np.isnan(u[:, position]))

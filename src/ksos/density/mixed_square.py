@@ -205,10 +205,11 @@ class ExpectedOfOne:
         return out
 
     def moments(
-        self, x: np.ndarray, near: np.ndarray, m: np.ndarray
+        self, x: np.ndarray, near: np.ndarray, m: np.ndarray, *, squares: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """E_k[f], E_k[f·u] and E_k[f·u²] of f = ‖a + Fᵀφ‖² and the hidden cells u, given the
         observed ones; ``m`` (n, hidden) are the means of u, about any origin.
+        Without ``squares``, the last one is left at zero.
 
         Of a product of q kernels, the hidden cells have the mean m + W_q t̄ and the covariance V −
         W_q V, with W_q = V(V + P⁻¹/2q)⁻¹ and the mean t̄ of t over the kernels.
@@ -227,6 +228,8 @@ class ExpectedOfOne:
             g1 = (start @ W1.T)[:, a] - (y @ W1.T)[:, a, None]
             g2 = (start @ W2.T)[:, a] - (y @ W2.T)[:, a, None]
             shift[:, a] = np.sum(first * g1 + second * g2, axis=1)
+            if not squares:
+                continue
             crossed = np.einsum("nm,nm->n", (b * g2) @ self.product, b * g2)
             square[:, a] += np.sum(first * g1**2 + 0.5 * second * g2**2, axis=1) + 0.5 * crossed
             square[:, a] += of_first * variances[0][a] + of_second * variances[1][a]
