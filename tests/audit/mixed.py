@@ -1,7 +1,7 @@
 """Densities and fits of mixed tables, judged by enumeration of levels and quadrature over a grid.
 
-Kernels, normal densities and sums are the referee's own. Of a fit it takes what defines the problem,
-the reference, the kernel, the support points and T, and what the solution claims.
+Kernels, normal densities and sums are the referee's own. Of a fit it takes what defines the
+problem, the reference, the kernel, the support points and T, and what the solution claims.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Table:
             self.phi[row, :, 1:] = k * same
 
     def cells(self, u: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Levels and nodes that agree with the observed cells of a row, and the volume of a node."""
+        """Levels and nodes that agree with the observed cells of a row; the volume of a node."""
         seen = ~np.isnan(u)
         rows = np.all((c < 0) | (self.codes == c), axis=1)
         columns = np.all(np.abs(self.nodes[:, seen] - u[seen]) < 1e-9, axis=1)

@@ -28,6 +28,10 @@ _ROWS = 8
 # each where they are right, in benchmarks/mixed_tables.py.
 _SMOOTHINGS = (0.1, 10.0)
 
+# Patterns of missing numeric cells, each of which takes time in every step of every fit: with more,
+# fits with one start and at most eight components have to do.
+_MANY_PATTERNS = 50
+
 
 def units_of(u: np.ndarray, masses: np.ndarray, rng: np.random.Generator) -> Units:
     """The units of numeric columns with missing cells, from what is observed of each."""
@@ -73,6 +77,9 @@ class MixedStack(Stack):
                 sizes = [count * s for s in _CLUSTERS if count * s * _ROWS <= n]
                 most = max(self.sizes)
                 steps += [Step(size, 0, FLOORS, False, column) for size in sizes if size <= most]
+        cells = self.samples[0][0].cells
+        if cells is not None and len(cells.parts) > _MANY_PATTERNS:
+            return [s for s in steps if s.start == 0 and s.floors is FLOORS and s.components <= 8]
         return steps
 
     def _variants(self, mixtures: Mixtures, samples: Samples) -> list[Mixtures]:
