@@ -33,7 +33,7 @@ class Averages(Scores):
         if not isinstance(other, Averages):
             raise TypeError(f"other must be a density such as this one; got {type(other).__name__}")
         terms, order = other.terms.on_host, None
-        if other.n_features == self.terms.n_features:
+        if terms.n_features == self.terms.n_features:
             order = order_of(other.feature_names, self.feature_names, "other")
         return terms if order is None else condition.marginal(terms, order)
 
