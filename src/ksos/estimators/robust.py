@@ -272,84 +272,59 @@ def _report(solution: RobustSolution, name: str, radii: list[float]) -> None:
 class RobustRegressor(RegressorMixin, RobustEstimator):
     r"""Regression that is robust to distribution shift.
 
-    Minimizes the worst expected loss over distributions p of (x, y) whose MMD to the data is at
-    most the radius: min over f of max over p of E_p[loss(y − f(x))] + α‖θ‖².
+    Minimizes the worst expected loss over distributions close to the data in MMD: min over f of max
+    over p of E_p[loss(y − f(x))] + α‖θ‖².
 
     Parameters
     ----------
     radius : float, "auto" or "bootstrap", default="auto"
-        Size of the MMD ball. 0 gives ordinary ridge regression. "bootstrap" covers sampling error,
-        see :class:`ksos.Ball`. "auto" uses the largest radius that does not hurt the
-        cross-validated loss, possibly 0. See Notes. If the ball holds no density, an error names
-        the least radius.
+        Size of the MMD ball. 0 gives ridge regression. "bootstrap" covers sampling error. "auto" is
+        the largest radius that does not hurt the cross-validated loss, possibly 0.
     model : {"linear", "kernel"}, default="linear"
-        f(x) = θ_0 + ⟨θ, (x − mean)/scale⟩, or θ_0 + Σ θ_j k(x, c_j) with Gaussian kernels at
-        centers c_j among the samples.
+        f is linear, or a sum of Gaussian kernels.
     loss : {"square", "huber", "absolute", "quantile"} or RegressionLoss, default="square"
-        "square" is in closed form. With ``shift="anywhere"`` the other losses need quadrature over
-        (x, y), for at most two features. A name stands for an object such as
-        ``ksos.robust.HuberLoss(delta=1.35)`` with δ in standard deviations of y, or
-        ``ksos.robust.QuantileLoss(level=0.9)``. The absolute and the quantile loss are rounded
-        within 1% of a standard deviation, which the gap includes. For your own loss,
-        subclass ``ksos.robust.ResidualLoss``.
+        A name, or an object such as ``ksos.robust.QuantileLoss(level=0.9)``.
     alpha : float, default=1e-3
-        Ridge penalty on θ without θ_0.
+        Ridge penalty.
     n_centers : int, default=20
-        The largest number of centers of the kernel model.
+        Most centers of the kernel model.
     model_bandwidth : float or array of d floats, optional
-        Bandwidth of the kernel model. Default: the median distance of the standardized samples, in
-        the unit of each feature.
+        Bandwidth of the kernel model.
     bandwidth : float or array of d + 1 floats, optional
-        Bandwidth of the densities of (x, y), or of the columns that shift.
+        Bandwidth of the densities.
     embedding_bandwidth : float or array of d + 1 floats, optional
-        Bandwidth of the kernel of the MMD. Default: the median distance of the standardized
-        samples, in the unit of each column.
+        Bandwidth of the kernel of the MMD.
     measure : Box or Lebesgue, optional
-        Domain of (x, y). Default: with up to two features, the box around the data and one standard
-        deviation more. Otherwise R^d, where the value is that of densities around the data.
+        Domain of (x, y).
     n_support : int, optional
-        The largest number of support points of the densities.
+        Most support points of the densities.
     tol : float, optional
-        Largest gap, in the units of the loss. Default: none.
+        Absolute gap.
     rtol : float, default=1e-4
-        Largest gap relative to the risk. The problem is solved at a gap of max(tol, rtol·risk).
+        Gap relative to the risk.
     time_limit : float, optional
-        Seconds for all of ``fit`` or ``path``, which end at most one solver step later.
+        Seconds for the fit.
     random_state : int, optional, default=0
-        Seed of the bootstrap and the folds.
+        Seed of bootstrap and folds.
     shift : {"x", "y", "both", "anywhere"}, optional
-        Which distributions p are considered. "x", "y" and "both" reweight the samples by a function
-        of x, of y or of both, and keep p(y | x), or p(x | y). They take any loss and any number of
-        features. "anywhere" takes densities on ``measure``, also where there are no data. Default:
-        "both" for ``radius="auto"`` without ``measure``, else "anywhere".
+        Which distributions are considered: reweighted samples, of which p(y | x) or p(x | y) is
+        kept, or densities on ``measure``. Default: "both" for ``radius="auto"`` without
+        ``measure``, else "anywhere".
     verbose : int, default=0
         1 prints ``prepared_for_``.
 
     Attributes
     ----------
     coef_, intercept_ : ndarray (d,), float
-        The linear model in the units of X and y.
-    centers_ : ndarray (centers, d)
-        The centers of the kernel model.
-    theta_ : ndarray
+        The linear model.
+    centers_, theta_ : ndarray
+        The kernel model.
     worst_case_ : WorstCase or None
-        The worst density of (x, y) for the fitted f, with its value. If samples are reweighted, a
-        density of what shifts relative to the data. None at radius 0.
+        The worst density for the fitted f. None at radius 0.
     prepared_for_ : PreparedFor
-        Means and standard deviations of the columns in the data and in the worst case.
-    solution_ : RobustSolution
-    ball_ : Ball
-        The ball around the columns that shift, of radius ``radius_``.
-    radius_ : float
-    n_features_in_, feature_names_in_
-
-    Notes
-    -----
-    ``radius="auto"`` is the largest of 1, ½, ¼, ⅛ times the bootstrap radius whose held-out loss on
-    five folds is at most 0.5% above that of radius 0. It may be 3% above in each fold, and in all
-    folds with one standard error more. Otherwise, and for fewer than ten distinct samples, the
-    radius is 0. With ``shift="anywhere"`` the first candidate is at least 1.2 times the distance of
-    the nearest density.
+        Means and standard deviations in the data and in the worst case.
+    solution_, ball_, radius_
+        Certificate and ball.
 
     Examples
     --------
@@ -394,18 +369,14 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
     model : {"linear", "kernel"}, default="linear"
         What scores are made of.
     loss : {"square", "logistic", "hinge"} or ClassificationLoss, optional
-        "square" is in closed form: (score ∓ 1)² for two labels, and the squared distance of the
-        scores to the label's unit vector for more. "logistic" is −log softmax and gives
-        ``predict_proba``. "hinge" is max(0, 1 ∓ score), for two labels. With ``shift="anywhere"``
-        these need quadrature, for at most three features. Default: "logistic" if the samples are
-        reweighted, as with ``radius="auto"``, else "square".
+        "logistic" gives ``predict_proba``. "hinge" is for two labels. Default: "logistic" if the
+        samples are reweighted, as with ``radius="auto"``, else "square".
     alpha, n_centers, model_bandwidth
         See :class:`~ksos.RobustRegressor`.
     bandwidth, embedding_bandwidth : float or array of d floats, optional
         Bandwidths of x, as for :class:`~ksos.RobustRegressor`. Labels have none.
     measure : Box or Lebesgue, optional
-        Domain of x. Default: with up to three features, the box around the data and one standard
-        deviation more. Otherwise R^d.
+        Domain of x.
     n_support, tol, rtol, time_limit, random_state, verbose
         See :class:`~ksos.RobustRegressor`.
     shift : {"x", "y", "both", "anywhere"}, optional
@@ -422,18 +393,13 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         The centers of the kernel model.
     theta_ : ndarray (scores, functions)
     worst_case_ : WorstCase or None
-        Its ``distribution`` is a :class:`~ksos.space.labelled.LabelledDensity`, and its
-        ``dual_function`` a list with one function per label. If samples are reweighted, a density
-        of what shifts relative to the data. None at radius 0. Its ``upper_bound`` is proven for
-        square losses of linear scores on a box, and for reweighted samples. Otherwise the supremum
-        over x is found by search.
+        The worst density, a :class:`~ksos.space.labelled.LabelledDensity`. None at radius 0.
     prepared_for_ : PreparedFor
         Means and standard deviations of the columns, and shares of the labels, in the data and in
         the worst case.
     solution_ : RobustSolution
     ball_ : Ball
-        The ball around the columns that shift, of radius ``radius_``. Labels are numbers, 0, 100,
-        200 and so on, so that the kernel is 0 between different labels.
+        The ball, of radius ``radius_``.
     radius_ : float
     n_features_in_, feature_names_in_
 
