@@ -161,14 +161,12 @@ def test_the_certificate_is_that_of_the_problem(
     whitened = space.T.T @ slope @ space.T
     gap = np.sum(slope * B) - np.linalg.eigvalsh(whitened)[0]
     assert gap <= solution.gap + 1e-9
-    # the conic solver sees all directions, of which the space has dropped those of no mass
-    roots = [np.linalg.cholesky(one + 1e-15 * np.eye(9)) for one in M]
-    X = cp.Variable(W.shape, PSD=True)
-    values_of = [cp.log(cp.trace(root.T @ X @ root)) for root in roots]
-    problem = cp.Problem(
-        cp.Minimize(-cp.sum(cp.hstack(values_of)) / len(roots) + cp.trace(X @ D)),
-        [cp.trace(X @ W) == 1.0],
-    )
+    # a conic solver, in the coordinates in which its numbers are of the order of one
+    T, r = space.T, space.rank
+    C = cp.Variable((r, r), PSD=True)
+    logs = [cp.log(cp.trace(C @ (T.T @ one @ T))) for one in M]
+    price = cp.trace(C @ (T.T @ D @ T))
+    problem = cp.Problem(cp.Minimize(price - cp.sum(cp.hstack(logs)) / 90.0), [cp.trace(C) == 1.0])
     problem.solve(solver="CLARABEL")
     assert solution.objective == pytest.approx(problem.value, abs=1e-5)
 
