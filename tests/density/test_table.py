@@ -4,6 +4,7 @@ against ratios of densities, samples in the support, files.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from forging import forge, take_apart
 from hypothesis import given, strategies as st
 
 import ksos
@@ -359,6 +361,27 @@ def test_file_gives_the_density_back(tmp_path: Any) -> None:
         np.testing.assert_array_equal(back.logpdf(X), one.logpdf(X))
         assert repr(back) == repr(one)
         pandas.testing.assert_frame_equal(back.rvs(5, rng=1), one.rvs(5, rng=1))
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", [], [1], {}, [math.nan], ["a", "a"], "count"])
+def test_forged_columns_are_no_model(tmp_path: Any, wrong: Any) -> None:
+    path = tmp_path / "p.ksos"
+    density_of("rain", "origin").save(path)
+    header, data = take_apart(path.read_bytes())
+    for number, column in enumerate(header["columns"]):
+        for field, value in column.items():
+            if wrong == value or (wrong is None and value is None):
+                continue
+            columns = [dict(one) for one in header["columns"]]
+            columns[number][field] = wrong
+            path.write_bytes(forge(header | {"columns": columns}, data))
+            # some other values make another density, none makes another error
+            with contextlib.suppress(ksos.ModelFormatError):
+                assert isinstance(load(path), TableDensity)
+    for field in ("columns", "named"):
+        path.write_bytes(forge(header | {field: wrong}, data))
+        with pytest.raises(ksos.ModelFormatError):
+            load(path)
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ def _complete(
                 " that whether a cell is missing does not depend on its value, given the others"
             )
             if n > rows.size:
-                notes.append(f"X: left out {n - rows.size} of {n} rows without any observed cell")
+                notes.append(f"X: excluded {n - rows.size} of {n} rows without any observed cell")
     rare, single = [], []
     for k, column in enumerate(columns.listed):
         if not column.is_numeric:
