@@ -161,7 +161,7 @@ def by_search(X: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 def mixed_kde(train: Table, test: Table) -> np.ndarray:
     """Products of normal kernels and kernels on levels, 1 − λ for the same one and λ/(levels − 1)
-    for another; both widths by the likelihood of left-out rows.
+    for another; both widths by the leave-one-out likelihood.
     """
     scale = train.u.std(axis=0) * train.u.shape[0] ** (-1.0 / (train.u.shape[1] + 4))
     best: tuple[float, Any] = -math.inf, None

@@ -27,7 +27,7 @@ __all__ = ["MixedSearch"]
 
 # κ of two different levels: a correction is smooth in categories as well.
 _THETA = 0.5
-# Of a component at a row, in the search: what it leaves out, 6e-6, changes no score by 1e-4 nats.
+# Of a component at a row, in the search: what this drops, 6e-6, changes no score by 1e-4 nats.
 _UNSEEN = -12.0
 # Support points where cells are missing: the time for a row grows with their square.
 _SUPPORT_OF_GAPS = 50

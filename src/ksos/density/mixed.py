@@ -298,7 +298,7 @@ class MixedTerms:
         if self.categorical_shown or not self.n_numeric:
             raise ValueError(
                 f"a density of {self.n_numeric} numeric and {len(self.levels)} categorical columns"
-                " is not one of numeric columns alone: condition on the others, or leave them out"
+                " is not one of numeric columns alone: condition on the others, or take a marginal"
             )
         shown = [*self.numeric_shown, *self.within]
         terms = Terms(self._numeric_parts(shown), Lebesgue())

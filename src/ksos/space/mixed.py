@@ -14,7 +14,7 @@ from ksos.kernels.roots import whiten
 
 __all__ = ["MixedSpace"]
 
-# of the trace of M(o): what a factor of it leaves out changes a log-likelihood by no more
+# of the trace of M(o): what a factor of it drops changes a log-likelihood by no more
 _LEFT_OUT = 1e-12
 # of a component: 1e-11 of what is known of a row
 _UNSEEN = -25.0
@@ -82,7 +82,7 @@ class MixedSpace:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ψ (N, r), and where the rows of every M̃(o_i) = Σ ψψᵀ begin in it, (n,).
 
-        Components whose share in a row is by the logarithm ``unseen`` smaller are left out.
+        Components whose share in a row is by the logarithm ``unseen`` smaller are dropped.
         """
         missing = np.isnan(u).any(axis=1) | (c < 0).any(axis=1)
         complete, others = np.flatnonzero(~missing), np.flatnonzero(missing)
