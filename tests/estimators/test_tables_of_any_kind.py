@@ -274,6 +274,9 @@ def test_a_fit_without_gaps_fills_gaps() -> None:
     Y = X[:5].copy()
     Y[:, 1] = np.nan
     np.testing.assert_allclose(p.logpdf(Y), est.distribution_.marginal([0]).logpdf(Y[:, :1]))
+    np.testing.assert_allclose(est.score_samples(Y), p.logpdf(Y))
+    with pytest.raises(ValueError, match="infinity"):
+        est.score_samples([[np.inf, 0.0]])
     means = [est.distribution_.conditional({0: x}).mean()[0] for x in Y[:, 0]]
     np.testing.assert_allclose(est.impute(Y)[:, 1], means, atol=1e-6)
     with pytest.raises(ValueError, match="a normal reference"):
