@@ -29,7 +29,8 @@ def benchmark() -> Any:
 
 def test_a_table_goes_through(benchmark: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"name": "car", "hp": rng.normal(size=12), "mpg": rng.normal(size=12)})
+    names = [f"car {k}" for k in range(12)]  # a level per row is an error that names the option
+    frame = pd.DataFrame({"name": names, "hp": rng.normal(size=12), "mpg": rng.normal(size=12)})
     frame.loc[3, "hp"] = np.nan
     found = benchmark.go_through(frame, tmp_path)
     assert {command: outcome.code for command, outcome in found.items()} == dict.fromkeys(

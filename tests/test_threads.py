@@ -28,8 +28,11 @@ print(repr([*wide.tolist(), *narrow.tolist()]))
 
 
 def blas_threads() -> set[int]:
+    """Of the libraries that count for the whole process: OpenMP counts for each Python thread."""
     return {
-        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+        library["num_threads"]
+        for library in threadpool_info()
+        if library["user_api"] == "blas" and library["threading_layer"] != "openmp"
     }
 
 

@@ -11,8 +11,10 @@ four. The conformal rank [Vovk2005] of a new row among them is about uniform: ab
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from functools import wraps
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 from sklearn import get_config
@@ -34,7 +36,6 @@ from ksos.data import (
     written,
 )
 from ksos.density import SoSDensity, TableDensity
-from ksos.estimators.callbacks import CallbackSupportMixin
 from ksos.ground import (
     Run,
     as_choice,
@@ -54,7 +55,63 @@ from ksos.ground import (
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Measure
 
-__all__ = ["DensityEstimator", "holds_no_rows_out", "warn_if_memorized"]
+# scikit-learn's callbacks, such as its progress bar, see what a fit does from version 1.9 on
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before scikit-learn 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing, in the place of scikit-learn's class."""
+
+    def with_callbacks(method: Any) -> Any:
+        """The method as it is."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "DensityEstimator", "holds_no_rows_out", "told_to_callbacks"]
+__all__ += ["warn_if_memorized"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# a line of progress shows more news than this no better
+_SECONDS_BETWEEN_TASKS = 0.1
+
+
+def told_to_callbacks(fit: _F) -> _F:
+    """``fit`` as the root task of the callbacks that were set, what it does as subtasks.
+
+    A fit inside of a fit tells nothing of its own: what it does belongs to the outer one.
+    """
+
+    @wraps(fit)
+    def call(self: Any, X: Any, *given: Any, **named: Any) -> Any:
+        if not vars(self).get("_skl_callbacks") or Run.current().has_listener:
+            return fit(self, X, *given, **named)
+        root = self._init_callback_context(max_subtasks=None)
+        root.call_on_fit_task_begin(estimator=self, X=X)
+        # the callbacks show progress: a line of ours beside them would be one too many
+        with Run(verbose=1, listener=_Teller(self, root)):
+            found = fit(self, X, *given, **named)
+        root.call_on_fit_task_end(estimator=self, X=X)
+        return found
+
+    return with_callbacks(call)
+
+
+class _Teller:
+    """Makes each of the news of a fit a task, at most ten in a second."""
+
+    def __init__(self, estimator: Any, root: Any) -> None:
+        self._estimator, self._root, self._last = estimator, root, -1.0
+
+    def __call__(self, doing: str) -> None:
+        now = time.monotonic()
+        if now - self._last >= _SECONDS_BETWEEN_TASKS:
+            self._last = now
+            task = self._root.subcontext(task_name=doing)
+            task.call_on_fit_task_begin(estimator=self._estimator)
+            task.call_on_fit_task_end(estimator=self._estimator)
+
 
 # A fit to four fifths of the rows is nearly as good as one to all; ten would take twice as long.
 _FOLDS = 5

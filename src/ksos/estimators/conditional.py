@@ -30,7 +30,7 @@ from ksos.choose.location import (
 from ksos.choose.shape import Transform, fit_shape, log_is_better
 from ksos.data import Split, check_folds, mean_score, row_splits
 from ksos.density import SoSDensity
-from ksos.estimators.callbacks import CallbackSupportMixin, told_to_callbacks
+from ksos.estimators.base import CallbackSupportMixin, told_to_callbacks
 from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
 from ksos.estimators.regressors import location_regressors, scale_regressors, scale_trees
 from ksos.estimators.search import KernelSoSDensityCV

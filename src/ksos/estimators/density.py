@@ -27,8 +27,12 @@ from ksos.data import (
     require_own_weights,
     row_hashes,
 )
-from ksos.estimators.base import DensityEstimator, holds_no_rows_out, warn_if_memorized
-from ksos.estimators.callbacks import told_to_callbacks
+from ksos.estimators.base import (
+    DensityEstimator,
+    holds_no_rows_out,
+    told_to_callbacks,
+    warn_if_memorized,
+)
 from ksos.exceptions import BandwidthWarning
 from ksos.functionals import MMD, Frobenius, Functional, NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.ground import (

@@ -22,8 +22,7 @@ from ksos.data import (
     some_of,
 )
 from ksos.density import Columns, TableDensity, with_gaps
-from ksos.estimators.base import DensityEstimator, warn_if_memorized
-from ksos.estimators.callbacks import told_to_callbacks
+from ksos.estimators.base import DensityEstimator, told_to_callbacks, warn_if_memorized
 from ksos.ground import (
     Run,
     as_choice,

@@ -374,10 +374,10 @@ def _is_missing(entry: Any) -> bool:
 
 def warn_caller(message: str | Warning) -> None:
     """A UserWarning, or the warning given, that points at the first line outside of ksos."""
-    # NumPy's frames are of np.errstate as a decorator
+    # NumPy's frames are of np.errstate as a decorator, scikit-learn's of callbacks and pipelines
     level, caller = 2, sys._getframe(1)
     while caller.f_back is not None and str(caller.f_globals.get("__name__", "")).partition(".")[
         0
-    ] in ("ksos", "numpy"):
+    ] in ("ksos", "numpy", "sklearn"):
         level, caller = level + 1, caller.f_back
     warnings.warn(message, UserWarning, stacklevel=level)
