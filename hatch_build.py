@@ -13,7 +13,7 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 EQUATION = """```
-minimise over B ⪰ 0    ‖ 1/n Σᵢ k(·, xᵢ) − ∫ k(·, x) p(x) dx ‖² + λ tr(BK)
+minimize over B ⪰ 0    ‖ 1/n Σᵢ k(·, xᵢ) − ∫ k(·, x) p(x) dx ‖² + λ tr(BK)
 with                   p(x) = Σᵢⱼ Bᵢⱼ k(x, x̃ᵢ) k(x, x̃ⱼ)   and   ∫ p = 1
 ```"""
 FOR_THE_INDEX = [

@@ -35,7 +35,7 @@ def kinds() -> dict[str, tuple[int, Ask]]:
     """Every kind of question with how many seeds the full run takes."""
     interrupts = Interrupts()
     return {
-        "minimize": (380, problems.minimise),
+        "minimize": (380, problems.minimize),
         "constrained": (120, problems.constrained),
         "worst case": (240, problems.worst_case),
         "robust fit": (80, problems.robust_fit),

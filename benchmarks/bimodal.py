@@ -4,7 +4,7 @@ cross-validated kernel density estimate.
     python benchmarks/bimodal.py [--seeds 100] [--samples 80]
 
 Mean loss against the truth in nats per sample, and the paired lead over scikit-learn's
-KernelDensity (standardised, bandwidth by 5 folds).
+KernelDensity (standardized, bandwidth by 5 folds).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Usage: python -m benchmarks.contamination [folder] [--quick]. Writes contaminati
 .csv. Two objectives (MMD, likelihood) times two criteria for held-out samples (L² distance,
 log-likelihood), on one grid of bandwidths; a KDE beside them. The criterion is varied apart from
 the objective because one sample far from all others can outweigh hundreds in a held-out likelihood,
-whatever was minimised.
+whatever was minimized.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def half_circles(t: np.ndarray) -> np.ndarray:
 
 
 def clean_density(X: np.ndarray) -> np.ndarray:
-    """p(x) of the moons alone: their centre lines, blurred."""
+    """p(x) of the moons alone: their center lines, blurred."""
     nodes, weights = np.polynomial.legendre.leggauss(100)
     curve = half_circles(0.5 * (nodes + 1.0)).reshape(-1, 2)
     blur = Gaussian(np.sqrt(2.0) * NOISE)(X, curve) / (2.0 * np.pi * NOISE**2)
@@ -102,7 +102,7 @@ CONTESTANTS: dict[str, tuple[Callable[[np.ndarray], Any], str, str]] = {
     "likelihood, by likelihood": (ours("likelihood", "log_likelihood"), ORANGE, "--"),
     "KDE, by likelihood": (fit_kde, GREY, "--"),
 }
-"""What is minimised, by what the bandwidth is chosen: colour for the first, solid or dashed for the
+"""What is minimized, by what the bandwidth is chosen: color for the first, solid or dashed for the
 second.
 """
 SHOWN = ("MMD, by L²", "likelihood, by L²", "MMD, by likelihood")
@@ -194,7 +194,7 @@ def draw(rows: list[dict[str, Any]], picture: dict[str, Any], output: Path) -> l
         }
         for k, (field, label) in enumerate(panels.items()):
             ax = figure.add_axes((0.075 + 0.325 * k, 0.15, 0.24, 0.30))
-            for name, (_, colour, line) in CONTESTANTS.items():
+            for name, (_, color, line) in CONTESTANTS.items():
                 shares = sorted({row["outliers"] for row in rows})
                 values = [
                     [
@@ -207,7 +207,7 @@ def draw(rows: list[dict[str, Any]], picture: dict[str, Any], output: Path) -> l
                 spread = [np.std(some) / np.sqrt(len(some)) for some in values]
                 percent = [100.0 * share for share in shares]
                 look = {
-                    "color": colour,
+                    "color": color,
                     "linestyle": line,
                     "marker": "o",
                     "markersize": 3,

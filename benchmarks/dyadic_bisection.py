@@ -5,7 +5,7 @@ Start from a box that holds the mass. Halve it, coordinate by coordinate; go to 
 probability of its mass, which is a sum of products of error functions over all pairs of support
 points; stop at side 1e-3 and draw uniformly from the box that is left.
 
-Vectorised, and without wasted work: samples that are in one box share it (a binomial number of them
+Vectorized, and without wasted work: samples that are in one box share it (a binomial number of them
 goes left), pairs are taken once (i ≤ j), and as only one side of a box changes in a step, one error
 function per pair is evaluated, at the middle of that side; the others are kept.
 """
@@ -65,13 +65,13 @@ def dyadic_samples(
     B = square.unit_factor @ square.unit_factor.T
     W = np.exp(square.integrals.log_gram(X, X) - square.log_unit)
     weights = (B * W)[i, j] * np.where(i == j, 1.0, 2.0)
-    centres, scale = (
+    centers, scale = (
         0.5 * (X[i] + X[j]),
         np.sqrt(2.0) / sigma,
-    )  # the pair's Gaussian is exp(−2‖x − centre‖²/σ²)
+    )  # the pair's Gaussian is exp(−2‖x − center‖²/σ²)
 
     def half_erf(x: np.ndarray, k: int) -> np.ndarray:
-        return np.asarray(0.5 * erf((x[:, None] - centres[:, k]) * scale[k]))
+        return np.asarray(0.5 * erf((x[:, None] - centers[:, k]) * scale[k]))
 
     low, high = X.min(axis=0) - reach * sigma, X.max(axis=0) + reach * sigma
     ends = ([half_erf(end[[k]], k) for k in range(d)] for end in (low, high))

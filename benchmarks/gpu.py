@@ -63,11 +63,11 @@ def solve(X: Any, tol: float, device: str) -> tuple[ksos.Solution, dict[str, flo
     space, whitening = timed(lambda: ksos.SoSSpace(Gaussian(SIGMA), X), device)
     _, projection = timed(lambda: space.projection, device)
     functional = SquaredMMD(X) + 1e-3 * Trace(relative=True)
-    found, minimising = timed(lambda: ksos.minimize(functional, space, tol=tol), device)
+    found, minimizing = timed(lambda: ksos.minimize(functional, space, tol=tol), device)
     return found, {
         "whitening": whitening + projection,
-        "minimising": minimising,
-        "seconds": whitening + projection + minimising,
+        "minimizing": minimizing,
+        "seconds": whitening + projection + minimizing,
     }
 
 
@@ -205,7 +205,7 @@ def streams(options: argparse.Namespace) -> None:
             seconds=seconds,
             gap=fit.solution_.gap,
             status=fit.solution_.status,
-            minimising=fit.solution_.time,
+            minimizing=fit.solution_.time,
         )
     host = [X.cpu().numpy() for _, X in zip(range(4), begin(), strict=False)]
     n = sum(X.shape[0] for X in host)

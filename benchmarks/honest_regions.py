@@ -48,7 +48,7 @@ class Region(NamedTuple):
 def blobs(d: int) -> Draw:
     """Five normal laws with axes of their own."""
     rng = np.random.default_rng(300 + d)
-    centres = 2.5 * rng.normal(size=(5, d))
+    centers = 2.5 * rng.normal(size=(5, d))
     axes = np.stack(
         [np.linalg.qr(rng.normal(size=(d, d)))[0] * rng.uniform(0.3, 1.3, d) for _ in range(5)]
     )
@@ -56,7 +56,7 @@ def blobs(d: int) -> Draw:
     def draw(n: int, rng: np.random.Generator) -> np.ndarray:
         law = rng.integers(5, size=n)
         return np.asarray(
-            centres[law] + np.einsum("nij,nj->ni", axes[law], rng.normal(size=(n, d)))
+            centers[law] + np.einsum("nij,nj->ni", axes[law], rng.normal(size=(n, d)))
         )
 
     return draw

@@ -30,8 +30,8 @@ _BLOCK_ROWS = 5000
 
 def blobs(d: int) -> Law:
     """Five unit normal laws."""
-    centres = 2.5 * np.random.default_rng(50 + d).normal(size=(5, d))
-    return lambda n, rng: centres[rng.integers(5, size=n)] + rng.normal(size=(n, d))
+    centers = 2.5 * np.random.default_rng(50 + d).normal(size=(5, d))
+    return lambda n, rng: centers[rng.integers(5, size=n)] + rng.normal(size=(n, d))
 
 
 def moons(n: int, rng: np.random.Generator) -> np.ndarray:

@@ -5,7 +5,7 @@ no harm, and under shifts.
 
 Regression: the squared error of ``RobustRegressor()`` divided by that of least squares.
 Classification: the accuracy of ``RobustClassifier()`` divided by that of logistic regression on
-standardised features. Tables of scikit-learn and synthetic ones; those of statsmodels and
+standardized features. Tables of scikit-learn and synthetic ones; those of statsmodels and
 vega_datasets too, if they are installed.
 """
 

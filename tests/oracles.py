@@ -34,15 +34,15 @@ def tolerance(dtype: Any = np.float64) -> float:
 
 
 def quadrature_rule(
-    kernel: Kernel, measure: Measure, centres: np.ndarray, per_panel: int = 20, reach: float = 9.0
+    kernel: Kernel, measure: Measure, centers: np.ndarray, per_panel: int = 20, reach: float = 9.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes (N, d) and weights that integrate products of kernels centred at ``centres`` against
+    """Nodes (N, d) and weights that integrate products of kernels centered at ``centers`` against
     ``measure``, d ≤ 2.
 
-    Panels end at every coordinate of a centre where the kernel has a kink there, and the rule ends
-    ``reach`` bandwidths beyond the last centre (five times as far for kernels that are not smooth).
+    Panels end at every coordinate of a center where the kernel has a kink there, and the rule ends
+    ``reach`` bandwidths beyond the last center (five times as far for kernels that are not smooth).
     """
-    d = centres.shape[1]
+    d = centers.shape[1]
     if isinstance(measure, Discrete):
         return measure.points, measure.weights
     nodes, weights = np.polynomial.legendre.leggauss(per_panel)
@@ -53,10 +53,10 @@ def quadrature_rule(
             np.linalg.inv(S)[k, k]
         )  # of the feature given the others: the shortest length of a tied kernel
         margin = (reach if kernel.smooth else 5.0 * reach) * np.sqrt(S[k, k])
-        low, high = centres[:, k].min() - margin, centres[:, k].max() + margin
+        low, high = centers[:, k].min() - margin, centers[:, k].max() + margin
         if isinstance(measure, Box):
             low, high = max(low, measure.low[k]), min(high, measure.high[k])
-        x = np.unique(np.r_[low, high, [] if kernel.smooth else centres[:, k]])
+        x = np.unique(np.r_[low, high, [] if kernel.smooth else centers[:, k]])
         x = x[(x >= low) & (x <= high)]
         edges = np.unique(
             np.concatenate(
@@ -169,7 +169,7 @@ def marginal_cdf(p: Any, k: int, thresholds: np.ndarray) -> np.ndarray:
         weights = weights * np.exp(
             closed_form(p.kernel.restrict(rest), p.measure.restrict(rest), d - 1).log_gram(x, x)
         )
-    kernel, measure, centres = (
+    kernel, measure, centers = (
         p.kernel.restrict([k]),
         p.measure.restrict([k]),
         p.support_points[:, [k]],
@@ -181,13 +181,13 @@ def marginal_cdf(p: Any, k: int, thresholds: np.ndarray) -> np.ndarray:
         if isinstance(measure, Box):
             low, high = max(low, measure.low[0]), min(high, measure.high[0])
         reach = (9.0 if kernel.smooth else 45.0) * float(kernel.sigma_vector(1)[0])
-        low, high = max(low, centres.min() - reach), min(high, centres.max() + reach)
+        low, high = max(low, centers.min() - reach), min(high, centers.max() + reach)
         if low < high:
-            nodes, w = quadrature_rule(kernel, Box([low], [high]), centres, per_panel=16)
+            nodes, w = quadrature_rule(kernel, Box([low], [high]), centers, per_panel=16)
             if isinstance(measure, Normal):
                 mean, scale = (v[0] for v in measure.normal_factor(1))
                 w = w * np.exp(-0.5 * ((nodes[:, 0] - mean) / scale) ** 2)
-            values = kernel(nodes, centres)
+            values = kernel(nodes, centers)
             total += float(w @ np.einsum("ni,ij,nj->n", values, weights, values))
         masses.append(total)
     return np.array(masses[:-1]) / total

@@ -368,7 +368,7 @@ def test_columns_without_numbers_are_named(kind: str) -> None:
     p = random_density(Gaussian(1.0), d=2).with_feature_names(["good", "odd"])
     for question in (
         ksos.KernelSoSDensity().fit,
-        # with a reference, text and missing cells are modelled
+        # with a reference, text and missing cells are modeled
         ksos.KernelSoSDensityCV(reference=None).fit,
         p.logpdf,
         lambda X: ksos.MeanEmbedding(X, kernel=Gaussian(1.0)),

@@ -236,7 +236,7 @@ def test_exact_mmd_by_quadrature(drawn: dict[str, Any], name: str) -> None:
 
 def test_objective_and_gap_in_the_papers_own_terms(drawn: dict[str, Any]) -> None:
     """Eq. (12) and its gradient with the m³ tensor u_pqr of the appendix; the gap from a
-    generalised eigenvalue problem in B.
+    generalized eigenvalue problem in B.
     """
     row = table(drawn, "figure2b")[0]
     X, p, B = moons(row)
@@ -372,7 +372,7 @@ def test_worst_atoms_are_feasible_and_proven(case: tuple[AtomicBall, int]) -> No
     assert worst.mmd == pytest.approx(mmd, abs=1e-7)
     assert mmd <= ball.radius + 1e-7
     assert worst.value == pytest.approx(float(ball.K[theta] @ worst.weights), abs=1e-12)
-    # Weak duality from the definitions alone: the penalised problem at τ, bounded below by its
+    # Weak duality from the definitions alone: the penalized problem at τ, bounded below by its
     # tangent plane at the best corner.
     slope = ball.K[theta] + 2.0 * worst.multiplier * (ball.K @ difference)
     bound = (

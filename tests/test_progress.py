@@ -202,7 +202,7 @@ def test_steps_that_end_late_are_not_begun() -> None:
     Run.current().require_time(1e30, "anything at all")
 
 
-def test_an_interrupt_and_a_cancelled_call_end_every_stage() -> None:
+def test_an_interrupt_and_a_canceled_call_end_every_stage() -> None:
     clock = Clock()
     with Run(clock=clock) as outer:
         with Run(), Run() as inner:
@@ -214,7 +214,7 @@ def test_an_interrupt_and_a_cancelled_call_end_every_stage() -> None:
             assert later.over and later.interrupted and not later.allows(1e-3)
     assert not Run.current().over and not Run.current().interrupted
     end = threading.Event()
-    with Run(cancelled=end.is_set), Run(10.0) as inside, inside.setup(0.5):
+    with Run(canceled=end.is_set), Run(10.0) as inside, inside.setup(0.5):
         assert not inside.over and not inside.setup_is_over(0.5)
         end.set()
         assert inside.over and inside.setup_is_over(0.5) and not inside.allows(1e-3)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from quality import app, marron_wand, mixture_grid, records, runner
-from quality.contestants import CONTESTANTS, GaussianFit, sample_inner, standardised
+from quality.contestants import CONTESTANTS, GaussianFit, sample_inner, standardized
 from quality.datasets import DATASETS, SIZES, DataSet
 from quality.gaussian_mixture import GaussianMixtureLaw
 from quality.records import Key
@@ -252,7 +252,7 @@ def test_peers_are_what_their_libraries_say(name: str) -> None:
 
     split = DATASETS["clayton_beta"].split(100, 0)
     fitted = CONTESTANTS[name].fit(split.train, None)
-    U, shift, scale = standardised(split.train)
+    U, shift, scale = standardized(split.train)
     there = (split.test[:50] - shift) / scale
     if name == "scipy_kde":
         expected = gaussian_kde(split.train.T).logpdf(split.test[:50].T)
@@ -268,9 +268,9 @@ def test_peers_are_what_their_libraries_say(name: str) -> None:
 
 
 def moons(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A standardised sample, and points to look at."""
+    """A standardized sample, and points to look at."""
     split = DATASETS["two_moons"].split(100, seed)
-    U, shift, scale = standardised(split.train)
+    U, shift, scale = standardized(split.train)
     return U, (split.test[:30] - shift) / scale
 
 
@@ -356,7 +356,7 @@ def test_shares_are_at_the_maximum_of_the_held_out_likelihood() -> None:
 
 
 def test_sizes_beyond_the_samples_of_a_fold_are_left_out() -> None:
-    U = standardised(np.random.default_rng(3).normal(size=(10, 2)))[0]
+    U = standardized(np.random.default_rng(3).normal(size=(10, 2)))[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         candidates, logs = mixture_grid.held_out(U)

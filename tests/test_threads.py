@@ -20,7 +20,7 @@ FIT = """
 import numpy as np, ksos
 rng = np.random.default_rng(0)
 X = rng.normal(size=(80, 2))
-Y = np.concatenate([centre + 0.1 * rng.normal(size=(200, 1)) for centre in (-1.0, 0.0, 1.5)])
+Y = np.concatenate([center + 0.1 * rng.normal(size=(200, 1)) for center in (-1.0, 0.0, 1.5)])
 wide = ksos.KernelSoSDensity(bandwidth=1.0).fit(X).score_samples(X)
 narrow = ksos.KernelSoSDensity(bandwidth=0.1, n_support=600).fit(Y).score_samples(Y)
 print(repr([*wide.tolist(), *narrow.tolist()]))

@@ -37,7 +37,7 @@ TOLERANCES = {"clarabel": (1e-6, 1e-8, 1e-10, 1e-12), "scs": (1e-4, 1e-6, 1e-8, 
 
 
 def solve_published(setting: Setting, X: np.ndarray, tol: float, watch: Watch) -> str:
-    """FISTA on the paper's eq. (12), C = RBRᵀ with W = RᵀR, from the centre until the loss has
+    """FISTA on the paper's eq. (12), C = RBRᵀ with W = RᵀR, from the center until the loss has
     decreased by less than ``tol``.
     """
     m = X.shape[0]

@@ -22,7 +22,7 @@ __all__ = [
     "SoSFit",
     "off_diagonal",
     "sample_inner",
-    "standardised",
+    "standardized",
 ]
 
 _DRAWS = 6000
@@ -99,20 +99,20 @@ def off_diagonal(pairs: float, n: int) -> float:
     return (n * pairs - 1.0) / (n - 1.0)
 
 
-def standardised(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def standardized(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     scale = X.std(axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
     return (X - X.mean(axis=0)) / scale, X.mean(axis=0), scale
 
 
 def kde(X: np.ndarray, box: Any) -> Fitted:
-    """scikit-learn's KernelDensity on standardised data, the bandwidth by 5-fold cross-validation
+    """scikit-learn's KernelDensity on standardized data, the bandwidth by 5-fold cross-validation
     over 40 values.
     """
     from sklearn.model_selection import GridSearchCV, KFold
     from sklearn.neighbors import KernelDensity
 
-    U, shift, scale = standardised(X)
+    U, shift, scale = standardized(X)
     grid = {"bandwidth": np.geomspace(0.01, 2.0, 40)}
     folds = KFold(5, shuffle=True, random_state=0)
     bandwidth = GridSearchCV(KernelDensity(), grid, cv=folds).fit(U).best_params_["bandwidth"]
@@ -138,7 +138,7 @@ def mixture(X: np.ndarray, box: Any) -> Fitted:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
-    U, shift, scale = standardised(X)
+    U, shift, scale = standardized(X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fits = [
@@ -152,14 +152,14 @@ def mixture(X: np.ndarray, box: Any) -> Fitted:
 
 def mixture_cv(X: np.ndarray, box: Any) -> Fitted:
     """The best of a grid of scikit-learn's GaussianMixture by 5-fold held-out likelihood."""
-    U, shift, scale = standardised(X)
+    U, shift, scale = standardized(X)
     law, chosen = mixture_grid.best(U)
     return GaussianFit(law, shift, scale, chosen)
 
 
 def mixture_stack(X: np.ndarray, box: Any) -> Fitted:
     """All of that grid, with shares by 5-fold held-out likelihood."""
-    U, shift, scale = standardised(X)
+    U, shift, scale = standardized(X)
     law, shares = mixture_grid.stack(U)
     return GaussianFit(
         law, shift, scale, {"shares": [entry for entry in shares if entry[-1] > 1e-3]}

@@ -74,8 +74,8 @@ class GaussianMixtureLaw:
         for start in range(0, X.shape[0], step):
             part = X[start : start + step]
             if covariances.shape[0] == 1:  # whiten the points once instead of every difference
-                x, centre = part @ roots[0].T, self.means @ roots[0].T
-                squares = cdist(x, centre, "sqeuclidean")
+                x, center = part @ roots[0].T, self.means @ roots[0].T
+                squares = cdist(x, center, "sqeuclidean")
             else:
                 differences = part[:, None, :] - self.means[None, :, :]
                 squares = np.sum(np.einsum("cij,ncj->nci", roots, differences) ** 2, axis=2)

@@ -11,8 +11,8 @@ from quality.gaussian_mixture import GaussianMixtureLaw
 __all__ = ["MARRON_WAND"]
 
 
-def _claws(height: float, centres: list[float], width: float) -> list[tuple[float, float, float]]:
-    return [(height, centre, width) for centre in centres]
+def _claws(height: float, centers: list[float], width: float) -> list[tuple[float, float, float]]:
+    return [(height, center, width) for center in centers]
 
 
 # (weight, mean, standard deviation) of every component

@@ -18,7 +18,7 @@ SIZES = (1, 2, 3, 5, 8, 12, 20, 32)
 """Components."""
 
 FLOORS = (1e-6, 3e-3, 3e-2)
-"""What is added to the variances of standardised data: scikit-learn's ``reg_covar``."""
+"""What is added to the variances of standardized data: scikit-learn's ``reg_covar``."""
 
 _GAP = 1e-6
 _MOST_STEPS = 100_000
@@ -98,7 +98,7 @@ def held_out(
 
 
 def shares_by_em(logs: np.ndarray) -> np.ndarray:
-    """The shares w on the simplex that maximise mean_i log Σ_c w_c p_c(x_i), given log p_c(x_i).
+    """The shares w on the simplex that maximize mean_i log Σ_c w_c p_c(x_i), given log p_c(x_i).
 
     With g_c = mean_i p_c(x_i)/Σ_a w_a p_a(x_i), a step of EM is w_c ← w_c g_c; concavity bounds
     what is left to gain by max_c log g_c. The steps end when that is a millionth of a nat; after

@@ -27,7 +27,7 @@ def _as_it_is(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _principal(k: int) -> Preparation:
-    """Standardised, then the first k principal components; both learnt from the part that is
+    """Standardized, then the first k principal components; both learnt from the part that is
     fitted.
     """
 

@@ -79,7 +79,7 @@ def classifier(radius: float) -> RobustClassifier:
 
 
 class Features:
-    """u(x) = (1, standardised x), as the estimator has it."""
+    """u(x) = (1, standardized x), as the estimator has it."""
 
     def __init__(self, x: np.ndarray) -> None:
         self.mean, self.scale = x.mean(axis=0), x.std(axis=0)
@@ -196,12 +196,12 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
             if method == "logistic" and not kind.startswith("errors"):
                 continue
             mean, width = (np.array(result[kind][method][name]) for name in ("mean", "interval"))
-            colour = f"C{METHODS.index(method)}"
+            color = f"C{METHODS.index(method)}"
             axis.errorbar(
                 SHIFTS,
                 mean,
                 width,
-                color=colour,
+                color=color,
                 linestyle=styles[method],
                 marker="o",
                 markersize=4,
@@ -223,14 +223,14 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
     fit = robust_path(x, y, [FIXED[1]])[0]
     if fit is not None:
         joint = fit.worst_case_.distribution
-        for label, colours, marker in ((-1, "Blues", "C0."), (1, "Oranges", "C1.")):
+        for label, colors, marker in ((-1, "Blues", "C0."), (1, "Oranges", "C1.")):
             density = np.sqrt(np.maximum(joint.pdf(nodes, label), 0.0)).reshape(side.shape[0], -1).T
             axes[3].contourf(
                 side,
                 side,
                 density,
                 levels=np.linspace(0.06, 1.0, 9) * density.max(),
-                cmap=colours,
+                cmap=colors,
                 alpha=0.6,
             )
             axes[3].plot(
@@ -253,7 +253,7 @@ def draw(result: dict[str, Any], out: Path, seed: int) -> None:
         side,
         plain.decision_function(nodes).reshape(side.shape[0], -1).T,
         levels=[0.0],
-        colors="grey",
+        colors="gray",
     )
     line.set_linestyle(":")
     axes[3].set(

@@ -1,4 +1,4 @@
-"""Empirical risk minimisation: the mean loss of the samples and the ridge, by Newton's method."""
+"""Empirical risk minimization: the mean loss of the samples and the ridge, by Newton's method."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def regressor(radius: float) -> RobustRegressor:
 
 
 class Features:
-    """u(x) = (1, k(x, c_1), …) with the centres that the estimator takes from the same samples."""
+    """u(x) = (1, k(x, c_1), …) with the centers that the estimator takes from the same samples."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
         self.centers, self.kernel = regressor(0.0).fit(x, y).centers_, Gaussian(MODEL_BANDWIDTH)

@@ -1,5 +1,5 @@
 """Losses ℓ(θ, z), convex in θ, in the forms that the rivals need: numbers, derivatives, and an
-expression for a modelling language.
+expression for a modeling language.
 """
 
 from __future__ import annotations

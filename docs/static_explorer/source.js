@@ -50,7 +50,7 @@ const ksosSource = (() => {
   const answers = {
     data,
     fit: recorded,
-    cancel: () => ({ cancelled: true }),
+    cancel: () => ({ canceled: true }),
     progress: () => ({ n_iter: 0 }),
     details: () => {
       const axes = fit.features.map((k) => ksosDensity.axis(chosen.data.ranges[k], LEVELS));

@@ -14,7 +14,7 @@ import ksos
 
 
 def rows():
-    """Ten chunks of 10 000 rows on a noisy spiral, the same ones whenever they are asked for."""
+    """Ten chunks of 10,000 rows on a noisy spiral, the same ones whenever they are asked for."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
         angle = rng.uniform(1.0, 9.0, size=10_000)
@@ -32,13 +32,13 @@ few = ksos.KernelSoSDensity(
 new = next(rows())
 print(est.solution_.message)
 print(
-    f"mean log-density of 10 000 rows: {est.score(new):.3f} from 100 000 rows, {few.score(new):.3f}"
+    f"mean log-density of 10,000 rows: {est.score(new):.3f} from 100,000 rows, {few.score(new):.3f}"
     " from 500"
 )
 
 _, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained")
 for ax, model, name in zip(
-    axes, (few, est), ("500 rows", "100 000 rows, in chunks of 10 000"), strict=True
+    axes, (few, est), ("500 rows", "100,000 rows, in chunks of 10,000"), strict=True
 ):
     ksos.DensityDisplay.from_estimator(model, ax=ax, support=False)
     ax.set_xlabel(name)

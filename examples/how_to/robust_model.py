@@ -3,7 +3,7 @@ Train a robust model
 ====================
 
 Least squares whose matrix depends on an uncertain number ξ: ten measurements of it are known, all
-within [−½, ½], and in use it may stray farther. The robust solutions minimise the worst case over
+within [−½, ½], and in use it may stray farther. The robust solutions minimize the worst case over
 all distributions of ξ near the measurements. They pay a little where nothing shifts, and save much
 where something does.
 """

@@ -3,7 +3,7 @@ a uniform distribution, in MMD.
 
 On the compact interval [−1, 1] with Lebesgue measure, the kernel in which MMD is measured stays
 fixed (Gaussian, σ = 0.1), while the bandwidth η of the model is halved again and again, with
-support points at distance η. For each η the best density is found by minimising the squared MMD to
+support points at distance η. For each η the best density is found by minimizing the squared MMD to
 the target without any penalty. Neither target has a continuous density: one is δ_0, the other
 uniform on [−1/2, 1/2].
 
@@ -157,16 +157,16 @@ def _draw_rates(axes: Axes, found: Sequence[Approximation]) -> None:
     """
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    for target, colour in COLOURS.items():
+    for target, color in COLOURS.items():
         mine = [a for a in found if a.target == target]
         eta, exact, lower = (
             np.array([getattr(a, name) for a in mine])
             for name in ("eta", "mmd_exact", "lower_bound")
         )
         open_ended = lower <= 0.0
-        axes.plot(eta, exact, "o-", color=colour, markersize=3.5, label=NAMES[target])
+        axes.plot(eta, exact, "o-", color=color, markersize=3.5, label=NAMES[target])
         bars = np.where(open_ended, 0.6 * exact, np.maximum(exact - lower, 0.0))
-        style: dict[str, Any] = {"fmt": "none", "ecolor": colour, "elinewidth": 0.8, "capsize": 2.0}
+        style: dict[str, Any] = {"fmt": "none", "ecolor": color, "elinewidth": 0.8, "capsize": 2.0}
         axes.errorbar(eta, exact, yerr=[bars, np.zeros_like(bars)], uplims=open_ended, **style)
     dirac = [a for a in found if a.target == "dirac"]
     eta = np.array([a.eta for a in dirac])
@@ -195,13 +195,13 @@ def _draw_functions(axes: Axes, mine: Sequence[Approximation]) -> None:
         linewidth=1.0,
         label="target",
     )
-    colours = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 1.0, len(mine[:5])))
-    for approximation, colour in zip(mine[:5], colours, strict=True):
+    colors = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 1.0, len(mine[:5])))
+    for approximation, color in zip(mine[:5], colors, strict=True):
         P = cumulative_trapezoid(
             approximation.solution.distribution.pdf(x[:, None]), x, initial=0.0
         )
         axes.plot(
-            x, P, color=colour, linewidth=1.1, label=rf"$\eta$ = {_fraction(approximation.eta)}"
+            x, P, color=color, linewidth=1.1, label=rf"$\eta$ = {_fraction(approximation.eta)}"
         )
     axes.set(title=NAMES[target].capitalize(), xlabel="$x$", xlim=(-1.0, 1.0))
     axes.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0], ["−1", "−0.5", "0", "0.5", "1"])

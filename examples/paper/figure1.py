@@ -1,7 +1,7 @@
 """Figure 1 of the paper (its section 2.1): a player against an adversary in an MMD ball, relaxed to
 the RKHS and unrelaxed.
 
-The player picks θ to maximise the return (K ∗ μ)(θ); the adversary picks μ within ε of the observed
+The player picks θ to maximize the return (K ∗ μ)(θ); the adversary picks μ within ε of the observed
 μ̂ = δ_0. Over all vectors of the RKHS the worst return is (K ∗ μ̂)(θ) − ε√K(θ,θ)
 (:func:`relaxed_value`), and the best θ does not depend on ε. Over distributions, on a fine grid of
 [−2, 2] (:func:`true_value`) or with a sum-of-squares density (:func:`play_sos`), the worst return
@@ -238,7 +238,7 @@ def _draw(figure: Figure, game: Game, adversaries: list[SoSGame]) -> None:
     words = rf"$\theta^* = \pm {abs(game.theta[best]):.2f}$, value ${game.true[best]:.4f}$"
     _mark(values_true, 0.0, game.true[best], words, BLUE, (0, 6), marker="")
     _mark(values_true, 0.0, game.true[zero], f"${game.true[zero]:.4f}$", BLUE, (0, -11))
-    values_true.set(title="Discretised: atoms in the MMD ball", ylim=(-0.002, 0.049))
+    values_true.set(title="Discretized: atoms in the MMD ball", ylim=(-0.002, 0.049))
     values_true.legend(loc="upper left", frameon=False)
 
     x = np.linspace(-HALF_WIDTH, HALF_WIDTH, 401)[:, None]
@@ -316,7 +316,7 @@ def _embeddings(
     x: np.ndarray,
     game: Game,
     adversary: np.ndarray,
-    colour: str,
+    color: str,
     name: str,
     best: float,
 ) -> None:
@@ -331,14 +331,14 @@ def _embeddings(
         linestyle="--",
         label=r"observed $w_{\hat\mu}$, $\hat\mu=\delta_0$",
     )
-    axes.plot(x, adversary, color=colour, label=name)
-    axes.vlines(best, _HEIGHTS[0], 1.0, color=colour, linewidth=0.8, linestyle=":")
+    axes.plot(x, adversary, color=color, label=name)
+    axes.vlines(best, _HEIGHTS[0], 1.0, color=color, linewidth=0.8, linestyle=":")
     axes.annotate(
         r"$\theta^*$",
         (best, -0.45),
         xytext=(3, 0),
         textcoords="offset points",
-        color=colour,
+        color=color,
         va="center",
     )
     axes.set(xlabel=r"$\theta$, $x$", xlim=_VIEW, ylim=_HEIGHTS)
@@ -357,24 +357,24 @@ def _mark(
     x: float,
     y: float,
     text: str,
-    colour: str,
+    color: str,
     offset: tuple[float, float],
     marker: str = "o",
 ) -> None:
-    axes.plot(x, y, marker=marker, color=colour, markersize=4.0, linestyle="none")
+    axes.plot(x, y, marker=marker, color=color, markersize=4.0, linestyle="none")
     axes.annotate(
         text,
         (x, y),
         xytext=offset,
         textcoords="offset points",
         ha="center",
-        color=colour,
+        color=color,
         fontsize=7.0,
     )
 
 
 def _atoms(game: Game, adversary: WorstAtoms) -> list[tuple[float, float]]:
-    """(position, mass) of the adversary's atoms; neighbours on the grid stand for one atom between
+    """(position, mass) of the adversary's atoms; neighbors on the grid stand for one atom between
     them.
     """
     positions, weights = game.ball.atoms[:, 0], adversary.weights

@@ -161,7 +161,7 @@ def _words(setting: Setting) -> dict[str, str]:
 
 
 def _draw(figure: Figure, fits: Sequence[MoonsFit], parameter: str, steps: int) -> None:
-    """Panels in a row, the certificate of each below it, one colour scale for all."""
+    """Panels in a row, the certificate of each below it, one color scale for all."""
 
     def place(left: float, bottom: float, width: float, height: float, **options: Any) -> Axes:
         return figure.add_axes(

@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 """One line of a table of numbers."""
 
 BLUE, GREEN, ORANGE, GREY = "#0072B2", "#007A5A", "#D55E00", "#666666"
-"""Colours that people with any kind of colour vision tell apart, from the palette of [Okabe2008].
+"""Colours that people with any kind of color vision tell apart, from the palette of [Okabe2008].
 """
 
 

@@ -40,7 +40,7 @@ class Ball:
         self.judge, self.radius = judge, radius
         self._mass = self._row(np.ones(len(seen), LONG))
         self._embedding = np.stack([self._row(column) for column in seen.T])
-        self._centre = (
+        self._center = (
             np.asarray(data.weights, LONG) @ (kernel_matrix(kernel, points, grid) @ root)
         ).astype(float)
 
@@ -57,7 +57,7 @@ class Ball:
         rows = np.stack([self._row(row) for row in (values - middle) / LONG(unit)])
         C, least = cp.Variable((r, r), PSD=True), cp.Variable()
         flat = cp.vec(C, order="C")
-        in_the_ball = cp.norm(self._embedding @ flat - self._centre) <= self.radius
+        in_the_ball = cp.norm(self._embedding @ flat - self._center) <= self.radius
         problem = cp.Problem(
             cp.Maximize(least), [rows @ flat >= least, self._mass @ flat == 1, in_the_ball]
         )

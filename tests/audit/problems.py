@@ -88,7 +88,7 @@ def measure_of(kind: str, d: int, rng: np.random.Generator) -> Any:
     }[kind]()
 
 
-def minimise(seed: int) -> list[Finding]:
+def minimize(seed: int) -> list[Finding]:
     """One random problem of ksos.minimize, solved or left half-way."""
     rng = np.random.default_rng([17, seed])
     d, name = int(rng.choice([1, 1, 1, 2])), str(rng.choice(list(KERNELS)))
@@ -131,7 +131,7 @@ def minimise(seed: int) -> list[Finding]:
         solver = "auto"
     steps = None if rng.random() < 0.8 else int(rng.integers(1, 6))
     label = (
-        f"minimise {seed}: {name} {kind} d={d} n={n} {data} {distance} {penalty}={strength:g}"
+        f"minimize {seed}: {name} {kind} d={d} n={n} {data} {distance} {penalty}={strength:g}"
         f" {solver} max_iter={steps}"
     )
     promised = 1e-5 if distance == "likelihood" else 1e-8  # without a tolerance of the user's

@@ -26,7 +26,7 @@ INTERRUPTS = Interrupts()
 
 @pytest.mark.parametrize("seed", range(24))
 def test_minimise(seed: int) -> None:
-    assert not problems.minimise(seed)
+    assert not problems.minimize(seed)
 
 
 @pytest.mark.parametrize("seed", range(14))

@@ -216,7 +216,7 @@ def test_two_tabs(seen: Browser, page: ksos.Explorer) -> None:
     assert seen.value("box-text") == pytest.approx(1.0, abs=1e-9), "each tab asks its own density"
 
 
-def test_a_long_fit_shows_progress_and_can_be_cancelled(browser: Browser) -> None:
+def test_a_long_fit_shows_progress_and_can_be_canceled(browser: Browser) -> None:
     with ksos.explore(moons(400), open_browser=False) as page:
         browser.open(page.url).settled()
         browser.move("scale", -0.8)
@@ -241,7 +241,7 @@ def test_a_long_fit_shows_progress_and_can_be_cancelled(browser: Browser) -> Non
         assert browser.text("error") == ""
 
 
-def test_the_choice_of_a_reference_can_be_cancelled(browser: Browser) -> None:
+def test_the_choice_of_a_reference_can_be_canceled(browser: Browser) -> None:
     with ksos.explore(moons(3000), open_browser=False) as page:
         browser.open(page.url).settled()
         browser.choose("reference", "mixture")

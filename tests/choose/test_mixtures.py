@@ -1,4 +1,4 @@
-"""Gaussian mixtures of many weightings at once: the laws of expectation–maximisation, scikit-learn
+"""Gaussian mixtures of many weightings at once: the laws of expectation–maximization, scikit-learn
 beside it, and hard data.
 """
 
@@ -22,19 +22,19 @@ IRIS = load_iris().data
 FLOORS = (3e-2, 3e-3, 1e-6)
 
 
-def standardised(X: np.ndarray) -> np.ndarray:
+def standardized(X: np.ndarray) -> np.ndarray:
     return np.asarray((X - X.mean(axis=0)) / X.std(axis=0))
 
 
 def fits(
     X: np.ndarray, masses: np.ndarray, size: int, floors: tuple[float, ...] = FLOORS
 ) -> list[Mixtures]:
-    centres = seeds(X, masses, size)
+    centers = seeds(X, masses, size)
     return list(
         mixture_path(
             Samples.of(X),
             masses,
-            centres,
+            centers,
             [np.full(X.shape[1], floor) for floor in floors],
         )
     )
@@ -62,7 +62,7 @@ def test_log_densities_are_those_of_the_mixture(d: int) -> None:
 
 @pytest.mark.parametrize("size", [2, 5, 12])
 def test_the_likelihood_never_decreases(size: int) -> None:
-    X = standardised(MOONS)
+    X = standardized(MOONS)
     values = [
         mixture.log_densities(Samples.of(X))[0].mean()
         for mixture in fits(X, uniform(X), size, (1e-9,) * 8)
@@ -71,7 +71,7 @@ def test_the_likelihood_never_decreases(size: int) -> None:
 
 
 def test_one_component_is_the_normal_law_of_the_samples() -> None:
-    X = standardised(IRIS)
+    X = standardized(IRIS)
     for floor, mixture in zip(FLOORS, fits(X, uniform(X), 1), strict=True):
         np.testing.assert_allclose(mixture.means[0, 0], X.mean(axis=0), atol=1e-12)
         np.testing.assert_allclose(
@@ -102,7 +102,7 @@ def test_components_may_share_one_covariance() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 8])
 def test_weights_are_repetitions(size: int) -> None:
-    X = standardised(IRIS)[::2]
+    X = standardized(IRIS)[::2]
     counts = np.random.default_rng(0).integers(1, 4, len(X))
     repeated = np.repeat(X, counts, axis=0)
     ours, theirs = (
@@ -118,7 +118,7 @@ def test_weights_are_repetitions(size: int) -> None:
 @pytest.mark.parametrize("size", [1, 3, 8])
 def test_a_sample_of_mass_zero_is_not_there(size: int) -> None:
     """Of several weightings side by side, each is the fit to its own samples alone."""
-    X = standardised(MOONS)
+    X = standardized(MOONS)
     out = np.arange(len(X)) % 5 == 2
     masses = np.stack([np.where(out, 0.0, 1.0), np.ones(len(X)), np.where(out, 2.0, 1.0)])
     together = fits(X, masses / masses.sum(axis=1, keepdims=True), size)
@@ -136,8 +136,8 @@ def test_as_likely_as_scikit_learn_and_far_quicker() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for X in (
-            standardised(MOONS),
-            standardised(IRIS),
+            standardized(MOONS),
+            standardized(IRIS),
             np.random.default_rng(0).standard_t(5, size=(300, 5)),
         ):
             masses = np.repeat(uniform(X), 6, axis=0)  # five folds and all samples
@@ -181,7 +181,7 @@ def test_seeds_are_nested_and_spread() -> None:
     X = np.r_[MOONS, [[50.0, 50.0]]]
     rows = seeds(X, uniform(X), 20)
     np.testing.assert_array_equal(seeds(X, uniform(X), 7), rows[:, :7])
-    assert len(set(rows[0].tolist())) == 20 and 300 in rows, "a far sample is a centre"
+    assert len(set(rows[0].tolist())) == 20 and 300 in rows, "a far sample is a center"
     assert not np.array_equal(seeds(X, uniform(X), 20, start=1), rows)
 
 

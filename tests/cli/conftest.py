@@ -34,7 +34,7 @@ def ksos(capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
 
 @pytest.fixture(scope="session")
 def points() -> np.ndarray:
-    """Forty points around two centres in the plane, of unlike scales."""
+    """Forty points around two centers in the plane, of unlike scales."""
     rng = np.random.default_rng(7)
     return np.concatenate(
         [rng.normal([-1.0, 0.0], [0.3, 0.8], (20, 2)), rng.normal([1.0, 1.0], [0.5, 0.4], (20, 2))]

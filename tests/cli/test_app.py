@@ -60,8 +60,8 @@ def test_help_of_each_command(ksos: Command, name: str) -> None:
     [
         (
             ["fti"],
-            "ksos: error: there is no command 'fti'; there are fit, score, sample, impute, query, predict,"
-            " compare, plot, explore, inspect, worst-case; did you mean 'fit'?",
+            "ksos: error: there is no command 'fti'; there are fit, score, sample, impute, query,"
+            " predict, compare, plot, explore, inspect, worst-case; did you mean 'fit'?",
         ),
         (["xyz"], "ksos: error: there is no command 'xyz'; there are fit, score"),
         (

@@ -59,7 +59,7 @@ def test_a_picture_with_data(
     assert (
         set(display.panels[(0, 1)].levels) == {0.5, 0.9} and "support" in display.artists_[(0, 1)]
     )
-    assert len(display.figure_.axes) == 2, "with a colour bar"
+    assert len(display.figure_.axes) == 2, "with a color bar"
     assert dict(mpl.rcParams) == before
     assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
 

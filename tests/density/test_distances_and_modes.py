@@ -313,14 +313,14 @@ def test_nothing_is_above_the_mode(pair: PairCase) -> None:
 
 
 def test_modes_of_separate_bumps() -> None:
-    centres = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 6.0]])
-    p = ksos.SoSDensity(Gaussian(1.0), centres, np.diag([1.0, 3.0, 2.0]), normalize=True)
-    np.testing.assert_allclose(p.mode(all_local=True), centres[[1, 2, 0]], atol=1e-6)
-    np.testing.assert_allclose(p.mode(), centres[1], atol=1e-9)
+    centers = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 6.0]])
+    p = ksos.SoSDensity(Gaussian(1.0), centers, np.diag([1.0, 3.0, 2.0]), normalize=True)
+    np.testing.assert_allclose(p.mode(all_local=True), centers[[1, 2, 0]], atol=1e-6)
+    np.testing.assert_allclose(p.mode(), centers[1], atol=1e-9)
     tips = ksos.SoSDensity(
-        Laplace(1.0, product=True), centres, np.diag([1.0, 3.0, 2.0]), normalize=True
+        Laplace(1.0, product=True), centers, np.diag([1.0, 3.0, 2.0]), normalize=True
     )
-    np.testing.assert_allclose(tips.mode(all_local=True), centres[[1, 2, 0]], atol=1e-12)
+    np.testing.assert_allclose(tips.mode(all_local=True), centers[[1, 2, 0]], atol=1e-12)
     hole = ksos.SoSDensity(Gaussian(1.0), [[-1.0], [1.0]], [[1.0], [-1.0]], normalize=True)
     np.testing.assert_allclose(
         np.sort(hole.mode(all_local=True)[:, 0]), [-1.0326690695, 1.0326690695], atol=1e-9

@@ -37,8 +37,8 @@ def without_zeros(pair: PairCase, seed: int = 0) -> ksos.SoSDensity:
 
 def law(p: ksos.SoSDensity, *others: ksos.SoSDensity) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and masses of p, by composite quadrature that respects the kinks of all densities."""
-    centres = np.concatenate([q.support_points for q in (p, *others)])
-    nodes, w = quadrature_rule(p.kernel, p.measure, centres, per_panel=12, reach=5.0)
+    centers = np.concatenate([q.support_points for q in (p, *others)])
+    nodes, w = quadrature_rule(p.kernel, p.measure, centers, per_panel=12, reach=5.0)
     return nodes, w * p.pdf(nodes)
 
 

@@ -223,7 +223,7 @@ def test_far_away_conditions_work_while_the_log_density_is_finite() -> None:
             p.conditional_logpdf([[0.0, 0.0], [value, 0.0]], given=[0])
 
 
-def test_amplitudes_that_cancel_are_an_error_and_nearly_cancelling_ones_keep_their_digits() -> None:
+def test_amplitudes_that_cancel_are_an_error_and_nearly_canceling_ones_keep_their_digits() -> None:
     p = ksos.SoSDensity(
         Gaussian(1.0), [[-1.0, 0.5], [1.0, 0.5]], [[1.0], [-1.0]], normalize=True
     )  # zero wherever x_0 = 0

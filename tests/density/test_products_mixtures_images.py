@@ -96,7 +96,7 @@ def test_a_measurement_far_away(mean: float) -> None:
     plain = ksos.SoSDensity(Gaussian(2.0), [[0.0], [0.25]], [[1.0], [1.0]], normalize=True)
     assert pair.logpdf(x)[0] == pytest.approx(
         plain.logpdf(x)[0], abs=1e-3
-    )  # a wide likelihood hardly matters, wherever it is centred
+    )  # a wide likelihood hardly matters, wherever it is centered
     assert np.isfinite(pair.mean()[0])
 
 

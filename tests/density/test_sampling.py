@@ -46,7 +46,7 @@ both_searches = pytest.mark.parametrize("tree", [False, True], ids=["scan", "tre
 CDF_TOLERANCE = 1e-9
 
 
-def cancelling() -> ksos.SoSDensity:
+def canceling() -> ksos.SoSDensity:
     """The least certain function of a space of wide kernels: the weights of its square are
     enormous, and of both signs.
     """
@@ -63,7 +63,7 @@ def conditional_cdf(p: ksos.SoSDensity, x: np.ndarray) -> float:
     """F(x_d | x_1 … x_{d−1}) of one sample: the joint density, integrated along the last feature by
     panels that end at kinks and at x_d.
     """
-    kernel, measure, centres = (
+    kernel, measure, centers = (
         p.kernel.restrict([p.n_features - 1]),
         p.measure.restrict([p.n_features - 1]),
         p.support_points[:, -1:],
@@ -71,13 +71,13 @@ def conditional_cdf(p: ksos.SoSDensity, x: np.ndarray) -> float:
     low, high = p.measure.boundary(p.n_features - 1)
     reach = (9.0 if kernel.smooth else 45.0) * float(kernel.sigma_vector(1)[0])
     low, high = (
-        max(low, min(centres.min(), x[-1]) - reach),
-        min(high, max(centres.max(), x[-1]) + reach),
+        max(low, min(centers.min(), x[-1]) - reach),
+        min(high, max(centers.max(), x[-1]) + reach),
     )
     mass = []
     for a, b in ((low, x[-1]), (x[-1], high)):
         nodes, w = (
-            quadrature_rule(kernel, Box([a], [b]), centres)
+            quadrature_rule(kernel, Box([a], [b]), centers)
             if b > a
             else (np.zeros((0, 1)), np.zeros(0))
         )
@@ -113,7 +113,7 @@ def test_inversion_solves_for_its_uniforms(pair: PairCase, tree: bool) -> None:
 
 @both_searches
 def test_inversion_keeps_its_digits_where_weights_cancel(tree: bool) -> None:
-    p = cancelling()
+    p = canceling()
     assert np.abs(p.factor).max() > 1e4 * np.sqrt(
         p.pdf(p.support_points).max()
     )  # hundreds of millions cancel in Σ B_ij k_i k_j
@@ -170,10 +170,10 @@ def test_many_features(d: int, method: str) -> None:
     )
     for direction in (np.eye(d)[d - 1], np.ones(d) / np.sqrt(d)):
         t = p.support_points @ direction
-        centres = 0.5 * (t[i] + t[j])
+        centers = 0.5 * (t[i] + t[j])
         assert dkw_passes_at(
             samples @ direction,
-            lambda x, c=centres: np.sum(
+            lambda x, c=centers: np.sum(
                 weights * ndtr((x[:, None, None] - c) / (0.5 * np.sqrt(d))), (1, 2)
             ),
         )
@@ -277,13 +277,13 @@ def narrow(d: int = 3, m: int = 30) -> ksos.SoSDensity:
 
 def test_auto_takes_the_route_that_is_faster() -> None:
     assert envelope(square_of(narrow())).acceptance > 0.5
-    assert envelope(square_of(cancelling())).acceptance < 1e-3
+    assert envelope(square_of(canceling())).acceptance < 1e-3
     line = ksos.SoSDensity(
         Gaussian(0.5), points(9, 1), np.random.default_rng(0).normal(size=(9, 5)), normalize=True
     )
     for p, size, method in (
         (narrow(), 500, "rejection"),
-        (cancelling(), 500, "inversion"),
+        (canceling(), 500, "inversion"),
         (line, 20_000, "inversion"),
     ):
         np.testing.assert_array_equal(p.rvs(size, rng=0), p.rvs(size, rng=0, method=method))
@@ -393,7 +393,7 @@ def test_refusals_name_the_remedy(signed: ksos.SoSDensity) -> None:
     with pytest.raises(
         ValueError, match=r"accepts one proposal in .*would take about .* s; use method='auto'"
     ):
-        cancelling().rvs(5, method="rejection")
+        canceling().rvs(5, method="rejection")
     outside = ksos.SoSDensity(
         Gaussian(0.1), [[0.0]], [[1.0]], Box([9.0], [10.0]), normalize=True
     )  # e^{−16200} of its mass is inside

@@ -30,15 +30,15 @@ class Exact:
         self.X, self.s, self.d = p.support_points, 0.5 * float(p.kernel.sigma), p.n_features
         i, j = np.triu_indices(self.X.shape[0])
         weights = (p.factor @ p.factor.T) * np.exp(square_of(p).integrals.log_gram(self.X, self.X))
-        self.weights, self.centres = (
+        self.weights, self.centers = (
             weights[i, j] * np.where(i == j, 1.0, 2.0),
             0.5 * (self.X[i] + self.X[j]),
         )
 
     def projection(self, direction: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """P(x·direction ≤ t)."""
-        centres, width = self.centres @ direction, self.s * np.linalg.norm(direction)
-        return lambda t: ndtr((t[:, None] - centres) / width) @ self.weights
+        centers, width = self.centers @ direction, self.s * np.linalg.norm(direction)
+        return lambda t: ndtr((t[:, None] - centers) / width) @ self.weights
 
     def rosenblatt(self, x: np.ndarray) -> Iterator[np.ndarray]:
         """F(x_k | x_1 … x_{k−1}), feature by feature: uniform and independent for right samples."""
@@ -48,7 +48,7 @@ class Exact:
             mixture = np.broadcast_to(self.weights, (rows.shape[0], self.weights.shape[0]))
             out = np.empty((rows.shape[0], self.d))
             for k in range(self.d):
-                z = (x[rows, k][:, None] - self.centres[:, k]) / self.s
+                z = (x[rows, k][:, None] - self.centers[:, k]) / self.s
                 out[:, k] = np.sum(mixture * ndtr(z), axis=1) / np.sum(mixture, axis=1)
                 mixture = mixture * np.exp(-0.5 * z * z)
             yield out
@@ -59,7 +59,7 @@ class Exact:
         """
         masses = [
             np.diff(
-                ndtr((np.r_[-np.inf, edges[:, k], np.inf][:, None] - self.centres[:, k]) / self.s),
+                ndtr((np.r_[-np.inf, edges[:, k], np.inf][:, None] - self.centers[:, k]) / self.s),
                 axis=0,
             )
             for k in range(2)

@@ -323,11 +323,11 @@ def test_moments_and_expectations_agree_with_quadrature() -> None:
     mass = w * p.pdf(nodes)
     for powers in ((1, 1), (2, 1), (3, 2), (0, 4), (4, 3)):
         assert p.moment(powers) == pytest.approx(mass @ np.prod(nodes**powers, axis=1), rel=1e-9)
-    centred = nodes - p.mean()
+    centered = nodes - p.mean()
     assert p.moment((2, 2), central=True) == pytest.approx(
-        mass @ np.prod(centred**2, axis=1), rel=1e-9
+        mass @ np.prod(centered**2, axis=1), rel=1e-9
     )
-    f = Polynomial({(2, 1): 1.0, (0, 0): 2.0}, centre=[0.3, -0.2])
+    f = Polynomial({(2, 1): 1.0, (0, 0): 2.0}, center=[0.3, -0.2])
     g = KernelFunction(
         points(3, 2, 2), [1.0, -0.5, 0.3], kernel=Gaussian([[0.9, -0.2], [-0.2, 0.4]])
     )

@@ -103,8 +103,8 @@ def recomputed(
         np.exp(-np.sum(apart(x, x) ** 2, axis=-1)),
     )
     j, r = apart(x, x)[:, :, None, :], apart(x, z)[:, None, :, :]  # seen from point i
-    centre = (j + s * r) / (2.0 + s)
-    u = np.exp(-np.sum(centre**2 + (j - centre) ** 2 + s * (r - centre) ** 2, axis=-1)) * np.sqrt(
+    center = (j + s * r) / (2.0 + s)
+    u = np.exp(-np.sum(center**2 + (j - center) ** 2 + s * (r - center) ** 2, axis=-1)) * np.sqrt(
         np.prod(2.0 / (2.0 + s))
     )
     T, S, C = space.T, space.projection.S, est.solution_.parameter

@@ -346,14 +346,14 @@ def gauss_legendre(
     cells = np.stack(np.meshgrid(*(np.arange(c) for c in counts), indexing="ij"), axis=-1).reshape(
         -1, 2
     )
-    centres = corner + 2.0 * sigma * (cells + 0.5)
+    centers = corner + 2.0 * sigma * (cells + 0.5)
     near = (
-        np.min([np.max(np.abs(centres - point) / sigma, axis=1) for point in points], axis=0)
+        np.min([np.max(np.abs(centers - point) / sigma, axis=1) for point in points], axis=0)
         <= reach + 1.0
     )
     t, w = np.polynomial.legendre.leggauss(per_cell)
     offsets = sigma * np.stack(np.meshgrid(t, t, indexing="ij"), axis=-1).reshape(1, -1, 2)
-    nodes = (centres[near][:, None, :] + offsets).reshape(-1, 2)
+    nodes = (centers[near][:, None, :] + offsets).reshape(-1, 2)
     return nodes, np.tile(np.prod(sigma) * np.outer(w, w).ravel(), int(near.sum()))
 
 

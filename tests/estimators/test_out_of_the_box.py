@@ -24,8 +24,8 @@ def moons(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def unscaled_correlated_blobs(n: int, rng: np.random.Generator) -> np.ndarray:
-    centres = np.array([[0.0, 0.0], [6.0, 6.0], [0.0, 8.0]])
-    blobs = centres[rng.integers(3, size=n)] + rng.normal(size=(n, 2)) @ np.array(
+    centers = np.array([[0.0, 0.0], [6.0, 6.0], [0.0, 8.0]])
+    blobs = centers[rng.integers(3, size=n)] + rng.normal(size=(n, 2)) @ np.array(
         [[1.0, 0.9], [0.0, 0.3]]
     )
     return np.asarray(blobs * [1000.0, 0.01] + [1e5, -3.0])

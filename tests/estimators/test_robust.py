@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import ksos
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Normal
-from ksos.robust import HuberLoss, LabelledDensity, LabelledEmbedding, QuantileLoss, ResidualLoss
+from ksos.robust import HuberLoss, LabeledDensity, LabeledEmbedding, QuantileLoss, ResidualLoss
 
 SMALL = {"n_support": 12, "rtol": 1e-2}
 
@@ -228,7 +228,7 @@ class TestClassifier:
         assert est.solution_.gap_relative <= 2e-4
         assert est.score(X, y) > 0.9
         worst = est.worst_case_
-        assert isinstance(worst.distribution, LabelledDensity)
+        assert isinstance(worst.distribution, LabeledDensity)
         assert worst.mmd <= 0.15
         assert worst.empirical_value < worst.value <= est.solution_.value
 
@@ -345,7 +345,7 @@ class TestClassifier:
         est = ksos.RobustClassifier(radius=0.15, n_support=16).fit(X, y)
         p = est.worst_case_.distribution
         assert p.mmd(
-            LabelledEmbedding.of(X, y, kernel=est.worst_case_.embedding_kernel)
+            LabeledEmbedding.of(X, y, kernel=est.worst_case_.embedding_kernel)
         ) == pytest.approx(est.worst_case_.mmd, abs=1e-9)
         assert p.probability(-10.0, 10.0) == pytest.approx(1.0, abs=1e-6)
         np.testing.assert_allclose(p.marginal().pdf(X), p.pdf(X, "no") + p.pdf(X, "yes"), rtol=1e-7)

@@ -63,10 +63,10 @@ def test_a_long_fit_can_be_ended(how: str) -> None:
             after = client.ask("fit", features=[0, 1], n_support=15, draft=True).value
             thread.join(240.0)
             assert after["objective"] == before["objective"]
-        assert [reply.value for reply in found] == [{"cancelled": True}]
+        assert [reply.value for reply in found] == [{"canceled": True}]
 
 
-def test_the_choice_of_a_reference_can_be_cancelled() -> None:
+def test_the_choice_of_a_reference_can_be_canceled() -> None:
     """The time before the first certificate: the answer comes at once, and nothing that was cut
     short is kept.
     """
@@ -131,7 +131,7 @@ def test_a_fit_that_arrives_after_its_successor_is_left_out(page: ksos.Explorer)
         == "solved"
     )
     assert client.ask("fit", features=[1], n_support=10, draft=True, turn=1).value == {
-        "cancelled": True
+        "canceled": True
     }
     assert client.ask("program").value["program"].count("[:, [0]]") == 1
     assert client.ask("fit", features=[1], n_support=10, draft=True, turn="x").status == 422

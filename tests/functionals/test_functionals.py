@@ -103,8 +103,8 @@ def test_the_squared_l2_distance_is_the_integral(name: str) -> None:
         case.measure,
         normalize=True,
     )
-    centres = np.concatenate([space.support_points, other.support_points])
-    nodes, w = quadrature_rule(case.kernel, case.measure, centres, per_panel=30)
+    centers = np.concatenate([space.support_points, other.support_points])
+    nodes, w = quadrature_rule(case.kernel, case.measure, centers, per_panel=30)
     expected = float(np.sum(w * (p.pdf(nodes) - other.pdf(nodes)) ** 2))
     assert value(SquaredL2(other), space, C) == pytest.approx(expected, rel=1e-7)
     assert value(SquaredL2(other, relative=True), space, C) == pytest.approx(

@@ -174,12 +174,12 @@ def _snapped(measure: Measure, shift: float) -> Measure:
         (-np.inf, -7.0),
     ],
 )
-@pytest.mark.parametrize("centres", [(5.0, 5.0, 5.0), (0.3, -1.2, 2.0)])
+@pytest.mark.parametrize("centers", [(5.0, 5.0, 5.0), (0.3, -1.2, 2.0)])
 def test_gaussian_on_a_box_to_thirty_digits(
-    low: float, high: float, centres: tuple[float, float, float]
+    low: float, high: float, centers: tuple[float, float, float]
 ) -> None:
     eta, sigma = 0.9, 1.3
-    X, Z = np.array([[centres[0]], [centres[1]]]), np.array([[centres[2]]])
+    X, Z = np.array([[centers[0]], [centers[1]]]), np.array([[centers[2]]])
     integrals = closed_form(Gaussian(eta), Box([low], [high]), 1, Gaussian(sigma))
     with mpmath.workdps(40):
         a1, a2 = 1 / mpmath.mpf(eta) ** 2, 1 / mpmath.mpf(sigma) ** 2
@@ -205,9 +205,9 @@ def test_gaussian_on_a_box_to_thirty_digits(
             return float(mpmath.log(mpmath.sqrt(mpmath.pi / A) * mass / 2) - rest)
 
         one, two, three = (
-            [(centres[0], a1)],
-            [(centres[0], a1), (centres[1], a1)],
-            [(centres[0], a1), (centres[1], a1), (centres[2], a2)],
+            [(centers[0], a1)],
+            [(centers[0], a1), (centers[1], a1)],
+            [(centers[0], a1), (centers[1], a1), (centers[2], a2)],
         )
         expected = [exact(one), exact(two), exact(three)]
     values = [
@@ -310,14 +310,14 @@ def test_a_mixture_of_normal_laws_to_thirty_digits(angle: float) -> None:
         # ∫ Π exp(−(x − a)ᵀM(x − a)) dx, the normal law being one more factor with M = Σ⁻¹/2
         def product(*factors: tuple[np.ndarray, np.ndarray]) -> mpmath.mpf:
             matrices = [mpmath.inverse(mpmath.matrix(metric.tolist())) for metric, _ in factors]
-            centres = [mpmath.matrix(centre.tolist()) for _, centre in factors]
+            centers = [mpmath.matrix(center.tolist()) for _, center in factors]
             A = sum(matrices[1:], matrices[0])
             b = mpmath.inverse(A) * sum(
-                (M * a for M, a in zip(matrices[1:], centres[1:], strict=True)),
-                matrices[0] * centres[0],
+                (M * a for M, a in zip(matrices[1:], centers[1:], strict=True)),
+                matrices[0] * centers[0],
             )
             exponent = sum(
-                ((a - b).T * M * (a - b))[0] for M, a in zip(matrices, centres, strict=True)
+                ((a - b).T * M * (a - b))[0] for M, a in zip(matrices, centers, strict=True)
             )
             return mpmath.pi / mpmath.sqrt(mpmath.det(A)) * mpmath.exp(-exponent)
 

@@ -27,7 +27,7 @@ POLYNOMIALS = {  # κ(r)·e^r, written out by hand
     3.5: [Fraction(1), Fraction(1), Fraction(2, 5), Fraction(1, 15)],
 }
 ORDERS = list(POLYNOMIALS)
-Factor = tuple[list[Fraction], float, float]  # polynomial, bandwidth, centre
+Factor = tuple[list[Fraction], float, float]  # polynomial, bandwidth, center
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -92,10 +92,10 @@ def oracle(
             p, rate, height = [Fraction(1)], Fraction(0), Fraction(0)
             for _ in range(power):
                 p = times(p, [origin - Fraction(about), Fraction(1)])
-            for q, sigma, centre in factors:
-                side = 1 if centre <= left else -1
+            for q, sigma, center in factors:
+                side = 1 if center <= left else -1
                 start, slope = (
-                    side * (origin - Fraction(centre)) / Fraction(sigma),
+                    side * (origin - Fraction(center)) / Fraction(sigma),
                     side / Fraction(sigma),
                 )
                 p, rate, height = times(p, shifted(q, start, slope)), rate - slope, height - start
@@ -124,7 +124,7 @@ def error(log_value: float, exact: mpmath.mpf) -> float:
 WALLS = [(-INF, INF), (-2.0, 1.5), (0.3, INF), (-INF, -0.2)]
 PLACES: dict[
     str, tuple[np.ndarray, tuple[float, float], float]
-] = {  # (three centres, walls, σ of the third factor; η = 1)
+] = {  # (three centers, walls, σ of the third factor; η = 1)
     **{
         f"random in {w}": (normal(3, k)[:, 0], w, s)
         for k, (w, s) in enumerate(zip(WALLS, (0.7, 2.0, 1.3, 0.4), strict=True), 1)
@@ -140,9 +140,9 @@ PLACES: dict[
     "far and narrow box": (normal(3), (700.0, 700.0 + 1e-9), 0.7),
     "narrow box": (np.array([0.1 + 5e-11, -1.0, 2.0]), (0.1, 0.1 + 1e-10), 0.7),
     "huge box": (normal(3), (-1e9, 1e9), 0.7),
-    "centres 20 apart": (20.0 * normal(3), (-INF, INF), 3.0),
-    "centres 1000 apart": (np.array([-900.0, 1000.0, 13.0]), (-INF, INF), 0.7),
-    "centres 1e-6 apart": (1e-6 * normal(3), (-INF, INF), 0.7),
+    "centers 20 apart": (20.0 * normal(3), (-INF, INF), 3.0),
+    "centers 1000 apart": (np.array([-900.0, 1000.0, 13.0]), (-INF, INF), 0.7),
+    "centers 1e-6 apart": (1e-6 * normal(3), (-INF, INF), 0.7),
     "narrow embedding": (normal(3), (-3.0, 3.0), 1e-6),
     "wide embedding": (normal(3), (-3.0, 3.0), 1e6),
 }
@@ -218,7 +218,7 @@ def test_high_degrees_do_not_cancel(walls, sigma):
 @pytest.mark.parametrize("z", [0.0, 40.0])
 def test_slow_and_fast_decay_meet(nu, z):
     q = [Fraction(float(c)) for c in make(nu).polynomial]
-    rate = 2.9 if z == 0.0 else 1.1  # of the exponential, with the third centre behind or ahead
+    rate = 2.9 if z == 0.0 else 1.1  # of the exponential, with the third center behind or ahead
     for high in np.linspace(0.4, 2.6, 12) * (3.0 * (nu - 0.5) + 4.0) / rate:
         found = line(nu, (0.0, high)).log_triple(
             np.zeros((1, 1)), np.array([[z]]), make(nu, 1.0 / 0.9)
@@ -230,7 +230,7 @@ def test_slow_and_fast_decay_meet(nu, z):
 
 
 @given(
-    centres=st.tuples(*[st.floats(-30.0, 30.0)] * 3),
+    centers=st.tuples(*[st.floats(-30.0, 30.0)] * 3),
     sigma=st.sampled_from([0.5, 1.0]) | st.floats(0.05, 20.0),
     walls=st.tuples(st.floats(-40.0, 40.0), st.floats(1e-3, 50.0)).map(
         lambda w: (w[0], w[0] + w[1])
@@ -239,8 +239,8 @@ def test_slow_and_fast_decay_meet(nu, z):
     nu=st.sampled_from(ORDERS),
     embedding_nu=st.sampled_from(ORDERS),
 )
-def test_triple_anywhere(centres, sigma, walls, nu, embedding_nu):
-    x, y, z = centres
+def test_triple_anywhere(centers, sigma, walls, nu, embedding_nu):
+    x, y, z = centers
     exact = oracle(
         [
             (POLYNOMIALS[nu], 1.0, x),
@@ -261,8 +261,8 @@ PLANE = np.array([[0.0, 0.3], [1.2, -0.5], [-0.4, 0.8]])
 ETA, SIGMA = np.array([0.8, 1.5]), np.array([0.4, 2.0])
 
 
-def kappa(nu: float, x: float, y: float, centre: np.ndarray, sigma: np.ndarray) -> float:
-    r, s = abs(x - centre[0]) / sigma[0], abs(y - centre[1]) / sigma[1]
+def kappa(nu: float, x: float, y: float, center: np.ndarray, sigma: np.ndarray) -> float:
+    r, s = abs(x - center[0]) / sigma[0], abs(y - center[1]) / sigma[1]
     q = [float(c) for c in POLYNOMIALS[nu]]
     return (
         sum(c * r**k for k, c in enumerate(q))

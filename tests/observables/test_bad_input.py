@@ -95,7 +95,7 @@ def test_wrong_numbers_of_features() -> None:
         (lambda: Polynomial({(-1,): 1.0}), "an exponent must be at least 0"),
         (lambda: Polynomial({(0.5,): 1.0}), "an exponent must be a whole number"),
         (lambda: Polynomial({(1,): np.nan}), "coefficients must be finite"),
-        (lambda: Polynomial([1.0], centre=np.inf), "centre"),
+        (lambda: Polynomial([1.0], center=np.inf), "center"),
         (lambda: coordinate(-1), "feature must be at least 0"),
         (lambda: coordinate(0) ** -1, "exponent of a polynomial must be at least 0"),
         (lambda: coordinate(0) ** 0.5, "whole number"),

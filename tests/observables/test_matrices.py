@@ -43,10 +43,10 @@ def rule_of(
     case: PairCase, X: np.ndarray, extra: np.ndarray, *, in_the_box: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights whose panels end at kinks of the kernels and at the walls of the box."""
-    centres = np.concatenate([X, extra])
+    centers = np.concatenate([X, extra])
     if not in_the_box or isinstance(case.measure, Discrete):
-        return quadrature_rule(case.kernel, case.measure, centres)
-    nodes, w = quadrature_rule(case.kernel, inside(case.measure, case.d), centres)
+        return quadrature_rule(case.kernel, case.measure, centers)
+    nodes, w = quadrature_rule(case.kernel, inside(case.measure, case.d), centers)
     return nodes, w if case.measure.by_volume else w * np.exp(case.measure.log_density(nodes))
 
 
@@ -63,7 +63,7 @@ def observables(case: PairCase) -> dict[str, Observable]:
     return {
         "constant": as_observable(2.0),
         "polynomial": (x - 0.3) ** 3 + 2.0 * x * y - 1.5,
-        "high degree": coordinate(0, centre=0.2) ** 7,
+        "high degree": coordinate(0, center=0.2) ** 7,
         "box": BoxIndicator([LOW] * case.d, [HIGH] * case.d),
         "kernel function": KernelFunction(
             points(4, case.d, 8), [1.0, -2.0, 0.5, 1.0], kernel=case.kernel.with_sigma(0.5)
@@ -196,7 +196,7 @@ def test_kinks_cost_digits_and_the_error_says_so() -> None:
 @given(st.floats(-2.0, 2.0), st.floats(-2.0, 2.0), st.integers(0, 4), st.integers(0, 3))
 def test_polynomial_algebra_is_that_of_functions(c: float, s: float, p: int, q: int) -> None:
     X = points(20, 2, 6)
-    x, y = coordinate(0, centre=c), coordinate(1)
+    x, y = coordinate(0, center=c), coordinate(1)
     f, g = (x + s) ** p + 0.5 * y, s * y**q - coordinate(0) + 1.0
     np.testing.assert_allclose((f * g)(X), f(X) * g(X), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose((f - 2 * g)(X), f(X) - 2 * g(X), rtol=1e-9, atol=1e-9)
@@ -206,7 +206,7 @@ def test_polynomial_algebra_is_that_of_functions(c: float, s: float, p: int, q: 
 
 def test_polynomials_by_exponents() -> None:
     X = points(5, 2, 0)
-    f = Polynomial({(2, 0): 1.0, (1, 1): -4.0, (0, 0): 3.0}, centre=[0.5, -1.0])
+    f = Polynomial({(2, 0): 1.0, (1, 1): -4.0, (0, 0): 3.0}, center=[0.5, -1.0])
     u, v = X[:, 0] - 0.5, X[:, 1] + 1.0
     np.testing.assert_allclose(f(X), u**2 - 4 * u * v + 3)
     assert f.degree == 2
@@ -221,7 +221,7 @@ def test_data_far_away_and_of_any_scale() -> None:
     kernel = Gaussian(0.8)
     near = (coordinate(0) ** 2).matrix(kernel, X, Lebesgue(), 0.0).values
     shifted = X + 1e8
-    far = (coordinate(0, centre=1e8) ** 2).matrix(kernel, shifted, Lebesgue(), 0.0).values
+    far = (coordinate(0, center=1e8) ** 2).matrix(kernel, shifted, Lebesgue(), 0.0).values
     exactly = (coordinate(0) ** 2).matrix(kernel, shifted - 1e8, Lebesgue(), 0.0).values
     np.testing.assert_allclose(far, exactly, rtol=1e-9)
     np.testing.assert_allclose(far, near, rtol=1e-6, atol=1e-6)
@@ -279,16 +279,16 @@ def test_the_expectation_is_that_of_the_density() -> None:
     assert M.worst_error() == 0.0
 
 
-@pytest.mark.parametrize("centre", [0.0, 2010.0, 1e4, 1e8])
+@pytest.mark.parametrize("center", [0.0, 2010.0, 1e4, 1e8])
 @pytest.mark.parametrize("measure", ["lebesgue", "box", "rule"])
-def test_polynomials_keep_their_digits_wherever_they_are_centred(
-    centre: float, measure: str
+def test_polynomials_keep_their_digits_wherever_they_are_centered(
+    center: float, measure: str
 ) -> None:
     """Written about 0 or about the data, expanded or not: one function, and a shift of everything
     changes nothing.
     """
     X, T = points(5, 1), np.eye(5)
-    box = Box([centre - 2.0], [centre + 2.0])
+    box = Box([center - 2.0], [center + 2.0])
     rho = {"lebesgue": Lebesgue(), "box": box, "rule": Discrete.quadrature(box, 40)}[measure]
     home = {
         "lebesgue": Lebesgue(),
@@ -297,20 +297,20 @@ def test_polynomials_keep_their_digits_wherever_they_are_centred(
     }[measure]
     x, y = coordinate(0), coordinate(0)
     far = [
-        (x - centre) ** 3 - 2.0 * (x - centre),
-        x**2 - 2.0 * centre * x + centre**2,
-        (x - centre) * (x - centre - 0.5),
+        (x - center) ** 3 - 2.0 * (x - center),
+        x**2 - 2.0 * center * x + center**2,
+        (x - center) * (x - center - 0.5),
     ]
     near = [y**3 - 2.0 * y, y**2, y * (y - 0.5)]
-    rounding = 1e-14 + 20.0 * np.finfo(float).eps * centre
+    rounding = 1e-14 + 20.0 * np.finfo(float).eps * center
     for f, g in zip(far, near, strict=True):
         for whitened in (None, T):
-            there = f.matrix(Gaussian(0.8), X + centre, rho, T=whitened).values
-            here = g.matrix(Gaussian(0.8), (X + centre) - centre, home, T=whitened).values
+            there = f.matrix(Gaussian(0.8), X + center, rho, T=whitened).values
+            here = g.matrix(Gaussian(0.8), (X + center) - center, home, T=whitened).values
             np.testing.assert_allclose(
                 there, here, rtol=0, atol=rounding * np.abs(here).max() * 5.0
             )
-        np.testing.assert_allclose(f(X + centre), g((X + centre) - centre), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(f(X + center), g((X + center) - center), rtol=1e-12, atol=1e-12)
 
 
 def test_a_peak_between_all_nodes_is_not_overlooked() -> None:

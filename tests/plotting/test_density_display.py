@@ -192,7 +192,7 @@ def test_filled_contours_data_and_support_points(plane: ksos.SoSDensity) -> None
     assert "data" not in DensityDisplay.from_density(plane, ax=axes()).artists_[(0, 1)]
 
 
-def test_a_colour_bar_only_where_there_is_place(plane: ksos.SoSDensity) -> None:
+def test_a_color_bar_only_where_there_is_place(plane: ksos.SoSDensity) -> None:
     assert len(DensityDisplay.from_density(plane).figure_.axes) == 2
     assert len(DensityDisplay.from_density(plane, colorbar=False).figure_.axes) == 1
     assert len(DensityDisplay.from_density(plane, ax=axes()).figure_.axes) == 1
@@ -208,7 +208,7 @@ def test_the_order_of_features_is_the_order_of_the_axes(plane: ksos.SoSDensity) 
     )
 
 
-def test_another_colour_map(plane: ksos.SoSDensity) -> None:
+def test_another_color_map(plane: ksos.SoSDensity) -> None:
     assert (
         DensityDisplay.from_density(plane, cmap="viridis", ax=axes())
         .artists_[(0, 1)]["filled"]
@@ -526,8 +526,8 @@ def test_without_matplotlib(line: ksos.SoSDensity, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_unknown_option(line: ksos.SoSDensity) -> None:
-    with pytest.raises(TypeError, match="colour"):
-        DensityDisplay.from_density(line, colour="red", ax=axes())
+    with pytest.raises(TypeError, match="color"):
+        DensityDisplay.from_density(line, color="red", ax=axes())
 
 
 # --- mixtures ---

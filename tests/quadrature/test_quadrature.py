@@ -294,9 +294,9 @@ def test_sobol_points_fill_the_cube() -> None:
 def test_importance_weights_integrate_what_the_mixture_dominates(
     normal: bool, boundary: float
 ) -> None:
-    centres = np.random.default_rng(0).normal(size=(4, 5))
+    centers = np.random.default_rng(0).normal(size=(4, 5))
     rule = MixtureRule(
-        centres, np.full(5, 0.8), np.full(5, -boundary), np.full(5, boundary), normal=normal
+        centers, np.full(5, 0.8), np.full(5, -boundary), np.full(5, boundary), normal=normal
     )
     found = []
     for nodes, log_weights in rule.rules(1 << 15, 0):
@@ -316,9 +316,9 @@ def test_cubature_of_random_polynomials_and_bumps(seed: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     low = rng.uniform(-1.0, 0.0, size=(1, d))
     high = low + rng.uniform(0.5, 2.0, size=(1, d))
-    centre, powers = rng.uniform(-1.0, 1.0, size=d), rng.integers(0, 4, size=d)
+    center, powers = rng.uniform(-1.0, 1.0, size=d), rng.integers(0, 4, size=d)
     found = integrate(
-        lambda x: np.prod(np.exp(-((x - centre) ** 2)) + x**powers, axis=1),
+        lambda x: np.prod(np.exp(-((x - center) ** 2)) + x**powers, axis=1),
         low,
         high,
         rtol=1e-8,
@@ -327,7 +327,7 @@ def test_cubature_of_random_polynomials_and_bumps(seed: int, d: int) -> None:
     )
     erf_parts = [
         0.5 * math.sqrt(math.pi) * (math.erf(h - c) - math.erf(a - c))
-        for a, h, c in zip(low[0], high[0], centre, strict=True)
+        for a, h, c in zip(low[0], high[0], center, strict=True)
     ]
     power_parts = [
         (h ** (n + 1) - a ** (n + 1)) / (n + 1)

@@ -182,7 +182,7 @@ def test_the_estimators_keep_to_the_exact_ball_in_any_number_of_features(d: int)
         low,
         high,
         0.5 * (low + high),
-    ):  # the data mixed with one labelled atom, up to the boundary of the ball
+    ):  # the data mixed with one labeled atom, up to the boundary of the ball
         for code in (0.0, 1.0):
             kernel = worst.embedding_kernel(np.vstack([X, corner]))
             same = np.equal.outer(np.append(codes, code), np.append(codes, code))

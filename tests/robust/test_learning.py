@@ -294,13 +294,13 @@ class TestRisks:
         box = Box([-1.0, -1.5], [1.0, 1.5])
         support = np.random.default_rng(0).uniform(-1, 1, (8, 2))
         space = ksos.SoSSpace(Gaussian([0.9, 1.1]), support, box)
-        centres, kernel = np.array([[-0.4], [0.5]]), Gaussian(0.7)
-        V = kernel_moments(space, centres, kernel, 0.2)
+        centers, kernel = np.array([[-0.4], [0.5]]), Gaussian(0.7)
+        V = kernel_moments(space, centers, kernel, 0.2)
         nodes = finer_nodes(space, nodes_of(space))
         U = np.column_stack(
             [
                 np.ones(nodes.points.shape[0]),
-                kernel(nodes.points[:, :1], centres),
+                kernel(nodes.points[:, :1], centers),
                 nodes.points[:, 1] - 0.2,
             ]
         )

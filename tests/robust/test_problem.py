@@ -258,7 +258,7 @@ def test_warm_starts_change_nothing() -> None:
 
 
 def test_a_value_that_jumps_in_the_multiplier() -> None:
-    """Two equal places to go: the penalised optimum leaps from one mixture to another, and the
+    """Two equal places to go: the penalized optimum leaps from one mixture to another, and the
     bracket must close all the same.
     """
     space = ksos.SoSSpace(

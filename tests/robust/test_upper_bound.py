@@ -44,7 +44,7 @@ FUNCTIONS: dict[str, Observable] = {
         points(5, 2), [2.0, -3.0, 1.0, 0.5, -0.2], kernel=Gaussian([0.3, 1.4])
     ),
     "polynomial": Polynomial(
-        {(2, 1): 1.0, (0, 3): -2.0, (1, 0): 0.5, (0, 0): 4.0, (4, 0): -1.0}, centre=[0.3, -0.2]
+        {(2, 1): 1.0, (0, 3): -2.0, (1, 0): 0.5, (0, 0): 4.0, (4, 0): -1.0}, center=[0.3, -0.2]
     ),
     "square": Polynomial({(2, 0): -1.0, (0, 2): 1.0}),
     "box": BoxIndicator([-0.5, -np.inf], [0.25, 0.5]),
@@ -74,16 +74,16 @@ def test_no_point_of_a_cell_exceeds_its_bound(seed: int, name: str, log_size: fl
     rng = np.random.default_rng(seed)
     f, bounds = FUNCTIONS[name], enclosure(FUNCTIONS[name])
     assert bounds is not None
-    centres, half = rng.uniform(-2.0, 2.0, (20, 2)), 10.0**log_size * rng.uniform(0.2, 1.0, (20, 2))
-    found = bounds(centres, half)
+    centers, half = rng.uniform(-2.0, 2.0, (20, 2)), 10.0**log_size * rng.uniform(0.2, 1.0, (20, 2))
+    found = bounds(centers, half)
     upper = found.upper(half)
-    np.testing.assert_allclose(found.value, f(centres), atol=1e-12)
+    np.testing.assert_allclose(found.value, f(centers), atol=1e-12)
     for corner in (
         rng.uniform(-1.0, 1.0, (50, 2)),
         np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [0.0, 1.0]]),
     ):
         for shift in corner:
-            assert np.all(f(centres + shift * half) <= upper + 1e-12 * (1.0 + np.abs(upper)))
+            assert np.all(f(centers + shift * half) <= upper + 1e-12 * (1.0 + np.abs(upper)))
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_no_point_of_a_cell_exceeds_its_bound(seed: int, name: str, log_size: fl
 def test_bounds_close_in_on_the_function(name: str) -> None:
     f, bounds = FUNCTIONS[name], enclosure(FUNCTIONS[name])
     assert bounds is not None
-    centres = points(10, 2, 3)
+    centers = points(10, 2, 3)
     wide, narrow = (
-        float(np.max(bounds(centres, np.full((10, 2), h)).upper(np.full((10, 2), h)) - f(centres)))
+        float(np.max(bounds(centers, np.full((10, 2), h)).upper(np.full((10, 2), h)) - f(centers)))
         for h in (1e-2, 1e-4)
     )
     assert narrow <= 0.15 * wide

@@ -454,7 +454,7 @@ def test_weights_are_repetitions_and_order_does_not_matter() -> None:
     ).value == pytest.approx(one.value, rel=1e-6)
 
 
-def test_signed_embeddings_may_be_the_centre() -> None:
+def test_signed_embeddings_may_be_the_center() -> None:
     v = ksos.MeanEmbedding([[-0.5], [0.5], [0.0]], [0.8, 0.6, -0.4], kernel=Gaussian(1.0))
     worst = ksos.worst_case(coordinate(0), ksos.Ball(v, 0.4, domain=LINE), n_support=20)
     assert worst.status == "solved" and worst.mmd <= 0.4

@@ -23,21 +23,21 @@ BALL: dict[str, Any] = {"kernel": Gaussian(1.0), "domain": Box([-2.0], [2.0])}
 N_SUPPORT = 20
 
 
-@pytest.mark.parametrize("centre", [10.0, 2010.0, 1e4])
-def test_far_from_the_origin_everything_is_as_at_the_origin(centre: float) -> None:
+@pytest.mark.parametrize("center", [10.0, 2010.0, 1e4])
+def test_far_from_the_origin_everything_is_as_at_the_origin(center: float) -> None:
     """Value, bounds and density of (x − c)² for data around c are those of x² for the same data
     around 0.
     """
-    X = (np.clip(points(30, 1), -2.0, 2.0) + centre) - centre
+    X = (np.clip(points(30, 1), -2.0, 2.0) + center) - center
     here = ksos.worst_case(
         coordinate(0) ** 2,
         ksos.Ball(X, 0.2, kernel=Gaussian(1.0), domain=Box([-2.0], [2.0])),
         n_support=64,
     )
-    domain = Box([centre - 2.0], [centre + 2.0])
+    domain = Box([center - 2.0], [center + 2.0])
     there = ksos.worst_case(
-        (coordinate(0) - centre) ** 2,
-        ksos.Ball(X + centre, 0.2, kernel=Gaussian(1.0), domain=domain),
+        (coordinate(0) - center) ** 2,
+        ksos.Ball(X + center, 0.2, kernel=Gaussian(1.0), domain=domain),
         n_support=64,
     )
     assert there.status == "solved" and there.upper_bound_kind == "rigorous"
@@ -45,22 +45,22 @@ def test_far_from_the_origin_everything_is_as_at_the_origin(centre: float) -> No
         here.value, abs=1e-6
     ) and there.upper_bound == pytest.approx(here.upper_bound, abs=1e-3)
     nodes, w = quadrature_rule(
-        there.distribution.kernel, Box([-2.0], [2.0]), there.distribution.support_points - centre
+        there.distribution.kernel, Box([-2.0], [2.0]), there.distribution.support_points - center
     )
-    assert w @ (there.distribution.pdf(nodes + centre) * nodes[:, 0] ** 2) == pytest.approx(
+    assert w @ (there.distribution.pdf(nodes + center) * nodes[:, 0] ** 2) == pytest.approx(
         there.value, abs=1e-7
     )
     square = ksos.functionals.Expectation(coordinate(0) ** 2)
     constrained = ksos.minimize(
-        ksos.functionals.SquaredMMD(X + centre),
+        ksos.functionals.SquaredMMD(X + center),
         there.space,
-        square <= (centre - 0.1) ** 2,
+        square <= (center - 0.1) ** 2,
         tol=1e-6,
     )
     assert constrained.status == "solved" and constrained.violation <= 1e-11
-    reached = w @ (constrained.distribution.pdf(nodes + centre) * (nodes[:, 0] + centre) ** 2)
+    reached = w @ (constrained.distribution.pdf(nodes + center) * (nodes[:, 0] + center) ** 2)
     assert (
-        reached <= (centre - 0.1) ** 2 + 1e-10 * centre**2 and reached >= (centre - 0.1) ** 2 - 0.1
+        reached <= (center - 0.1) ** 2 + 1e-10 * center**2 and reached >= (center - 0.1) ** 2 - 0.1
     )
 
 

@@ -346,7 +346,7 @@ def test_other_kernels_and_measures(kernel: Any, measure: Any) -> None:
 SMALL_BALLS = {
     "linear": Expectation(coordinate(0)),
     "variance": -Expectation(coordinate(0) ** 2),
-    "barycentre": SquaredMMD(points(9, 1, 5) + 0.7),
+    "barycenter": SquaredMMD(points(9, 1, 5) + 0.7),
     "trace": SquaredMMD(points(9, 1, 5) + 0.7) + 0.01 * Trace(),
     "frobenius": Frobenius(relative=True),
     "distance": 3.0 * MMD(points(9, 1, 5) + 0.7),

@@ -32,8 +32,8 @@ from ksos.solvers import (
     FactorHessian,
     LowRank,
     Multipliers,
+    center,
     central_path,
-    centre,
     factor,
     nearest,
     project,
@@ -149,7 +149,7 @@ _OPTIMA: list[ksos.Solution] = []
 def test_a_least_radius_is_a_bound_however_few_steps_were_taken(steps: int) -> None:
     least = np.sqrt(ksos.minimize(SquaredMMD(X), SPACE, tol=1e-14).objective)
     for radius in (0.2 * least, 0.9 * least, 1.5 * least):
-        C, lower = nearest(within(MMD(X), radius), SPACE, centre(SPACE.rank), steps)
+        C, lower = nearest(within(MMD(X), radius), SPACE, center(SPACE.rank), steps)
         distance = np.linalg.norm(SPACE.embed(C) - SPACE.coordinates(X))
         assert lower <= least + 1e-12 <= distance + 2e-12
 

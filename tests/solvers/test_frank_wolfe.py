@@ -9,7 +9,7 @@ from tables import FUNCTIONAL_CASES, points
 import ksos
 from ksos.functionals import Objective, SquaredMMD, Trace
 from ksos.kernels import Gaussian
-from ksos.solvers import FrankWolfe, centre
+from ksos.solvers import FrankWolfe, center
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_the_step_is_the_best_on_its_segment(space: ksos.SoSSpace) -> None:
         Objective.of(SquaredMMD(points(12, 2, 1)) + 1e-3 * Trace(), space),
         FrankWolfe(),
     )
-    state = stepper.init(objective, objective.point(centre(space.rank)))
+    state = stepper.init(objective, objective.point(center(space.rank)))
     moved = stepper.step(objective, state)
     toward = moved.point - state.point
     assert np.linalg.norm(toward.C) > 0.0
@@ -60,7 +60,7 @@ def test_a_linear_functional_takes_one_step_and_the_optimum_none(space: ksos.SoS
     assert solution.objective == pytest.approx(lowest, rel=1e-9)
     one_point = ksos.SoSSpace(Gaussian(1.0), [[0.0]])
     objective, stepper = Objective.of(SquaredMMD([[0.3]]), one_point), FrankWolfe()
-    state = stepper.init(objective, objective.point(centre(1)))
+    state = stepper.init(objective, objective.point(center(1)))
     assert stepper.step(objective, state) is state
 
 

@@ -23,7 +23,7 @@ from ksos.solvers import (
     InteriorPoint,
     ScaledPair,
     SchurSystem,
-    centre,
+    center,
     longest_step,
     minimum_on_face,
     project,
@@ -251,7 +251,7 @@ def test_the_dual_value_meets_the_primal_one() -> None:
         InteriorPoint(),
     )
     D = objective.term.embedding_quadratic.D
-    state = stepper.init(objective, objective.point(centre(space.rank)))
+    state = stepper.init(objective, objective.point(center(space.rank)))
     for _ in range(12):
         state = stepper.step(objective, state)
         y, t = state.iterate.y, state.iterate.t
@@ -269,7 +269,7 @@ def test_residuals_of_a_pair_that_is_off_are_worked_off() -> None:
         Objective.of(SquaredMMD(X) + 1e-3 * Trace(), space, stored=True),
         InteriorPoint(),
     )
-    state = stepper.init(objective, objective.point(centre(space.rank)))
+    state = stepper.init(objective, objective.point(center(space.rank)))
     pair = state.iterate.pair
     off = replace(pair, R=1.3 * pair.R, inverse=pair.inverse / 1.3)
     state = replace(
@@ -295,7 +295,7 @@ def test_below_its_floor_a_run_takes_no_more_steps() -> None:
         Objective.of(SquaredMMD(X), ksos.SoSSpace(Gaussian(1.0), X), stored=True),
         InteriorPoint(),
     )
-    state = stepper.init(objective, objective.point(centre(objective.size)))
+    state = stepper.init(objective, objective.point(center(objective.size)))
     assert stepper.step(objective, state) is not state
     state = replace(state, floor=2.0 * state.iterate.mu(state.program))
     assert stepper.step(objective, state) is state

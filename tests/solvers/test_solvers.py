@@ -26,7 +26,7 @@ from ksos.solvers import (
     LowRank,
     Progress,
     Stepper,
-    centre,
+    center,
     certify,
     factor,
     graded_bound,
@@ -168,7 +168,7 @@ def test_the_optimum_over_a_face_is_the_least_value_there(
     functional = SquaredMMD(points(40, 2)) + 1e-3 * Trace()
     objective = Objective.of(functional, harder_space).on_tensor()
     V = np.linalg.qr(np.random.default_rng(1).normal(size=(harder_space.rank, columns)))[0]
-    X = optimum_on_face(objective, V, centre(harder_space.rank, harder_space.T), 1e-12)
+    X = optimum_on_face(objective, V, center(harder_space.rank, harder_space.T), 1e-12)
     assert X is not None
     X = X / np.trace(X)
     point = objective.point(V @ X @ V.T)
@@ -210,7 +210,7 @@ def test_a_solver_that_is_stuck_hands_over_and_a_slow_one_takes_no_extra_steps(
     harder_space: ksos.SoSSpace,
 ) -> None:
     objective = Objective.of(SquaredMMD(points(40, 2)) + 1e-3 * Trace(), harder_space).on_tensor()
-    start = centre(harder_space.rank, harder_space.T)
+    start = center(harder_space.rank, harder_space.T)
     alone, handed, slow = (
         iterate(solver, objective, start, 1e-6, others=others)
         for solver, others in ((Stuck(), False), (Stuck(), True), (Slow(), False))
@@ -523,7 +523,7 @@ def test_one_support_point_leaves_nothing_to_optimise() -> None:
     space = ksos.SoSSpace(Gaussian(1.0), [[0.0, 0.0]])
     solution = ksos.minimize(SquaredMMD([[0.0, 0.0]]), space)
     assert (solution.status, solution.n_iter, solution.gap) == ("solved", 0, 0.0)
-    np.testing.assert_array_equal(centre(1), [[1.0]])
+    np.testing.assert_array_equal(center(1), [[1.0]])
     assert set(STATUSES) >= {
         "solved",
         "solved_inaccurate",

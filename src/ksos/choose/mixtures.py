@@ -49,7 +49,7 @@ MOST_FULL = 40
 _STUDENT_ROUNDS = 30
 # A mixture of 8 normals is within 0.005 nats of a Student distribution with ν ≥ 2.5 ...
 _SCALES = 8
-# ... if their scales leave out this probability at each end.
+# ... if their scales exclude this probability at each end.
 _ENDS = 5e-4
 
 
@@ -255,7 +255,7 @@ def student_scales(freedom: float) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities and scales of normals that make a Student distribution: √(ν/χ²_ν) times a
     normal.
 
-    The scales are the middles of equal steps of log χ² between the quantiles that leave out 5e-4 on
+    The scales are the middles of equal steps of log χ² between the quantiles that exclude 5e-4 on
     each side, with the probability of their step.
     """
     ends = np.log(2.0 * gammaincinv(0.5 * freedom, [_ENDS, 1.0 - _ENDS]))
@@ -330,7 +330,7 @@ def _sums(samples: Samples, R: np.ndarray) -> np.ndarray:
 def _expected_sums(samples: Samples, R: np.ndarray, before: Mixtures | None) -> np.ndarray:
     """Sums of R·E[φ(x) | observed cells] in each component, (B, c, q).
 
-    Where a component has not been fitted yet, a missing cell is N(0, 1) and tells nothing.
+    Where a component has not been fitted yet, a missing cell is N(0, 1) without any effect.
     """
     (_, B, c), d = R.shape, samples.dimension
     assert samples.cells is not None

@@ -227,7 +227,9 @@ class Stack:
         return steps
 
     def fit(self, begin: Callable[[str], None] = lambda _: None) -> None:
-        """Fit step after step. When the time is up only the first one. ``begin`` is told each."""
+        """Fit step after step. When the time is up only the first one. ``begin`` is
+        called with each.
+        """
         centers: dict[tuple[int, int, int | None], np.ndarray] = {}
         for components, start, floors, shared, column in self.plan:
             begin(f"mixtures of {components} component{'s' * (components > 1)}")

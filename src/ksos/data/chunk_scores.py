@@ -79,7 +79,7 @@ def written(
     count = 0
 
     def head() -> bytes:
-        """The header for as many rows; NumPy leaves room in it for a number that grows."""
+        """The header for as many rows; NumPy leaves space in it for a number that grows."""
         buffer, dtype = io.BytesIO(), npy.dtype_to_descr(np.dtype(np.float64))
         layout = {"descr": dtype, "fortran_order": False, "shape": (count, *row)}
         npy.write_array_header_1_0(buffer, layout)

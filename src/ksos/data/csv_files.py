@@ -428,7 +428,7 @@ class CsvFile:
     ) -> Iterator[pandas.DataFrame]:
         """The ``chosen`` columns of all rows, a block at a time, as numbers, or as ``words``.
 
-        The columns are labelled by position and the rows by number. Missing cells are NaN. ``fix``
+        The columns are labeled by position and the rows by number. Missing cells are NaN. ``fix``
         gives what to do about a column with a cell that is no number.
         """
         import pandas

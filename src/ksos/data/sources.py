@@ -297,7 +297,7 @@ class Choice:
         names = column_names(data) if chunk.names is None else chunk.names
         if names is None and self == Choice(written=self.written):
             return chunk
-        # the columns of a file of CSV without names are labelled by their numbers
+        # the columns of a file of CSV without names are labeled by their numbers
         labels = list(names or (data.columns if is_table(data) else range(data.shape[1])))
         features = self.columns or [label for label in labels if label != self.weights]
         chosen = [*features] if self.weights is None else [*features, self.weights]

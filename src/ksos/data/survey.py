@@ -22,7 +22,7 @@ _SIGN = -(2**63)  # the bit of the sign alone
 # a block is sorted while it is in the cache, and a call of np.unique costs a fraction of it
 _BLOCK_ROWS = 1 << 17
 # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) =
-# 0.6 %
+# 0.6%
 _COUNTED = 1 << 15
 _DEVIATIONS = 5.0  # standard deviations of that estimate: a false alarm in two million surveys
 

@@ -555,7 +555,7 @@ def _table(
     say: Say,
     words: Sequence[int] = (),
 ) -> Table:
-    """The table of what was found in the chosen columns, labelled by position."""
+    """The table of what was found in the chosen columns, labeled by position."""
     import pandas
 
     source, kept, n = columns.source, features, len(found)

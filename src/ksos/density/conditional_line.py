@@ -44,8 +44,8 @@ class ConditionalLine:
     >>> from ksos.kernels import Gaussian
     >>> points, F = [[0.0, 0.0], [3.0, 3.0]], [[1.0], [1.0]]  # one mode, or two, on the diagonal
     >>> p = square_of(SoSDensity(Gaussian(2.0), points, F, normalize=True))
-    >>> mean, deviation = ConditionalLine(p, 1).moments(np.array([[0.0], [1.5], [3.0]]))
-    >>> mean.round(3), deviation.round(3)
+    >>> mean, std = ConditionalLine(p, 1).moments(np.array([[0.0], [1.5], [3.0]]))
+    >>> mean.round(3), std.round(3)
     (array([0.126, 1.5  , 2.874]), array([1.104, 1.643, 1.104]))
     """
 

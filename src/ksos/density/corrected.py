@@ -118,7 +118,7 @@ class Corrected:
 
     @cached_property
     def log_inside(self) -> float:
-        """log P(t ∈ I), which nothing but the density before it was known tells."""
+        """log P(t ∈ I), which only the density before it was known gives."""
         if self.interval is None:
             return 0.0
         if not self.n_corrections:

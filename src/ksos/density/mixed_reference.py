@@ -2,8 +2,8 @@
 cells of a row may be missing: the reference of a density of a mixed table.
 
 Given its component, the cells of a row are normal and independent levels, so a missing cell drops
-out of the density, and what is observed of the other ones tells the component. Rows with the same
-numeric cells missing share all covariances, and are worked on together.
+out of the density, and what is observed of the other ones determines the component. Rows with the
+same numeric cells missing share all covariances, and are worked on together.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Interval(NamedTuple):
     high: float
 
     def scaled(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The bounds in deviations from the mean."""
+        """The bounds in standard deviations from the mean."""
         deviation = np.sqrt(variance)
         return (self.low - mean) / deviation, (self.high - mean) / deviation
 

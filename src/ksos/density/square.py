@@ -393,5 +393,5 @@ def _smallest_mass(square: Square, mass: float) -> float:
     if mass > _DOUBTFUL:
         return 0.0
     lengths = np.sqrt(np.einsum("ij,ij->i", square.unit_factor, square.unit_factor))[:, None]
-    uncancelled = replace(square, unit_factor=lengths).mass()
-    return max((8.0 * _EPSILON) ** 2, 4.0 * _EPSILON * uncancelled)
+    uncanceled = replace(square, unit_factor=lengths).mass()
+    return max((8.0 * _EPSILON) ** 2, 4.0 * _EPSILON * uncanceled)

@@ -194,7 +194,7 @@ def _resolved(terms: Sequence[Weighted]) -> list[Weighted]:
 
 
 def _by_normal_density(p: Square) -> list[Weighted]:
-    r"""The squares ∝ ‖Fᵀk‖²N_c by volume with their masses, one per normal density N_c.
+    r"""The terms ∝ ‖Fᵀk‖²N_c by volume with their masses, one per normal density N_c.
 
     √N(μ, Σ)·k_i has the metric (S⁻¹ + Σ⁻¹/4)⁻¹ = S(S + 4Σ)⁻¹4Σ and the center x̃_i + S(S + 4Σ)⁻¹(μ
     − x̃_i), where it is as large as exp(−(x̃_i − μ)ᵀ(S + 4Σ)⁻¹(x̃_i − μ)) times the root of N at

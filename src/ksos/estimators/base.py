@@ -80,7 +80,7 @@ _SECONDS_BETWEEN_TASKS = 0.1
 def told_to_callbacks(fit: _F) -> _F:
     """``fit`` as the root task of the callbacks that were set, what it does as subtasks.
 
-    A fit inside of a fit tells nothing of its own: what it does belongs to the outer one.
+    A fit inside of a fit reports nothing of its own: what it does belongs to the outer one.
     """
 
     @wraps(fit)

@@ -222,18 +222,18 @@ class RobustEstimator(BaseEstimator):
         worst, model, theta = solution.worst_case, family.model, solution.theta
         self.solution_, self.worst_case_, self.radius_ = solution, worst, solution.radius
         self.ball_ = family.ball.with_radius(solution.radius)
-        self._model, self._rows, labelled = model, model.rows(theta), model.n_labels > 0
-        self.theta_ = theta.reshape(-1, model.size) if labelled else theta
+        self._model, self._rows, labeled = model, model.rows(theta), model.n_labels > 0
+        self.theta_ = theta.reshape(-1, model.size) if labeled else theta
         if model.kernel:
             self.centers_ = model.centers
         else:
             coef = self._rows[:, 1:] / model.scale
             at_zero = self._rows[:, 0] - coef @ model.center
-            self.coef_ = coef if labelled else coef[0]
-            self.intercept_: Any = at_zero if labelled else float(at_zero[0] + model.offset)
+            self.coef_ = coef if labeled else coef[0]
+            self.intercept_: Any = at_zero if labeled else float(at_zero[0] + model.offset)
         names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(model.scale.size)])
-        columns = *map(str, names), *([] if labelled else ["y"])
-        labels, data = model.labels.tolist() if labelled else (), family.moments(family.masses)
+        columns = *map(str, names), *([] if labeled else ["y"])
+        labels, data = model.labels.tolist() if labeled else (), family.moments(family.masses)
         known = columns, tuple(labels), data
         self.prepared_for_ = PreparedFor(family.shift, 0.0, *known, data, None, None)
         if worst is not None and worst.value is not None:
@@ -393,7 +393,7 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         The centers of the kernel model.
     theta_ : ndarray (scores, functions)
     worst_case_ : WorstCase or None
-        The worst density, a :class:`~ksos.space.labelled.LabelledDensity`. None at radius 0.
+        The worst density, a :class:`~ksos.space.labeled.LabeledDensity`. None at radius 0.
     prepared_for_ : PreparedFor
         Means and standard deviations of the columns, and shares of the labels, in the data and in
         the worst case.

@@ -46,7 +46,7 @@ from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily
 from ksos.robust.losses import HingeLoss, ParametricLoss, least_expected
 from ksos.robust.parametric import least_squares
-from ksos.space import LabelledEmbedding, Nodes, SoSSpace, nodes_of, pivots
+from ksos.space import LabeledEmbedding, Nodes, SoSSpace, nodes_of, pivots
 
 __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted", "radius_of"]
 
@@ -324,7 +324,7 @@ class Densities(EstimatorFamily):
         self.ball, self._data = ball, None
         if n_labels:
             codes, y = np.arange(n_labels), samples[:, -1]
-            self._data = LabelledEmbedding.of(points, y, codes, masses, kernel=ball.kernel)
+            self._data = LabeledEmbedding.of(points, y, codes, masses, kernel=ball.kernel)
             joint = Gaussian(np.r_[ball.kernel.sigma_vector(d), 1.0])
             self.ball = Ball(self.joint, 0.0, weights=masses, kernel=joint)
         ours = grid and eta is None and params.n_support is None
@@ -369,7 +369,7 @@ class Densities(EstimatorFamily):
             codes, losses = range(model.n_labels) or [None], partial(model.losses, theta)
             return [NumericFunction(partial(losses, code=code)) for code in codes]
         centers = enumerate([*model.center.tolist(), model.offset])
-        *x, y = (coordinate(k, centre=center) for k, center in centers)
+        *x, y = (coordinate(k, center=center) for k, center in centers)
         scores = [
             float(row[0]) + sum(float(t) * f for t, f in zip(row[1:] / model.scale, x, strict=True))
             for row in model.rows(theta)

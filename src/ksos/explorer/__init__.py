@@ -71,7 +71,7 @@ class Explorer:
             )
 
     def close(self) -> None:
-        """Stop: fits that run are cancelled, and the address answers no more."""
+        """Stop: fits that run are canceled, and the address answers no more."""
         self._session.close()
         if self._thread.is_alive():
             self._server.shutdown()

@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
             # a body may be unread
             self.close_connection = True
         except Cancelled:
-            reply = _as_json({"cancelled": True})
+            reply = _as_json({"canceled": True})
         except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
             status, reply = HTTPStatus.UNPROCESSABLE_ENTITY, _as_json({"error": str(error)})
         # the page must hear of it, whatever it is
@@ -233,7 +233,7 @@ def _fit(session: Session, tab: str, asked: dict[str, Any]) -> Any:
 
 def _cancel(session: Session, tab: str, _: dict[str, Any]) -> Any:
     session.cancel(tab)
-    return {"cancelled": True}
+    return {"canceled": True}
 
 
 _QUESTIONS: dict[str, Callable[[Session, str, dict[str, Any]], Any]] = {

@@ -1,5 +1,5 @@
 """The samples of a page and what its tabs fit to them: one fit at a time, each of which can be
-cancelled. While a slider moves, drafts follow each other.
+canceled. While a slider moves, drafts follow each other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ += ["MOST_FEATURES", "MOST_SUPPORT", "REFERENCES", "WIDEST"]
 
 DRAFTS = {"squared_mmd": 1e-4, "mmd": 1e-3, "likelihood": 1e-2}
 """The gap of a draft, by objective: a fit with L-BFGS that takes a fraction of the time, and that
-no eye tells from the optimum.
+looks like the optimum.
 """
 REFERENCES = ("none", "normal", "mixture")
 # shown at once: the panels of more are too small
@@ -50,7 +50,7 @@ _HELD_OUT = 5
 _FEWEST = 10
 # more than a person has open; each keeps a fit in memory
 _MOST_TABS = 32
-# seconds between looks at whether a fit was cancelled: shorter than one notices
+# seconds between looks at whether a fit was canceled: shorter than one notices
 _LISTEN = 0.05
 # a factor of the bandwidth within which support points serve
 _NEAR = 1.5
@@ -126,7 +126,7 @@ class Settings:
 
 
 class Cancelled(Exception):
-    """The fit was cancelled, or another one of the same tab has taken its place."""
+    """The fit was canceled, or another one of the same tab has taken its place."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class Session:
         that happens to this one.
 
         ``turn`` counts the fits of a tab: one that arrives after its successor is not run. A fit
-        that is cancelled is answered at once; it ends by itself as soon as the step that it is at
+        that is canceled is answered at once; it ends by itself as soon as the step that it is at
         is over.
         """
         tab, stop = self.tab(name), threading.Event()
@@ -281,7 +281,7 @@ class Session:
         self, done: Future[Fitted], tab: Tab, settings: Settings, stop: threading.Event
     ) -> None:
         try:
-            with self._work, Run(cancelled=stop.is_set):
+            with self._work, Run(canceled=stop.is_set):
                 done.set_result(self._fit(tab, settings, stop))
         # who waits must hear of it, whatever it is
         except BaseException as error:

@@ -346,7 +346,7 @@ class Functional(ABC):
 
 class Bound(Functional):
     """A term that is bound already, as a functional: its sums over the data are taken once, however
-    often it is minimised.
+    often it is minimized.
 
     >>> from ksos import SoSSpace, minimize
     >>> from ksos.functionals import SquaredMMD, Trace

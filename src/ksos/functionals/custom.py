@@ -353,7 +353,7 @@ def _differences(
 
 
 def _random_point(rng: np.random.Generator, r: int) -> np.ndarray:
-    """Half the centre, half a random point of low rank: away from the boundary, so that a step in
+    """Half the center, half a random point of low rank: away from the boundary, so that a step in
     any direction stays inside.
     """
     g = rng.standard_normal((r, 2))

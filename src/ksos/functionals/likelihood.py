@@ -23,8 +23,8 @@ _UNSEEN = 1e-200
 
 
 class NegativeLogLikelihood(Functional):
-    r"""−Σ_i a_i log p(x_i), with weights a_i ≥ 0 scaled to sum one: its minimiser is the
-    (penalised) maximum-likelihood density.
+    r"""−Σ_i a_i log p(x_i), with weights a_i ≥ 0 scaled to sum one: its minimizer is the
+    (penalized) maximum-likelihood density.
 
     On the spectraplex p(x_i) = ψ_iᵀCψ_i·e^{−u}, u the ``log_unit`` of the space, so that with u_i =
     a_i/(ψ_iᵀCψ_i)

@@ -106,7 +106,7 @@ class Expectation(Functional):
 
     ``Expectation(f) == c``, ``<= c`` and ``>= c`` are constraints: moments, and with a
     :class:`~ksos.observables.BoxIndicator` probabilities. Being linear, it may also be scaled by a
-    negative number: ``-Expectation(f)`` is to be maximised.
+    negative number: ``-Expectation(f)`` is to be maximized.
 
     Parameters
     ----------

@@ -10,13 +10,13 @@ from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Fun
 from ksos.ground.arrays import Array, inner, norm
 from ksos.ground.validation import as_points, as_positive
 from ksos.space.embedding import MeanEmbedding
-from ksos.space.labelled import LabelledDensity, LabelledEmbedding
+from ksos.space.labeled import LabeledDensity, LabeledEmbedding
 from ksos.space.space import SoSSpace
 
 __all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
 
 _NO_LENGTH = 1e-150  # its square is still a float: at the target itself nothing is divided by zero
-_TARGETS = (MeanEmbedding, KernelSums, SoSDensity, LabelledEmbedding, LabelledDensity)
+_TARGETS = (MeanEmbedding, KernelSums, SoSDensity, LabeledEmbedding, LabeledDensity)
 
 
 class SquaredMMD(Functional):
@@ -25,7 +25,7 @@ class SquaredMMD(Functional):
 
     ``target``: samples (n, d), a :class:`~ksos.MeanEmbedding` (weights, signed ones included), an
     :class:`~ksos.SoSDensity`, or :class:`~ksos.KernelSums` of samples that are gone; for a space
-    with labels, a labelled embedding or density.
+    with labels, a labeled embedding or density.
 
     >>> import ksos
     >>> X = [[-0.5], [0.0], [0.5]]
@@ -133,7 +133,7 @@ class _BoundMMD(_EmbeddingTerm):
 
 
 class BoundBall(BoundSquaredMMD):
-    """(‖a − z‖² − ε²)/(2ε): smooth at the centre of the ball too, and at its boundary as steep as
+    """(‖a − z‖² − ε²)/(2ε): smooth at the center of the ball too, and at its boundary as steep as
     the distance itself.
     """
 

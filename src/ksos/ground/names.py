@@ -246,21 +246,21 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
     >>> as_row({"Origin": "USA", "hp": 100}, ["hp", "Origin"]).to_dict("list")
     {'hp': [100], 'Origin': ['USA']}
     """
-    labelled: Mapping[Any, Any] | None = x if isinstance(x, Mapping) else None
+    labeled: Mapping[Any, Any] | None = x if isinstance(x, Mapping) else None
     # a pandas series has both, and no columns
     if hasattr(x, "index") and hasattr(x, "to_dict") and not is_table(x):
-        labelled = x.to_dict()
-    if labelled is not None and not any(isinstance(label, str) for label in labelled):
-        x, labelled = list(labelled.values()), None
-    if labelled is None and np.ndim(x) != 1:
+        labeled = x.to_dict()
+    if labeled is not None and not any(isinstance(label, str) for label in labeled):
+        x, labeled = list(labeled.values()), None
+    if labeled is None and np.ndim(x) != 1:
         return x
-    if labelled is None and (names is None or np.asarray(x).dtype.kind not in "OUS"):
+    if labeled is None and (names is None or np.asarray(x).dtype.kind not in "OUS"):
         return np.asarray(x)[None, :]
     if names is None:
-        return np.asarray(list((labelled or {}).values()))[None, :]
-    if labelled is None and len(x) != len(names):
+        return np.asarray(list((labeled or {}).values()))[None, :]
+    if labeled is None and len(x) != len(names):
         raise ValueError(f"x must have one value for each of {quoted(names)}; got {len(x)} values")
-    values = dict(zip(names, x, strict=True)) if labelled is None else labelled
+    values = dict(zip(names, x, strict=True)) if labeled is None else labeled
     if extra := [label for label in values if label not in names]:
         raise ValueError(
             f"x has {quoted(extra)}, but the columns are {quoted(names)}; select these, as in"

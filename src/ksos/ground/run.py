@@ -69,7 +69,7 @@ class Run:
     progress, which appears ``after`` so many seconds on ``line``: an object that can ``write(what,
     when)``, in place of the text before, and ``erase()``. A ``verbose`` run prints by itself, so
     that neither it nor the runs inside have a line. ``listener`` gets what the call and those
-    inside tell, as text. ``cancelled`` is asked whether to stop, such as the ``is_set`` of an event
+    inside tell, as text. ``canceled`` is asked whether to stop, such as the ``is_set`` of an event
     that another thread sets.
 
     >>> ticks = iter([0.0, 1.5, 2.5])
@@ -86,7 +86,7 @@ class Run:
         *,
         verbose: int = 0,
         after: float = _SILENT_SECONDS,
-        cancelled: Callable[[], bool] | None = None,
+        canceled: Callable[[], bool] | None = None,
         line: Any = None,
         listener: Callable[[str], None] | None = None,
         clock: Callable[[], float] | None = None,
@@ -99,13 +99,13 @@ class Run:
             time.perf_counter if outer is None else outer._clock
         )
         self._began = self._clock()
-        self._end, self._cancelled = math.inf, cancelled
+        self._end, self._canceled = math.inf, canceled
         if time_limit is not None:
             self._end = self._began + as_positive(time_limit, "time_limit")
         self._setup: Setup | None = None
         if outer is not None:
             self._end = min(self._end, outer._end)
-            self._cancelled, self._setup = cancelled or outer._cancelled, outer._setup
+            self._canceled, self._setup = canceled or outer._canceled, outer._setup
         self.verbose = verbose
         self.interrupted: bool = outer is not None and outer.interrupted
         """Whether Ctrl-C was pressed inside, or before, and something was kept all the same."""
@@ -153,14 +153,14 @@ class Run:
     @property
     def remaining(self) -> float:
         """Seconds left: infinite without a limit, negative once the run is over."""
-        if self._cancelled is not None and self._cancelled():
+        if self._canceled is not None and self._canceled():
             return -math.inf
         return self._end - self._clock()
 
     @property
     def used(self) -> float:
         """The share of the time that has gone: 0 without a limit."""
-        if self._cancelled is not None and self._cancelled():
+        if self._canceled is not None and self._canceled():
             return math.inf
         # a run that was interrupted may have no time at all
         seconds = self._end - self._began
@@ -168,7 +168,7 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether all stages must end: the time is up, or the call was cancelled or interrupted."""
+        """Whether all stages must end: the time is up, or the call was canceled or interrupted."""
         return self.remaining < 0.0
 
     def limit(self, share: float = 1.0) -> float | None:
@@ -177,7 +177,7 @@ class Run:
         None without a limit, and else positive. Workers in other processes get it, since they
         cannot see this run.
         """
-        # a run that was cancelled has no end, but its parts must not begin
+        # a run that was canceled has no end, but its parts must not begin
         if math.isinf(self._end):
             return None if self.remaining > 0.0 else sys.float_info.min
         return max(share * self.remaining, sys.float_info.min)
@@ -271,12 +271,12 @@ class Run:
 
     @property
     def has_listener(self) -> bool:
-        """Whether somebody gets what is told."""
+        """Whether a listener gets the reports."""
         return self._listener is not None
 
     @property
     def shown(self) -> bool:
-        """Whether what is told is seen: on a line of progress, or by a listener."""
+        """Whether reports are shown: on a line of progress, or by a listener."""
         return self._display is not None or self._listener is not None
 
     def tell(

@@ -398,8 +398,8 @@ def _definite(S: np.ndarray, names: Sequence[str]) -> np.ndarray:
     for c in np.flatnonzero(~(lowest > _SINGULAR)).tolist():
         raise ValueError(
             f"{names[c]} must be, as a matrix, positive definite; as a matrix of correlations its"
-            f" least eigenvalue is {lowest[c]:.3g}; add a small multiple of its diagonal, or leave"
-            " out a feature that the others determine"
+            f" least eigenvalue is {lowest[c]:.3g}; add a small multiple of its diagonal, or drop"
+            " a feature that the others determine"
         )
     return np.asarray(0.5 * (S + mirrored))
 

@@ -4,7 +4,7 @@ A feature without sides drops out, and groups of features that the covariance do
 independent. What is left of a group of one feature is an error function; of two, a closed form in
 Owen's function T [Owen1956]; of three, a Gauss–Legendre rule over one feature of the closed form
 for the other two: all to 1e-12 and better. Groups of four and more take the sequence of conditional
-laws of [Genz1992] at scrambled Sobol' points, whose spread tells the error.
+distributions of [Genz1992] at scrambled Sobol' points, whose spread gives the error.
 """
 
 from __future__ import annotations
@@ -309,8 +309,8 @@ def sampled_mass(
     f: Callable[[np.ndarray], np.ndarray] | None = None,
     n_points: int = _POINTS,
 ) -> np.ndarray:
-    """∫_box f(x) Σ_c w_c N_c(x) dx, f = 1 by default; laws are drawn as often as |w_c|·(least mass
-    of a feature): shape (scramblings,).
+    """∫_box f(x) Σ_c w_c N_c(x) dx, f = 1 by default; components are drawn as often as |w_c|·(least
+    mass of a feature): shape (scramblings,).
     """
     a, b = low - means, high - means
     order, L, bound = _ordered(a, b, covariances, weights)

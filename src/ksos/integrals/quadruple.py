@@ -1,7 +1,7 @@
 """Order-4 integrals of Gaussian kernels: sums over four support points, as products of matrices,
 never as arrays of four indices.
 
-A product of four Gaussians factorises over pairs of points. So do ∫ p q dρ and ⟨w_p, w_q⟩ = ∬ p(x)
+A product of four Gaussians factorizes over pairs of points. So do ∫ p q dρ and ⟨w_p, w_q⟩ = ∬ p(x)
 q(y) k_σ(x, y) dρ(x) dρ(y), the paper's lemma on RKHS norms, and each is a sum Σ_ijkl P_ij Q_kl E_ik
 E_il E_jk E_jl.
 """

@@ -161,8 +161,8 @@ def importance_rules(
 ) -> Iterator[Rule]:
     """Quasi-Monte Carlo rules for many features, once per scrambling.
 
-    The points follow the mixture Σ_i q_i/m, q_i ∝ k(x, x̃_i)²ρ or a law with heavier tails. It is
-    at least a multiple of every product k_i k_j ρ, so that the weights are bounded.
+    The points follow the mixture Σ_i q_i/m, q_i ∝ k(x, x̃_i)²ρ or a density with heavier tails. It
+    is at least a multiple of every product k_i k_j ρ, so that the weights are bounded.
     """
     normals, d = integrals.pair_normals(X), X.shape[1]
     # in the axes of the metric
@@ -188,7 +188,7 @@ def cells(
     """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at
     most ``side`` smooth lengths.
 
-    Cells that no support point reaches are left out; with ``split_kinks``, a cell ends where the
+    Cells that no support point reaches are dropped; with ``split_kinks``, a cell ends where the
     kernel has a kink. None if there would be more than ``most``.
     """
     source, axes, windows = [(integrals, X)], [], []

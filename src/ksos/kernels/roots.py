@@ -44,7 +44,7 @@ MANY_POINTS = 500
 """With fewer points than this a thin root does not pay."""
 
 VERY_MANY_POINTS = 1500
-"""From this many on, one Cholesky factorization first asks whether there is anything to leave out.
+"""From this many on, one Cholesky factorization first asks whether there is anything to drop.
 """
 
 _NEGLIGIBLE = 1e-15  # of the largest diagonal entry: what is dropped is the rounding of M itself

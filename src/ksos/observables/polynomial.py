@@ -32,11 +32,11 @@ _SHOWN_TERMS = 6
 
 
 class Polynomial(Observable):
-    r"""f(x) = Σ_α c_α Π_k (x_k − centre_k)^{α_k}; ``+``, ``-``, ``*`` and ``**`` of polynomials are
+    r"""f(x) = Σ_α c_α Π_k (x_k − center_k)^{α_k}; ``+``, ``-``, ``*`` and ``**`` of polynomials are
     polynomials.
 
     Coefficients are kept as fractions: nothing is rounded before f is evaluated, or integrated, in
-    powers of x minus a centre that suits the points at hand. So (x − 2010)² has all its digits
+    powers of x minus a center that suits the points at hand. So (x − 2010)² has all its digits
     around 2010, however it was written.
 
     Parameters
@@ -44,8 +44,8 @@ class Polynomial(Observable):
     coefficients : mapping or sequence
         {(α_1, …, α_d): c_α}, in one dimension also {α: c_α}; or, in one dimension, the sequence
         c_0, c_1, c_2, ….
-    centre : float or array of d floats
-        Powers are taken of x − centre: for data far from the origin it keeps the digits that powers
+    center : float or array of d floats
+        Powers are taken of x − center: for data far from the origin it keeps the digits that powers
         of x would lose.
 
     >>> x, y = coordinate(0), coordinate(1)
@@ -58,7 +58,7 @@ class Polynomial(Observable):
     array([2.])
     """
 
-    def __init__(self, coefficients: Mapping[Any, float] | Any, centre: Any = 0.0) -> None:
+    def __init__(self, coefficients: Mapping[Any, float] | Any, center: Any = 0.0) -> None:
         if isinstance(coefficients, Mapping):
             given = {
                 (key,) if isinstance(key, (int, np.integer)) else tuple(key): value
@@ -84,12 +84,12 @@ class Polynomial(Observable):
             terms[tuple((k, power) for k, power in enumerate(powers) if power)] = Fraction(
                 float(value)
             )
-        centres = as_vector(centre, "centre", length=d)
-        self._set(terms, d, {k: float(c) for k, c in enumerate(centres) if c != 0.0})
+        centers = as_vector(center, "center", length=d)
+        self._set(terms, d, {k: float(c) for k, c in enumerate(centers) if c != 0.0})
 
-    def _set(self, terms: Terms, n_features: int | None, centre: dict[int, float]) -> None:
+    def _set(self, terms: Terms, n_features: int | None, center: dict[int, float]) -> None:
         self._terms = {monomial: value for monomial, value in terms.items() if value}
-        self.n_features, self.centre = n_features, centre
+        self.n_features, self.center = n_features, center
         self.bounded = all(not monomial for monomial in self._terms)
 
     @cached_property
@@ -98,9 +98,9 @@ class Polynomial(Observable):
         return {monomial: _rounded(value) for monomial, value in self._terms.items()}
 
     @classmethod
-    def _of(cls, terms: Terms, n_features: int | None, centre: dict[int, float]) -> Self:
+    def _of(cls, terms: Terms, n_features: int | None, center: dict[int, float]) -> Self:
         out = cls.__new__(cls)
-        out._set(terms, n_features, centre)
+        out._set(terms, n_features, center)
         return out
 
     @classmethod
@@ -128,23 +128,23 @@ class Polynomial(Observable):
         return self._for_values._at(self._points(X))
 
     def _at(self, X: np.ndarray, origin: np.ndarray | None = None) -> np.ndarray:
-        """f at the rows of X, or of X + ``origin``, in powers of x − centre."""
+        """f at the rows of X, or of X + ``origin``, in powers of x − center."""
         out, zero = np.zeros(X.shape[0]), np.zeros(X.shape[1]) if origin is None else origin
-        centre = {k: self.centre.get(k, 0.0) - zero[k] for k in self._used()}
+        center = {k: self.center.get(k, 0.0) - zero[k] for k in self._used()}
         with np.errstate(over="ignore", invalid="ignore"):
             for monomial, value in self.terms.items():
                 term = np.full(X.shape[0], value)
                 for k, power in monomial:
-                    term = term * (X[:, k] - centre[k]) ** power
+                    term = term * (X[:, k] - center[k]) ** power
                 out += term
         return out
 
     @cached_property
     def _for_values(self) -> Polynomial:
-        """The same about the centre at which the power below the highest one vanishes, of (x − c)ⁿ
+        """The same about the center at which the power below the highest one vanishes, of (x − c)ⁿ
         that is c, if this makes coefficients smaller.
         """
-        centre = {}
+        center = {}
         for k in self._used():
             highest = max(
                 (m for m in self._terms if k in dict(m)),
@@ -153,9 +153,9 @@ class Polynomial(Observable):
             power = dict(highest)[k]
             below = tuple((j, n - (j == k)) for j, n in highest if n > (j == k))
             shift = self._terms.get(below, Fraction(0)) / (power * self._terms[highest])
-            own = _rounded(Fraction(self.centre.get(k, 0.0)) - shift)
-            centre[k] = own if math.isfinite(own) else self.centre.get(k, 0.0)
-        moved = self._about({k: c for k, c in centre.items() if c != 0.0})
+            own = _rounded(Fraction(self.center.get(k, 0.0)) - shift)
+            center[k] = own if math.isfinite(own) else self.center.get(k, 0.0)
+        moved = self._about({k: c for k, c in center.items() if c != 0.0})
         return (
             moved
             if sum(map(abs, moved._terms.values())) <= sum(map(abs, self._terms.values()))
@@ -188,7 +188,7 @@ class Polynomial(Observable):
         integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
         if are_normal(kernel, measure, d, constant=constant):
             M = polynomial_matrix(
-                f.terms, f.centre, kernel, X, measure, log_unit, constant=constant
+                f.terms, f.center, kernel, X, measure, log_unit, constant=constant
             )
             return ObservableMatrix(M).transformed(T)
         if (
@@ -211,7 +211,7 @@ class Polynomial(Observable):
         )
 
         def moments(k: int) -> list[np.ndarray]:
-            return integrals.feature_moments(X, k, powers[k], f.centre.get(k, 0.0))
+            return integrals.feature_moments(X, k, powers[k], f.center.get(k, 0.0))
 
         known = {k: moments(k) for k in shared}
         total = np.full((m, m), f.terms.get((), 0.0))
@@ -236,7 +236,7 @@ class Polynomial(Observable):
         terms = dict(mine._terms)
         for monomial, value in theirs._terms.items():
             terms[monomial] = terms.get(monomial, Fraction(0)) + value
-        return type(self)._of(terms, d, mine.centre)
+        return type(self)._of(terms, d, mine.center)
 
     def __mul__(self, other: Any) -> Observable:
         other = as_polynomial(other)
@@ -251,10 +251,10 @@ class Polynomial(Observable):
                     powers[k] = powers.get(k, 0) + power
                 key = tuple(sorted(powers.items()))
                 terms[key] = terms.get(key, Fraction(0)) + a * b
-        return type(self)._of(terms, d, mine.centre)
+        return type(self)._of(terms, d, mine.center)
 
     def __pow__(self, exponent: int) -> Observable:
-        out: Observable = type(self)._of({(): Fraction(1)}, self.n_features, self.centre)
+        out: Observable = type(self)._of({(): Fraction(1)}, self.n_features, self.center)
         for _ in range(as_count(exponent, "the exponent of a polynomial", minimum=0)):
             out = out * self
         return out
@@ -264,7 +264,7 @@ class Polynomial(Observable):
         return {k for monomial in self._terms for k, _ in monomial}
 
     def _aligned(self, other: Polynomial) -> tuple[Polynomial, Polynomial, int | None]:
-        """Both about one centre, mine and the other's for the features that I do not have, and
+        """Both about one center, mine and the other's for the features that I do not have, and
         their number of features.
         """
         d, used = self.n_features if other.n_features is None else other.n_features, self._used()
@@ -272,23 +272,23 @@ class Polynomial(Observable):
             raise ValueError(
                 f"polynomials of {self.n_features} and of {d} features cannot be combined"
             )
-        centre = {k: c for k, c in other.centre.items() if k not in used} | {
-            k: c for k, c in self.centre.items() if k in used
+        center = {k: c for k, c in other.center.items() if k not in used} | {
+            k: c for k, c in self.center.items() if k in used
         }
-        return self._about(centre), other._about(centre), d
+        return self._about(center), other._about(center), d
 
-    def _about(self, centre: dict[int, float]) -> Polynomial:
-        """The same polynomial in powers of x − centre."""
+    def _about(self, center: dict[int, float]) -> Polynomial:
+        """The same polynomial in powers of x − center."""
         used = self._used()
-        moved = {k: Fraction(centre.get(k, 0.0)) - Fraction(self.centre.get(k, 0.0)) for k in used}
+        moved = {k: Fraction(center.get(k, 0.0)) - Fraction(self.center.get(k, 0.0)) for k in used}
         if not any(moved.values()):
-            return type(self)._of(self._terms, self.n_features, centre)
-        total: Observable = type(self)._of({}, self.n_features, centre)
+            return type(self)._of(self._terms, self.n_features, center)
+        total: Observable = type(self)._of({}, self.n_features, center)
         for monomial, value in self._terms.items():
-            term: Observable = type(self)._of({(): value}, self.n_features, centre)
+            term: Observable = type(self)._of({(): value}, self.n_features, center)
             for k, power in monomial:
                 shifted = type(self)._of(
-                    {((k, 1),): Fraction(1), (): moved[k]}, self.n_features, centre
+                    {((k, 1),): Fraction(1), (): moved[k]}, self.n_features, center
                 )
                 term = term * shifted**power
             total = total + term
@@ -307,8 +307,8 @@ class Polynomial(Observable):
     def _term(self, monomial: Monomial, value: float) -> str:
         names = []
         for k, power in monomial:
-            centre = self.centre.get(k, 0.0)
-            base = f"x{k}" if centre == 0.0 else f"(x{k} - {centre:g})".replace("- -", "+ ")
+            center = self.center.get(k, 0.0)
+            base = f"x{k}" if center == 0.0 else f"(x{k} - {center:g})".replace("- -", "+ ")
             names.append(
                 base + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power) if power > 1)
             )
@@ -318,14 +318,14 @@ class Polynomial(Observable):
         return head + "·".join(names)
 
 
-def coordinate(feature: int, centre: float = 0.0) -> Polynomial:
-    """The function x ↦ x_k − centre, k = ``feature`` counting from 0: what polynomials of any
+def coordinate(feature: int, center: float = 0.0) -> Polynomial:
+    """The function x ↦ x_k − center, k = ``feature`` counting from 0: what polynomials of any
     number of features are made of.
 
-    >>> (coordinate(0, centre=1e8) ** 2)([[1e8 + 3.0]])
+    >>> (coordinate(0, center=1e8) ** 2)([[1e8 + 3.0]])
     array([9.])
     """
-    k, c = as_count(feature, "feature", minimum=0), float(as_vector(centre, "centre", length=1)[0])
+    k, c = as_count(feature, "feature", minimum=0), float(as_vector(center, "center", length=1)[0])
     return Polynomial._of({((k, 1),): Fraction(1)}, None, {k: c} if c != 0.0 else {})
 
 

@@ -387,7 +387,7 @@ def _of_polynomial(scale: float, f: Polynomial) -> _Part:
                     term = (
                         term
                         * math.comb(power, j)
-                        * (centers[:, k] - near.centre.get(k, 0.0)) ** (power - j)
+                        * (centers[:, k] - near.center.get(k, 0.0)) ** (power - j)
                     )
                 key = tuple((k, j) for (k, _), j in zip(monomial, powers, strict=True) if j)
                 coefficients[key] = coefficients[key] + term if key in coefficients else term

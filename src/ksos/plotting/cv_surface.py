@@ -33,7 +33,7 @@ class CrossValidationDisplay(Display):
 
     With several bandwidths: a cell per pair, darker if the score is higher. λ = ∞ gives the
     reference whatever the bandwidth, and has one row across all of them. Pairs that were not scored
-    are grey. Black outlines mark the pairs whose score is within one standard error of the best.
+    are gray. Black outlines mark the pairs whose score is within one standard error of the best.
     With one bandwidth: a curve of the score over λ. Bars are one standard error of the paired
     difference to the best pair. A ring marks the chosen pair in both.
 
@@ -278,7 +278,7 @@ def _halo(width: float) -> list[Any]:
 
 
 def _label(axis: Any, places: np.ndarray, values: np.ndarray, most: int) -> None:
-    """Ticks at ``places``, labelled by ``values``; of more than ``most`` only some."""
+    """Ticks at ``places``, labeled by ``values``; of more than ``most`` only some."""
     some = slice(None, None, -(-values.size // max(most, 1)))
     labels = ["∞" if np.isinf(value) else f"{value:.2g}" for value in values[some]]
     axis.set_ticks(places[some], labels)

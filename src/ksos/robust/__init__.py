@@ -27,10 +27,10 @@ from ksos.robust.mode import ModePath, Player, RobustMode, robust_mode
 from ksos.robust.parametric import FixedRisk, LeastRisk, SquareRisk, affine_moments, kernel_moments
 from ksos.robust.problem import Goal, Problem, Saddle, solve
 from ksos.robust.worst_case import AGREEMENT, WorstCase, worst_case
-from ksos.space import LabelledDensity, LabelledEmbedding
+from ksos.space import LabeledDensity, LabeledEmbedding
 
 __all__ = ["AbsoluteLoss", "AtomicBall", "Atoms", "Ball", "Decision", "HingeLoss", "HuberLoss"]
-__all__ += ["LabelledDensity", "LabelledEmbedding", "LogisticLoss", "ModePath", "QuantileLoss"]
+__all__ += ["LabeledDensity", "LabeledEmbedding", "LogisticLoss", "ModePath", "QuantileLoss"]
 __all__ += ["ResidualLoss", "RobustMode", "RobustSolution", "SquareLoss", "WorstAtoms"]
 __all__ += ["WorstCase", "decide", "robust_minimize"]
 __all__ += ["robust_mode", "robust_path", "worst_case"]

@@ -47,7 +47,7 @@ from ksos.observables import (
     searched_supremum,
 )
 from ksos.robust.ball import Adversary, Ball
-from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace, scattered
+from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace, scattered
 
 __all__ = ["AtomicBall", "AtomicDual", "UpperBound", "WorstAtoms", "supremum_on", "upper_bound"]
 __all__ += ["worst_atoms"]
@@ -238,7 +238,7 @@ def upper_bound(
     losses: Sequence[Observable],
     gs: Sequence[KernelFunction],
     size: float,
-    data: MeanEmbedding | LabelledEmbedding,
+    data: MeanEmbedding | LabeledEmbedding,
     adversary: Adversary,
     *,
     unit: float,
@@ -255,7 +255,7 @@ def upper_bound(
     ``target``: those that are best against atoms, among them the places where the last one was
     worst.
     """
-    parts = data.parts if isinstance(data, LabelledEmbedding) else (data,)
+    parts = data.parts if isinstance(data, LabeledEmbedding) else (data,)
     points = np.concatenate([to_numpy(part.points) for part in parts if part is not None])
     measure, box = adversary.ball.domain, adversary.box
 

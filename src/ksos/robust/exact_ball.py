@@ -20,8 +20,8 @@ from ksos.ground.threads import one_blas_thread
 from ksos.robust.problem import Goal, Point, Problem, Saddle, first_inside, solve
 from ksos.solvers import factor
 from ksos.space import (
-    LabelledDensity,
-    LabelledEmbedding,
+    LabeledDensity,
+    LabeledEmbedding,
     MeanEmbedding,
     SoSSpace,
     Witness,
@@ -50,7 +50,7 @@ class Exact:
     """
 
     point: Point
-    density: SoSDensity | LabelledDensity
+    density: SoSDensity | LabeledDensity
     mmd: float
     mass: float
     doubt: str = ""
@@ -178,7 +178,7 @@ def _sharper(problem: Problem, exact: Exact) -> SoSSpace | None:
     if isinstance(exact.density, SoSDensity):
         assert isinstance(data, MeanEmbedding)
         return _seeing(space, C, exact.density, data, exact.mmd)
-    assert isinstance(data, LabelledEmbedding)
+    assert isinstance(data, LabeledEmbedding)
     plain, blocks = space.with_labels(None), blocks_of(space.rank // space.n_blocks, space.n_blocks)
     for label, part in enumerate(exact.density.densities):
         if part is not None:

@@ -76,7 +76,7 @@ class RobustSolution(Certified):
     saddle : Saddle or None
         Where a problem with another radius may start.
     cost, cost_error : float or None
-        With ``cv``: the mean loss on held-out samples, ridge left out, and the standard error of
+        With ``cv``: the mean loss on held-out samples, without the ridge, and the standard error of
         its difference to that of the first radius.
 
     Examples

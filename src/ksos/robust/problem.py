@@ -35,13 +35,13 @@ from ksos.solvers import (
     LowRank,
     Solution,
     Solver,
-    centre,
+    center,
     follow_central_path,
     lowest_bound,
     lowest_eigenpairs,
     minimize,
 )
-from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
+from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace
 
 __all__ = ["Dual", "Goal", "Nearest", "Point", "Problem", "Saddle", "first_inside", "solve"]
 
@@ -153,7 +153,7 @@ class Problem:
 
     space: SoSSpace
     risk: Risk
-    data: MeanEmbedding | LabelledEmbedding
+    data: MeanEmbedding | LabeledEmbedding
     theta: np.ndarray
     grows: bool = False
     agreement: float = 1e-6
@@ -261,7 +261,7 @@ class Problem:
         if near is not None and near.space is self.space:
             return near
         C = start if near is None else near.C
-        C = centre(self.space.rank, self.z[:, None]) if C is None else C
+        C = center(self.space.rank, self.z[:, None]) if C is None else C
         # 10% of its square tell whether a ball is empty
         return self._nearest(C, 1e-5, 0.1)
 
@@ -348,7 +348,7 @@ class Problem:
         + ‖y‖²/(4γ).
         """
         u, tol, space = 2.0 * gamma / self.units[1], self.target(goal, 0.0), self.space
-        C = centre(space.rank, self.z[:, None]) if start is None else start.point.C
+        C = center(space.rank, self.z[:, None]) if start is None else start.point.C
         solver = self.first_solver if start is None else start.solver
         point, found, solver = self.penalized(u, C, 0.5 * tol, self.term(), solver)
         y = u * (point.a - self.z)
@@ -460,7 +460,7 @@ class _Search:
             self._take(0.0, top)
             if self._solved:
                 return self._ended("solved")
-            C = centre(problem.space.rank, problem.z[:, None])
+            C = center(problem.space.rank, problem.z[:, None])
             u = 1.0 / (max(top.distance, radius) * radius)
         else:
             self.nearest = problem.nearest(None if start is None else start.nearest)

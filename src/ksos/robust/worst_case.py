@@ -28,7 +28,7 @@ from ksos.robust.exact_ball import Answer, in_the_exact_ball
 from ksos.robust.parametric import FixedRisk, Risk
 from ksos.robust.problem import Goal, Problem, Saddle
 from ksos.solvers import STATUSES, known_to
-from ksos.space import LabelledEmbedding, MeanEmbedding, SoSSpace
+from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace
 
 __all__ = ["AGREEMENT", "ROBUST_STATUSES", "Certified", "Family", "FixedLoss", "WorstCase"]
 __all__ += ["as_goal", "attack", "warn_if_inaccurate", "warn_if_unbounded", "worst_case"]
@@ -102,7 +102,7 @@ class WorstCase(Certified):
     upper_bound_kind : str
         "rigorous", "estimate" (the supremum was searched for, not proven) or "infinite". "none" if
         the ball holds no density.
-    distribution : SoSDensity, LabelledDensity or None
+    distribution : SoSDensity, LabeledDensity or None
         The worst density. For an infeasible problem the one that is nearest to the data. None at
         radius 0, which leaves the data alone.
     mmd, projected_mmd : float
@@ -304,12 +304,12 @@ class Family(ABC):
         self,
         adversary: Adversary,
         labels: np.ndarray | None = None,
-        data: LabelledEmbedding | None = None,
+        data: LabeledEmbedding | None = None,
     ) -> None:
         """With labels, ``data`` is the center of the ball."""
         self.adversary, space = adversary, adversary.space
         self.space = space if labels is None else space.with_labels(labels)
-        self.data: MeanEmbedding | LabelledEmbedding = data or adversary.ball.embedding
+        self.data: MeanEmbedding | LabeledEmbedding = data or adversary.ball.embedding
 
     def typical_theta(self) -> np.ndarray:
         """A parameter that suits the data."""

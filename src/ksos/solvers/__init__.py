@@ -72,7 +72,7 @@ from ksos.solvers.newton import (
 )
 from ksos.solvers.spectraplex import (
     DENSE as DENSE,
-    centre as centre,
+    center as center,
     certify as certify,
     factor as factor,
     graded_bound as graded_bound,

@@ -51,7 +51,7 @@ from ksos.solvers.loop import (
     known_to,
 )
 from ksos.solvers.low_rank import LowRank
-from ksos.solvers.spectraplex import centre, certify, factor
+from ksos.solvers.spectraplex import center, certify, factor
 from ksos.space.embedding_map import SMALL_TENSOR
 from ksos.space.space import SoSSpace
 
@@ -94,7 +94,7 @@ def minimize_constrained(
     """
     steppers, space, run = list(solver.inner_solvers(objective)), objective.space, Run.current()
     name = steppers[0].name
-    C = centre(space.rank, space.T) if start is None else start.C
+    C = center(space.rank, space.T) if start is None else start.C
     if steppers[0].needs is not None and space.tensor_size <= SMALL_TENSOR:
         # Newton steps feel rounding that changes from point to point
         objective = objective.on_tensor()
@@ -189,7 +189,7 @@ def _balls(constraints: Sequence[Constraint]) -> list[Constraint]:
 
 
 def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int) -> tuple[Array, float]:
-    """The C whose density is nearest to the centre of a ball, to as many digits as it takes to tell
+    """The C whose density is nearest to the center of a ball, to as many digits as it takes to tell
     whether that is below the radius; and a proven lower bound of the distance.
     """
     objective = _squared_distance(ball, space)
@@ -523,7 +523,7 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
 def _least_violation(
     rounds: Rounds, C: Array, proof: Multipliers | None = None
 ) -> ConstrainedOutcome:
-    """Minimise the violation: roughly, if a proof that nothing is feasible is there, else far
+    """Minimize the violation: roughly, if a proof that nothing is feasible is there, else far
     enough for the multipliers to be one.
     """
     objective, precision = rounds.problem.infeasibility(), 1e-6 if proof is None else 1e-2

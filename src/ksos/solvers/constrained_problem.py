@@ -24,7 +24,7 @@ from ksos.functionals import (
     weighted_sum,
 )
 from ksos.ground.arrays import Array, flat, inner, like, namespace, norm, to_numpy, zeros
-from ksos.solvers.spectraplex import centre, lowest_bound
+from ksos.solvers.spectraplex import center, lowest_bound
 
 __all__ = [
     "FEASIBLE",
@@ -85,7 +85,7 @@ class BoundConstraint:
 
 class ConstrainedProblem:
     """An objective with constraints, each with its size: by how much it varies over the
-    spectraplex, judged by the slope at the centre.
+    spectraplex, judged by the slope at the center.
     """
 
     def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
@@ -97,10 +97,10 @@ class ConstrainedProblem:
         """Their sum: it says whether anything looks at the embedding, and whether everything is
         convex.
         """
-        self.middle = self.frame.point(centre(self.space.rank, self.space.T))
+        self.middle = self.frame.point(center(self.space.rank, self.space.T))
         a, C = self.middle.a, self.middle.C
         ranges = [_range(self.frame.pull_back(term.gradient(a, C))) for term in terms]
-        # by how much f varies, judged by its slope at the centre
+        # by how much f varies, judged by its slope at the center
         self.size, *sizes = (high - low for low, high in ranges)
         self.constraints = []
         for term, constraint, size in zip(terms[1:], constraints, sizes, strict=True):

@@ -115,7 +115,7 @@ class FrankWolfe(ProjectedGradient):
     [Frank1956, Jaggi2013].
 
     It keeps a few r × r matrices and needs no projections. Its gap falls like 1/n only: from about
-    1e-4 on, which it usually reaches, the 20 000 steps of its limit bring next to nothing, and a
+    1e-4 on, which it usually reaches, the 20,000 steps of its limit bring next to nothing, and a
     smaller ``tol`` ends with status "max_iter" and the gap that there is. It is a cross-check of
     other solvers, and a way out if nothing else fits in memory. Its options are those of
     :class:`ProjectedGradient`.

@@ -50,7 +50,7 @@ from ksos.solvers.cones import (
 )
 from ksos.solvers.constrained_problem import ConstrainedProblem, Multipliers
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import centre
+from ksos.solvers.spectraplex import center
 from ksos.space.embedding_map import SMALL_TENSOR, CompressedMap
 
 __all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face", "optimum_on_face"]
@@ -129,7 +129,7 @@ class ConicProgram:
             return None
         traces = np.array([float(xp.linalg.trace(slope)) / r for slope in slopes])
         balls = [(i, term) for i, term in enumerate(terms) if isinstance(term, BoundBall)]
-        at_centre = norm(f.gradient(middle.a, middle.C)[0]) if not form.exact else 0.0
+        at_center = norm(f.gradient(middle.a, middle.C)[0]) if not form.exact else 0.0
         return cls(
             rows=xp.concat([tensor, xp.stack(slopes)]) if slopes else tensor,
             q=q,
@@ -142,7 +142,7 @@ class ConicProgram:
             balls=[(to_numpy(term.z), term.radius) for _, term in balls],
             order=[*linear, *(i for i, _ in balls)],
             units=unit * np.concatenate([1.0 / sizes, np.ones(len(balls))]),
-            steepness=None if form.exact else at_centre / unit,
+            steepness=None if form.exact else at_center / unit,
         )
 
     # Σ_k x_k A_k over the rows
@@ -305,7 +305,7 @@ def _near(program: ConicProgram, C: Array, a: np.ndarray, G: Array) -> tuple[_It
 
 
 def optimum_on_face(objective: Objective, V: Array, C: Array, tol: float) -> Array | None:
-    """X of the minimiser VXVᵀ of f over X ⪰ 0, tr X = 1, to a gap of about ``tol`` there, begun
+    """X of the minimizer VXVᵀ of f over X ⪰ 0, tr X = 1, to a gap of about ``tol`` there, begun
     near VᵀCV; None if it does not come.
 
     V has few orthonormal columns: those of a factor and the lowest eigenvectors of ∇f, the bundle
@@ -337,10 +337,10 @@ def _with_gap(objective: Objective, C: Array) -> tuple[Point, float]:
 
 
 def minimum_on_face(program: ConicProgram, F: Array) -> Array | None:
-    """The factor of the minimiser of s‖A(C)‖² − 2⟨b, A(C)⟩ + ⟨D, C⟩ over C = VXVᵀ with tr X = 1, V
+    """The factor of the minimizer of s‖A(C)‖² − 2⟨b, A(C)⟩ + ⟨D, C⟩ over C = VXVᵀ with tr X = 1, V
     spanning the columns of ``F``.
 
-    X ⪰ 0 is not imposed: None if the minimiser does not have it. If it has, the point is optimal as
+    X ⪰ 0 is not imposed: None if the minimizer does not have it. If it has, the point is optimal as
     soon as the span is that of the optimum: an interior iterate whose eigenvectors are off by ε is
     thereby corrected to a gap of order ε². One small system, on the host.
     """
@@ -406,7 +406,7 @@ def _start(program: ConicProgram) -> _Iterate:
     cones = [
         ConePair(np.append(radius, nothing), np.append(1.0, nothing)) for _, radius in program.balls
     ]
-    a = program.images(centre(r, program.D))[:q]
+    a = program.images(center(r, program.D))[:q]
     return _Iterate(ScaledPair.central(Q, host - t), a, nothing, t, one, one, cones)
 
 
@@ -475,7 +475,7 @@ class _System:
         self.off = np.concatenate([images[:q] - state.a, linear, [trace]])
         pulls = sum(pair.w[1:] for pair in state.cones)
         self.off_slope = 2.0 * (program.scale * state.a - program.b) - state.y - pulls
-        self.off_centres = [
+        self.off_centers = [
             state.a - z - pair.x[1:]
             for (z, _), pair in zip(program.balls, state.cones, strict=True)
         ]
@@ -486,7 +486,7 @@ class _System:
         """
         state, q, axes = self.state, self.program.q, self.axes
         known = np.zeros(q)  # Q·da = dy + known
-        for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):
+        for goal, pair, away in zip(cones, state.cones, self.off_centers, strict=True):
             c, v = pair.curvature
             known = known + (pair.scale(goal, inverse=True)[1:] - (c * away + (v @ away) * v))
         known = known - self.off_slope
@@ -503,7 +503,7 @@ class _System:
         dC, host = 0.5 * (dC + dC.T), to_numpy(x)
         dy, dnu, dt = host[:q], host[q:-1], float(host[-1])
         da, moves = self._solved(dy + known), []
-        for goal, pair, away in zip(cones, state.cones, self.off_centres, strict=True):
+        for goal, pair, away in zip(cones, state.cones, self.off_centers, strict=True):
             dx = np.append(0.0, da + away)
             moves.append((dx, pair.scale(goal - pair.scale(dx, inverse=True), inverse=True)))
         du = self.weights * (k - self.weights * dnu)

@@ -29,7 +29,7 @@ from ksos.ground.arrays import (
 from ksos.ground.run import Run
 from ksos.ground.validation import as_nonnegative
 from ksos.solvers.loop import Stepper
-from ksos.solvers.spectraplex import DENSE, centre, grown, lowest_bound, lowest_eigenpairs, pruned
+from ksos.solvers.spectraplex import DENSE, center, grown, lowest_bound, lowest_eigenpairs, pruned
 
 __all__ = ["LBFGS", "Secants", "descend", "descend_until", "lowest"]
 
@@ -193,7 +193,7 @@ class LBFGS(Stepper):
 
     def init(self, objective: Objective, start: Point) -> _State:
         """The leading columns of C and, with little mass, the lowest eigenvectors of ∇f there; at
-        the centre these alone.
+        the center these alone.
         """
         if self.stall and start.F is not None:
             F = pruned(start.F, 0.0, self.max_columns)
@@ -205,7 +205,7 @@ class LBFGS(Stepper):
         C, G, xp = start.C, objective.gradient(start), namespace(start.C)
         change, columns = _preconditioner(objective, C, G), min(self.columns, objective.size)
         _, V = lowest(G, columns)
-        if norm(C - centre(objective.size, C)) <= 1e-12:
+        if norm(C - center(objective.size, C)) <= 1e-12:
             F = V * like(np.sqrt(np.arange(columns, 0.0, -1.0)), V)
         else:
             F = start.F

@@ -166,7 +166,7 @@ def fit_to_all(
     """The minimum of −Σ a_i log p(x_i) plus ``penalty`` over all samples, which ``passes`` sum over
     and of which ``part`` is known.
 
-    ``solve`` minimises a functional. The solution has objective and gap of all samples.
+    ``solve`` minimizes a functional. The solution has objective and gap of all samples.
     """
     mass = passes.mass
     nothing = partial(LikelihoodSums.nothing, passes.known_checks, space, total=mass)

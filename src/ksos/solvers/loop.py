@@ -38,8 +38,8 @@ _MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
 STATUSES = {
     "solved": "the gap is at most tol",
     "solved_inaccurate": (
-        "no further progress, or hardly any, with the gap above tol; raise tol (gap_relative tells"
-        " how far it is)"
+        "no further progress, or hardly any, with the gap above tol; raise tol (gap_relative is"
+        " how far)"
     ),
     "max_iter": "the iteration limit came first; raise max_iter or tol",
     "time_limit": "the time limit came first; raise time_limit or tol",

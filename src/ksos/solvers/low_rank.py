@@ -32,7 +32,7 @@ from ksos.solvers.interior_point import optimum_on_face
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import (
     DENSE,
-    centre,
+    center,
     factor,
     grown,
     lowest_eigenpairs,
@@ -112,7 +112,7 @@ class LowRank(Stepper):
         return objective.rounded_well()
 
     def init(self, objective: Objective, start: Point) -> _State:
-        """A warm start keeps its own columns; the centre, which has all of them, is replaced by the
+        """A warm start keeps its own columns; the center, which has all of them, is replaced by the
         solution of a small problem.
         """
         F = factor(start.C, _FAINT) if start.F is None else pruned(start.F, _FAINT)
@@ -150,7 +150,7 @@ class LowRank(Stepper):
 
     def _on_leading_blocks(self, objective: Objective, levels: Sequence[int]) -> _State:
         """Roughly, on few directions and then on more; from the lowest eigenvectors of ∇f at the
-        centre.
+        center.
         """
         state: _State | None = None
         for k in levels:
@@ -172,7 +172,7 @@ class LowRank(Stepper):
             above = zeros((r - F.shape[0], F.shape[1]), F)
             return self.at(objective, namespace(F).concat([above, F]))
         columns = min(self.first_columns, self.max_columns or r, r)
-        G = objective.gradient(objective.point(centre(r, objective.space.T)))
+        G = objective.gradient(objective.point(center(r, objective.space.T)))
         _, vectors = lowest_eigenpairs(G, columns)
         F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
         return self.at(objective, F / norm(F))
@@ -363,7 +363,7 @@ class FactorHessian:
             E = namespace(right).reshape(solve(flat(right)), right.shape)
             return E - inner(E, self.F) * self.F
         # truncated conjugate gradients, preconditioned with 2(G − λ_min) + damping, the part of the
-        # Hessian that is cheap to factorise
+        # Hessian that is cheap to factorize
         shift = damping + 1e-3 * norm(right) + 1e-12
         solve = cholesky_solver(
             2.0 * self.G + (shift - 2.0 * self.lowest) * eye(self.G.shape[0], self.G)

@@ -45,7 +45,7 @@ from ksos.solvers.loop import (
     known_to,
 )
 from ksos.solvers.low_rank import LowRank
-from ksos.solvers.spectraplex import DENSE, centre, certify_integrals, factor, project, pruned
+from ksos.solvers.spectraplex import DENSE, center, certify_integrals, factor, project, pruned
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.embedding_map import SMALL_TENSOR
 from ksos.space.mixed import MixedSpace
@@ -230,7 +230,7 @@ def minimize(
         1: print progress with the gap and the time left now and then; 2: at every certificate.
     start : array (r, r) or (r, k) with k < r, optional
         Where to start: C, which is projected on the spectraplex, or a factor G with C = GGᵀ.
-        Default: the centre of the spectraplex.
+        Default: the center of the spectraplex.
 
     Returns
     -------
@@ -277,7 +277,7 @@ def minimize(
                 stages = list(solver.plan(objective))
                 if max_iter is not None:
                     stages = [stages[0]._replace(steps=max_iter)]
-                begin = given or Point(centre(space.rank, space.T), None)
+                begin = given or Point(center(space.rank, space.T), None)
                 finish = _minimize(objective, stages, begin, tol, rtol, watched, repr(functional))
             return run.complete(finish)
         except TimeUp as late:
@@ -337,8 +337,8 @@ def _solution(
     """Certify C as the factor that is returned, afresh unless its solver does without, and put the
     solution together.
 
-    What is said of the point is computed with the stored tensor, if that is small and its rounding
-    less than that of sums over pairs.
+    What is reported of the point is computed with the stored tensor, if that is small and its
+    rounding less than that of sums over pairs.
     """
     known, status = outcome.point.F, outcome.status
     # 1e-16: samples of little weight live on columns of as little mass

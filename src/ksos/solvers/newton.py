@@ -22,7 +22,7 @@ Eigen = tuple[np.ndarray, np.ndarray]
 
 @dataclass
 class Minimum:
-    """A minimiser as far as floating point goes, with the gradient there; the second derivative is
+    """A minimizer as far as floating point goes, with the gradient there; the second derivative is
     computed when it is asked for.
     """
 
@@ -30,10 +30,10 @@ class Minimum:
     value: float
     gradient: np.ndarray
     second: Callable[[], np.ndarray]
-    # of a second derivative nearby, for a neighbouring problem that starts here
+    # of a second derivative nearby, for a neighboring problem that starts here
     eigen: Eigen | None = None
 
-    # ∂²/∂θ² at the minimiser, shape (p, p)
+    # ∂²/∂θ² at the minimizer, shape (p, p)
     @cached_property
     def curvature(self) -> np.ndarray:
         return self.second()
@@ -45,7 +45,7 @@ def newton(
     """Newton's method, damped like Levenberg's where a full step does not help, until the decrement
     is rounding.
 
-    A second derivative is kept for as long as its steps still win digits, that of a neighbouring
+    A second derivative is kept for as long as its steps still win digits, that of a neighboring
     problem too: gradients are much cheaper.
     """
 

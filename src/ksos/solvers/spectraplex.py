@@ -33,7 +33,7 @@ from ksos.ground.arrays import (
 __all__ = [
     "DENSE",
     "Certificate",
-    "centre",
+    "center",
     "certify",
     "certify_integrals",
     "factor",
@@ -54,7 +54,7 @@ _LANCZOS_TOLERANCE = 1e-9  # relative: a direction needs no more, and certificat
 _ON_THE_HOST = np.zeros(0)  # an array of the default backend
 
 
-def centre(r: int, reference: Array = _ON_THE_HOST) -> Array:
+def center(r: int, reference: Array = _ON_THE_HOST) -> Array:
     """I/r, on the device of ``reference``."""
     return eye(r, reference) / r
 
@@ -88,7 +88,7 @@ def factor(C: Array, negligible: float = 1e-14) -> Array:
     """G with C = GGᵀ and ‖G‖² = 1: one column per eigenvalue, in ascending order, without those
     below ``negligible`` of the largest.
     """
-    xp, middle = namespace(C), centre(C.shape[0], C)
+    xp, middle = namespace(C), center(C.shape[0], C)
     if bool(xp.all(middle == C)):  # where every run begins, and one without time ends
         return xp.sqrt(middle)
     values, U = xp.linalg.eigh(C)

@@ -38,7 +38,7 @@ from ksos.space.embedding_map import (
     PairwiseMap,
     blocks_of,
 )
-from ksos.space.labelled import LabelledDensity, LabelledEmbedding
+from ksos.space.labeled import LabeledDensity, LabeledEmbedding
 from ksos.space.mixed import MixedSpace
 from ksos.space.space import Nodes, SoSSpace, finer_nodes, nodes_of
 from ksos.space.support import (
@@ -64,8 +64,8 @@ __all__ = [
     "CompressedMap",
     "EmbeddingMap",
     "KernelScore",
-    "LabelledDensity",
-    "LabelledEmbedding",
+    "LabeledDensity",
+    "LabeledEmbedding",
     "MeanEmbedding",
     "MixedSpace",
     "Nodes",

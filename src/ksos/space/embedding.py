@@ -172,7 +172,7 @@ def mmd(
     ----------
     a, b : array (n, d), MeanEmbedding or SoSDensity
         Or samples in chunks, ``ksos.chunks(…)``, an array or a data frame of Dask: any number with
-        ``landmarks``, else at most 20 000.
+        ``landmarks``, else at most 20,000.
     kernel : Kernel, optional
         Default: that of an embedding among ``a`` and ``b``, else that of a density; between arrays
         ``median_kernel(a, b)``.
@@ -181,7 +181,7 @@ def mmd(
         is exact: for a density by a tensor rule in up to three features, or from the order-4
         integrals of the paper's lemma, O(m⁴) operations.
     max_operations : float
-        Refuse an exact computation predicted to take more floating-point operations than this.
+        Raise if an exact computation is predicted to take more floating-point operations.
 
     >>> import numpy as np
     >>> from ksos.kernels import Gaussian

@@ -33,7 +33,7 @@ from ksos.space.embedding_map import (
     gram_at_nodes,
     node_rule,
 )
-from ksos.space.labelled import LabelledDensity, LabelledEmbedding
+from ksos.space.labeled import LabeledDensity, LabeledEmbedding
 
 __all__ = ["Nodes", "SoSSpace", "finer_nodes", "nodes_of"]
 
@@ -410,13 +410,13 @@ class SoSSpace:
     def density(self, factor: Array) -> Any:
         """The density of C = GGᵀ for a factor G of shape (r, k) with ‖G‖² = 1, scaled to mass one:
         an :class:`~ksos.SoSDensity`, or with labels a
-        :class:`~ksos.space.labelled.LabelledDensity`.
+        :class:`~ksos.space.labeled.LabeledDensity`.
 
         On the Cholesky route tr C = 1 means tr(B(W + jitter·I)) = 1, and the scaling is the
         Remark's B ← B/(1 − jitter·tr B); otherwise it corrects rounding.
         """
         if self.labels is not None:
-            return self._labelled_density(to_numpy(factor))
+            return self._labeled_density(to_numpy(factor))
         rows = self._model.whitening.T @ factor
         constant, rows = (rows[0, :], rows[1:, :]) if self.constant else (None, rows)
         p = Square(self.kernel, self.support_points, rows, self.log_unit, self.measure, constant)
@@ -425,7 +425,7 @@ class SoSSpace:
         keeps = self._model.corrected and abs(mass - 1.0) > _ROUNDING
         return from_terms(p if keeps else p.scaled_to_one(mass))
 
-    def _labelled_density(self, G: np.ndarray) -> LabelledDensity:
+    def _labeled_density(self, G: np.ndarray) -> LabeledDensity:
         r, plain = self._model.rank, self.with_labels(None)
         blocks = [G[rows] for rows in blocks_of(r, self.n_blocks)]
         masses = np.array([np.sum(block**2) for block in blocks])
@@ -437,7 +437,7 @@ class SoSSpace:
                 U, sizes, _ = np.linalg.svd(block, full_matrices=False)
                 block = U * sizes
             densities.append(plain.density(block / math.sqrt(mass)) if mass > 0.0 else None)
-        return LabelledDensity(self.labels, masses / masses.sum(), densities)
+        return LabeledDensity(self.labels, masses / masses.sum(), densities)
 
     @property
     def projection(self) -> Projection:
@@ -446,7 +446,7 @@ class SoSSpace:
 
     def coordinates(self, target: Any) -> Array:
         """What is seen of an embedding: z, shape (q,), of samples, a :class:`~ksos.MeanEmbedding`
-        or an :class:`~ksos.SoSDensity`; with labels, of a labelled embedding or density, one label
+        or an :class:`~ksos.SoSDensity`; with labels, of a labeled embedding or density, one label
         after the other.
 
         Coordinates are orthonormal: those of the projection, then one for each direction.
@@ -454,14 +454,13 @@ class SoSSpace:
         if self.labels is None:
             return self._coordinates(target)
         parts: Sequence[Any]
-        if isinstance(target, LabelledDensity):
+        if isinstance(target, LabeledDensity):
             shares, parts = target.probabilities, target.densities
-        elif isinstance(target, LabelledEmbedding):
+        elif isinstance(target, LabeledEmbedding):
             shares, parts = np.ones(self.n_blocks), target.parts
         else:
             raise TypeError(
-                "a space with labels needs a LabelledEmbedding or a LabelledDensity; got"
-                f" {target!r}"
+                f"a space with labels needs a LabeledEmbedding or a LabeledDensity; got {target!r}"
             )
         z = np.zeros((self.n_blocks, self.embedding_rank // self.n_blocks))
         for k, part in enumerate(parts):
@@ -621,7 +620,7 @@ def nodes_of(
 
 
 def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
-    """A rule that tells what ``nodes`` miss, peaks between them included: the next of 32 768 nodes
+    """A rule that shows what ``nodes`` miss, peaks between them included: the next of 32 768 nodes
     or more, on a line of 65 536, if there is one.
 
     Of scattered nodes it is others; themselves if they are exact.

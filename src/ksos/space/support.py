@@ -192,7 +192,7 @@ def pivoted_cholesky(points: Array, m: int, integrals: Integrals, tol: float) ->
     represent worst in L²(ρ).
 
     This is the Cholesky factorization of W = ∫kk dρ with complete pivoting; it stops when the
-    largest squared residual is at most ``tol`` times the largest W_ii: what is left out then lies
+    largest squared residual is at most ``tol`` times the largest W_ii: what is dropped then lies
     below the truncation of the space. With a time limit it may stop earlier.
     """
     n, fix = points.shape[0], 'use support="random" or "kmeans", or fewer n_support'

@@ -565,9 +565,9 @@ def _interpolate_root(K: np.ndarray, weights: np.ndarray, roots: np.ndarray) -> 
     for cut in _CUTS:
         keep = values > cut * values[-1]
         alpha = V[:, keep] @ ((V[:, keep].T @ roots) / values[keep])
-        reached, uncancelled = K @ alpha, K @ np.abs(alpha)
+        reached, uncanceled = K @ alpha, K @ np.abs(alpha)
         missed = np.any((reached < _MISSED * roots) & (roots > _NEGLIGIBLE))
-        small = weights @ uncancelled**2 <= _CANCELLATION * (weights @ reached**2)
+        small = weights @ uncanceled**2 <= _CANCELLATION * (weights @ reached**2)
         if small and not missed:
             return np.asarray(alpha)
     return roots

@@ -161,7 +161,7 @@ def _closed_form(term: Term, f: Observable) -> Estimate | None:
         return Estimate(value, error, "closed form" if term.measure.atoms is None else "sum")
     if isinstance(f, Polynomial):
         features = range(term.n_features)
-        about = np.array([f.centre.get(k, 0.0) for k in features])
+        about = np.array([f.center.get(k, 0.0) for k in features])
         powers = [(value, dict(monomial)) for monomial, value in f.terms.items()]
         every = [(value, tuple(by.get(k, 0) for k in features)) for value, by in powers]
         return Estimate(sum(value * term_moment(term, each, about) for value, each in every))
@@ -258,8 +258,8 @@ def _grids(p: Term, most: int) -> Iterator[Cells | None]:
     """Grids of at most so many cells that hold all of p, from fine to coarse; None for one that
     would have more.
 
-    On larger cells, and at last on cells with kinks inside, a rule converges more slowly, and its
-    error says so.
+    On larger cells, and at last on cells with kinks inside, a rule converges more slowly, and
+    its error shows it.
     """
     d = p.n_features
     if isinstance(p, Square):

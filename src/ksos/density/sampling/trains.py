@@ -1,4 +1,4 @@
-"""Exact sampling of p = Σ_r f_r² for smooth kernels: one of the squares is drawn, then its features
+"""Exact sampling of p = Σ_r f_r² for smooth kernels: one f_r² is drawn, then its features
 one after the other.
 
 A single square has few degrees of freedom. With orthonormal functions u_a of each feature, f_r is a

@@ -44,7 +44,7 @@ const ksosDensity = (() => {
     const [m, rank, d] = [model.support.length, model.factor[0].length, model.root.length];
     return {
       m, rank, d, kernel: kernelOf(model.polynomial), rho: reference(model.laws), root: model.root,
-      centres: Float64Array.from(model.support.flatMap((x) => times(model.root, x))),
+      centers: Float64Array.from(model.support.flatMap((x) => times(model.root, x))),
       F: Float64Array.from(model.factor.flat()),
       c: model.constant === null ? new Float64Array(rank) : Float64Array.from(model.constant),
     };
@@ -58,13 +58,13 @@ const ksosDensity = (() => {
 
   /** The function x ↦ p(x) of a model; x is an array of d numbers. */
   function evaluator(model) {
-    const { m, rank, d, kernel, rho, root, centres, F, c } = prepared(model);
+    const { m, rank, d, kernel, rho, root, centers, F, c } = prepared(model);
     const values = new Float64Array(rank);
     return (x) => {
       const z = times(root, x);
       values.set(c);
       for (let i = 0; i < m; i++) {
-        const k = kernel(z, centres, i * d, d);
+        const k = kernel(z, centers, i * d, d);
         if (k === 0) continue;
         for (let r = 0, at = i * rank; r < rank; r++) values[r] += k * F[at + r];
       }
@@ -95,10 +95,10 @@ const ksosDensity = (() => {
 
   /** The same where features do not mix: k = k₁(x)·k₂(y), and the kernels of a row of the grid are computed once. */
   function onProductGrid(model, [xs, ys]) {
-    const { m, rank, kernel, rho, root, centres, F, c } = prepared(model);
+    const { m, rank, kernel, rho, root, centers, F, c } = prepared(model);
     const kernels = (values, k) => {
       const out = new Float64Array(values.length * m);
-      for (let a = 0; a < values.length; a++) for (let i = 0; i < m; i++) out[a * m + i] = kernel([root[k][k] * values[a]], centres, 2 * i + k, 1);
+      for (let a = 0; a < values.length; a++) for (let i = 0; i < m; i++) out[a * m + i] = kernel([root[k][k] * values[a]], centers, 2 * i + k, 1);
       return out;
     };
     const [alongX, alongY] = [kernels(xs, 0), kernels(ys, 1)];

@@ -4,7 +4,7 @@
 const ksosDrawing = (() => {
   const MARGIN = { left: 52, right: 12, top: 12, bottom: 40 };
 
-  function colour(name) {
+  function color(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
 
@@ -64,10 +64,10 @@ const ksosDrawing = (() => {
 
     frame(xLabel, yLabel, withTicks = true) {
       const { context, place } = this;
-      context.strokeStyle = colour("--line");
+      context.strokeStyle = color("--line");
       context.lineWidth = 1;
       context.strokeRect(place.x + 0.5, place.y + 0.5, place.width - 1, place.height - 1);
-      context.fillStyle = colour("--text");
+      context.fillStyle = color("--text");
       context.font = "12px system-ui, sans-serif";
       context.textAlign = "center";
       context.textBaseline = "top";
@@ -90,8 +90,8 @@ const ksosDrawing = (() => {
     }
 
     heat(values, nx, ny) {
-      const low = channels(colour("--ramp-low"));
-      const high = channels(colour("--ramp-high"));
+      const low = channels(color("--ramp-low"));
+      const high = channels(color("--ramp-high"));
       const most = values.reduce((a, b) => Math.max(a, b), 0) || 1;
       const image = new ImageData(nx, ny);
       for (let j = 0; j < ny; j++) {
@@ -113,7 +113,7 @@ const ksosDrawing = (() => {
 
     line(xs, ys, name, width = 2) {
       this.clipped((c) => {
-        c.strokeStyle = colour(name);
+        c.strokeStyle = color(name);
         c.lineWidth = width;
         c.beginPath();
         for (let i = 0; i < xs.length; i++) c.lineTo(this.x(xs[i]), this.y(ys[i]));
@@ -125,7 +125,7 @@ const ksosDrawing = (() => {
     contour(values, xs, ys, level, name, dash) {
       const cut = (a, b, va, vb) => a + ((b - a) * (level - va)) / (vb - va);
       this.clipped((c) => {
-        c.strokeStyle = colour(name);
+        c.strokeStyle = color(name);
         c.lineWidth = 1.5;
         c.setLineDash(dash);
         c.beginPath();
@@ -148,10 +148,10 @@ const ksosDrawing = (() => {
       });
     }
 
-    /** Dots, rings or crosses: shapes differ as well as colours. */
+    /** Dots, rings or crosses: shapes differ as well as colors. */
     marks(points, name, shape) {
       this.clipped((c) => {
-        c.fillStyle = c.strokeStyle = colour(name);
+        c.fillStyle = c.strokeStyle = color(name);
         c.lineWidth = 1.2;
         for (const [vx, vy] of points) {
           const [x, y] = [this.x(vx), this.y(vy)];
@@ -171,7 +171,7 @@ const ksosDrawing = (() => {
     /** Points of one feature, as strokes on the lower or upper edge. */
     rug(xs, name, up) {
       this.clipped((c) => {
-        c.strokeStyle = colour(name);
+        c.strokeStyle = color(name);
         c.lineWidth = 1;
         const from = up ? this.place.y : this.place.y + this.place.height;
         c.beginPath();
@@ -185,7 +185,7 @@ const ksosDrawing = (() => {
 
     box([x0, x1], [y0, y1]) {
       this.clipped((c) => {
-        c.strokeStyle = colour("--box");
+        c.strokeStyle = color("--box");
         c.lineWidth = 2;
         c.strokeRect(this.x(x0), this.y(y1), this.x(x1) - this.x(x0), this.y(y0) - this.y(y1));
       });
@@ -194,7 +194,7 @@ const ksosDrawing = (() => {
     rule(value, vertical, name) {
       const p = this.place;
       this.clipped((c) => {
-        c.strokeStyle = colour(name);
+        c.strokeStyle = color(name);
         c.lineWidth = 1;
         c.setLineDash([4, 4]);
         c.beginPath();
@@ -213,7 +213,7 @@ const ksosDrawing = (() => {
     canvas.height = Math.round(height * ratio);
     const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
-    context.fillStyle = colour("--ramp-low");
+    context.fillStyle = color("--ramp-low");
     context.fillRect(0, 0, width, height);
     return { context, width, height };
   }

@@ -16,7 +16,7 @@
   const READINGS = [
     ["status", "status"], ["objective", "objective"], ["gap", "gap, at most"], ["projected_mmd", "MMD, projected"], ["exact_mmd", "MMD, exact"],
     ["score", "held-out log-density"], ["n_components", "Gaussians of the reference"], ["n_support", "support points"], ["rank", "rank"], ["bandwidth", "bandwidth"],
-    ["regularization", "λ"], ["fit_ms", "fit, ms"], ["level_50", "level of 50 %"], ["level_90", "level of 90 %"],
+    ["regularization", "λ"], ["fit_ms", "fit, ms"], ["level_50", "level of 50%"], ["level_90", "level of 90%"],
   ];
   const $ = (id) => document.getElementById(id);
   const state = { data: null, fit: null, axes: [], values: null, levels: null, area: null, samples: [], box: null, given: null, cursor: null, pairs: null, seed: 0 };
@@ -83,7 +83,7 @@
     await attempt(async () => {
       const found = await answer("fit", { ...settings(), draft, turn: serial });
       if (serial !== running.serial) return;
-      if (found.cancelled) $("status").textContent = "Cancelled; the picture is that of the fit before.";
+      if (found.canceled) $("status").textContent = "Cancelled; the picture is that of the fit before.";
       else take(found);
     });
     if (serial !== running.serial) return;

@@ -15,7 +15,7 @@ from ksos.ground.validation import as_points, as_weights, instead
 from ksos.kernels import Kernel
 from ksos.space.embedding import MeanEmbedding, mmd
 
-__all__ = ["LabelledDensity", "LabelledEmbedding"]
+__all__ = ["LabeledDensity", "LabeledEmbedding"]
 
 
 def _position(labels: np.ndarray, label: Any) -> int:
@@ -25,8 +25,8 @@ def _position(labels: np.ndarray, label: Any) -> int:
     return int(found[0])
 
 
-class LabelledEmbedding:
-    """The embedding of labelled samples: one element of the RKHS per label, or None for a label
+class LabeledEmbedding:
+    """The embedding of labeled samples: one element of the RKHS per label, or None for a label
     without samples.
 
     The weights of a part sum to the share of its label.
@@ -38,7 +38,7 @@ class LabelledEmbedding:
     @classmethod
     def of(
         cls, X: Any, y: Any, labels: Any = None, weights: Any = None, *, kernel: Kernel
-    ) -> LabelledEmbedding:
+    ) -> LabeledEmbedding:
         """Samples X (n, d) with labels y (n,); ``labels`` names all labels there are, by default
         those that occur.
         """
@@ -56,10 +56,10 @@ class LabelledEmbedding:
         return float(np.linalg.norm([0.0 if part is None else part.norm() for part in self.parts]))
 
     def __repr__(self) -> str:
-        return f"LabelledEmbedding(labels={self.labels.tolist()}, kernel={self.kernel!r})"
+        return f"LabeledEmbedding(labels={self.labels.tolist()}, kernel={self.kernel!r})"
 
 
-class LabelledDensity:
+class LabeledDensity:
     """p(x, label) = P(label)·p(x | label) with respect to ρ ⊗ counting.
 
     ``densities`` has one density per label, or None for a label of probability 0. ``rank`` is the
@@ -157,7 +157,7 @@ class LabelledDensity:
             for label, density, share in self._parts()
         )
 
-    def relative_to(self, position: int, data: LabelledEmbedding) -> MeanEmbedding:
+    def relative_to(self, position: int, data: LabeledEmbedding) -> MeanEmbedding:
         """The data of a label, in units of the label's probability."""
         part, density = data.parts[position], self.given(self.labels[position])
         if part is None:
@@ -168,8 +168,8 @@ class LabelledDensity:
             part.points, part.weights / self.probabilities[position], kernel=data.kernel
         )
 
-    def mmd(self, data: LabelledEmbedding) -> float:
-        """The exact MMD to labelled data."""
+    def mmd(self, data: LabeledEmbedding) -> float:
+        """The exact MMD to labeled data."""
         total = 0.0
         for position, (share, density, part) in enumerate(
             zip(self.probabilities, self.densities, data.parts, strict=True)
@@ -185,4 +185,4 @@ class LabelledDensity:
             f"{label}: {share:.3g}"
             for label, share in zip(self.labels.tolist(), self.probabilities, strict=True)
         )
-        return f"LabelledDensity({{{shares}}})"
+        return f"LabeledDensity({{{shares}}})"

@@ -1,5 +1,5 @@
 """Spaces with labels, and with directions: every method of a space works, the blocks do not touch,
-a labelled density has its laws.
+a labeled density has its laws.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ksos
 from ksos.kernels import Gaussian, Laplace
 from ksos.measures import Box, Discrete, Lebesgue
 from ksos.solvers import factor, project
-from ksos.space import CompressedMap, LabelledDensity, LabelledEmbedding
+from ksos.space import CompressedMap, LabeledDensity, LabeledEmbedding
 
 LABELS = ["no", "perhaps", "yes"]
 CASES: dict[str, tuple[int, Any, Any]] = {
@@ -36,9 +36,9 @@ def parameter(space: ksos.SoSSpace, seed: int = 0) -> np.ndarray:
     return np.asarray(project(0.5 * (M + M.T)))
 
 
-def labelled_data(d: int, kernel: Any) -> LabelledEmbedding:
+def labeled_data(d: int, kernel: Any) -> LabeledEmbedding:
     X = points(12, d, 3)
-    return LabelledEmbedding.of(
+    return LabeledEmbedding.of(
         X, np.repeat(["yes", "no"], 6), LABELS, np.arange(1.0, 13.0), kernel=kernel
     )
 
@@ -72,11 +72,11 @@ def test_the_blocks_of_a_space_with_labels_are_those_of_the_space(case: str) -> 
 
 
 @every_case
-def test_a_labelled_density_is_the_one_of_its_parameter(case: str) -> None:
+def test_a_labeled_density_is_the_one_of_its_parameter(case: str) -> None:
     space = plain_space(case).with_labels(LABELS)
     C = parameter(space)
     p = space.density(factor(C))
-    assert isinstance(p, LabelledDensity)
+    assert isinstance(p, LabeledDensity)
     assert p.mass() == pytest.approx(1.0, abs=1e-7) and p.rank <= 3 * space.rank
     np.testing.assert_allclose(space.coordinates(p), space.embed(C), atol=1e-7)
     X, y = points(9, space.n_features, 5), np.array(LABELS * 3)
@@ -90,12 +90,12 @@ def test_a_labelled_density_is_the_one_of_its_parameter(case: str) -> None:
         space.basis(X)
     with pytest.raises(ValueError, match="unknown label"):
         space.basis(X, "maybe")
-    with pytest.raises(TypeError, match="LabelledEmbedding"):
+    with pytest.raises(TypeError, match="LabeledEmbedding"):
         space.coordinates(X)
 
 
 @every_case
-def test_the_methods_of_a_labelled_density(case: str) -> None:
+def test_the_methods_of_a_labeled_density(case: str) -> None:
     space = plain_space(case).with_labels(LABELS)
     p = space.density(factor(parameter(space, 3)))
     X, d = points(6, space.n_features, 5), space.n_features
@@ -127,9 +127,9 @@ def test_the_methods_of_a_labelled_density(case: str) -> None:
 
 
 @every_case
-def test_the_mmd_of_a_labelled_density_counts_each_label_alone(case: str) -> None:
+def test_the_mmd_of_a_labeled_density_counts_each_label_alone(case: str) -> None:
     space = plain_space(case).with_labels(LABELS)
-    data = labelled_data(space.n_features, space.embedding_kernel)
+    data = labeled_data(space.n_features, space.embedding_kernel)
     assert data.parts[1] is None
     C = parameter(space, 4)
     p = space.density(factor(C))
@@ -172,10 +172,10 @@ def test_one_label_is_no_label() -> None:
 
 
 def test_the_solvers_take_a_space_with_labels() -> None:
-    """The nearest labelled density: label by label, up to the shares, by every solver."""
+    """The nearest labeled density: label by label, up to the shares, by every solver."""
     space = plain_space("line").with_labels(["no", "yes"])
     X, y = points(12, 1, 3), np.repeat(["no", "yes"], 6)
-    data = LabelledEmbedding.of(X, y, kernel=space.embedding_kernel)
+    data = LabeledEmbedding.of(X, y, kernel=space.embedding_kernel)
     found = [
         ksos.minimize(ksos.functionals.SquaredMMD(data), space, solver=solver, tol=1e-9)
         for solver in ("low_rank", "interior_point")
@@ -183,5 +183,5 @@ def test_the_solvers_take_a_space_with_labels() -> None:
     assert [one.status for one in found] == ["solved", "solved"]
     assert found[0].objective == pytest.approx(found[1].objective, abs=3e-9)
     p = found[0].distribution
-    assert isinstance(p, LabelledDensity) and p.mass() == pytest.approx(1.0, abs=1e-7)
+    assert isinstance(p, LabeledDensity) and p.mass() == pytest.approx(1.0, abs=1e-7)
     assert p.mmd(data) ** 2 >= found[0].objective - 1e-9
