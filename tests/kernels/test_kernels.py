@@ -229,7 +229,7 @@ def test_a_metric_is_a_change_of_coordinates_and_a_diagonal_one_the_bandwidths_t
     [
         ([[1.0, 0.5], [0.4, 1.0]], "symmetric"),
         ([[1.0, 2.0], [2.0, 1.0]], "positive definite"),
-        ([[1.0, 1.0], [1.0, 1.0]], "leave out a feature"),
+        ([[1.0, 1.0], [1.0, 1.0]], "drop a feature"),
         ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], "square"),
         ([[np.nan, 0.0], [0.0, 1.0]], "finite"),
         ([[0.0, 0.0], [0.0, 1.0]], "diagonal"),
