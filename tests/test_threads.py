@@ -28,11 +28,13 @@ print(repr([*wide.tolist(), *narrow.tolist()]))
 
 
 def blas_threads() -> set[int]:
-    """Of the libraries that count for the whole process: OpenMP counts for each Python thread."""
+    """Of the libraries whose number counts for the whole process: that of OpenMP counts for each
+    Python thread, and some libraries that come with a conic solver have one thread at all times.
+    """
     return {
         library["num_threads"]
         for library in threadpool_info()
-        if library["user_api"] == "blas" and library["threading_layer"] != "openmp"
+        if library["user_api"] == "blas" and library["threading_layer"] == "pthreads"
     }
 
 
