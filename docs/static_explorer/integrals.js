@@ -55,7 +55,7 @@ const ksosIntegrals = (() => {
     return across.reduce((sum, v, j) => sum + v * dot(values.subarray(j * xs.length, (j + 1) * xs.length), w), 0);
   }
 
-  /** The law of a feature of two given the other one: its density on a line over ``range``, its mean and its quantiles. */
+  /** The distribution of one of two features given the other: its density on a line over ``range``, its mean and its quantiles. */
   function conditional(model, given, value, range, n, masses) {
     const other = 1 - given;
     const p = evaluator(model);
