@@ -117,8 +117,8 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 # blank lines in front, so that a traceback names the line of the page
                 exec(compile("\n" * (line - 1) + block, str(page), "exec"), namespace)
-            if shown is not None:
-                assert printed.getvalue().split() == shown.split(), f"line {line}"
+            # what a block prints stands in the text block behind it
+            assert printed.getvalue().split() == (shown or "").split(), f"line {line}"
     finally:
         plt.close("all")
 

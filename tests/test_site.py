@@ -141,4 +141,5 @@ def test_what_the_site_is_built_with_is_pinned() -> None:
         )
     )
     wanted = set(re.findall(r"^[a-z0-9-]+", "\n".join(extra), re.MULTILINE))
-    assert wanted - {"matplotlib", "pandas"} <= pinned
+    # what scripts of the gallery draw and solve with: their versions do not warn in the build
+    assert wanted - {"matplotlib", "cvxpy"} <= pinned
