@@ -142,14 +142,22 @@ def test_consoles_show_what_is_printed(
 
 
 def inline_calls(page: Path) -> list[str]:
-    """Calls of ksos in the tables of a page."""
+    """Calls of ksos in the tables of a page, and of a density p in their last columns."""
     rows = [
         line
         for line in without_fences(page.read_text(encoding="utf-8")).splitlines()
         if line.startswith("|")
     ]
-    codes = [code for row in rows for code in re.findall(r"`([^`]+)`", row)]
-    return [code for code in codes if re.match(r"(ksos\.\w+|KernelSoS\w+)\(", code)]
+    ours, of_density = r"(ksos\.\w+|KernelSoS\w+)\(", r"p\.\w+\("
+    found = []
+    for row in rows:
+        last = row.rstrip("| ").rpartition("|")[2]
+        found += [
+            code
+            for code in re.findall(r"`([^`]+)`", row)
+            if re.match(ours, code) or (re.match(of_density, code) and code in last)
+        ]
+    return found
 
 
 TABLES = [page for page in PAGES if inline_calls(page)]
@@ -162,8 +170,12 @@ def test_calls_in_tables_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     X, new = rng.normal(size=(40, 2)), rng.normal(size=(10, 2))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
-    pandas.DataFrame(X, columns=["u", "v"]).to_parquet(tmp_path / "folder" / "part.parquet")
-    known = {
+    frame = pandas.DataFrame(X * [30.0, 5.0] + [120.0, 27.0], columns=["hp", "mpg"])
+    frame.to_parquet(tmp_path / "folder" / "part.parquet")
+    p = ksos.KernelSoSDensity(reference="normal").fit(frame).distribution_
+    known = vars(ksos.kernels) | vars(ksos.measures) | vars(ksos.functionals)
+    known |= {name: getattr(ksos, name) for name in ksos.__all__ if name.startswith("KernelSoS")}
+    known |= {
         "ksos": ksos,
         "X": X,
         "new": new,
@@ -172,25 +184,23 @@ def test_calls_in_tables_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
         "a": X,
         "b": new,
         "s": 1.0,
-    }
-    known |= (
-        vars(ksos.kernels)
-        | vars(ksos.measures)
-        | vars(ksos.functionals)
-        | {"space": ksos.SoSSpace(Gaussian(1.0), X)}
-    )
-    known |= {
-        name: getattr(ksos, name)
-        for name in ("KernelSoSDensity", "KernelSoSDensityCV", "KernelSoSConditional")
-    }
-    known |= {
+        "space": ksos.SoSSpace(Gaussian(1.0), X),
         "mixture": ksos.measures.GaussianMixture([1.0], [[0.0, 0.0]], [[1.0, 1.0]]),
         "data": X[:, :1],
         "radius": 0.3,
-    }
-    known |= {
         "loss": lambda theta, x: ((x[:, 0] - theta[0]) ** 2, 2.0 * (theta[0] - x)),
         "theta0": [0.0],
+        "p": p,
+        "q": p,
+        "low": {"hp": 100.0},
+        "high": {"mpg": 30.0},
+        "f": lambda x: x[:, 0] ** 2,
+        "n": 3,
+        "A": np.eye(2),
+        "shift": [1.0, 0.0],
+        "mean": [0.0, 0.0],
+        "cov": np.eye(2),
+        "path": "model.ksos",
     }
     for code in inline_calls(page):
         eval(compile(code, str(page), "eval"), dict(known))
