@@ -43,7 +43,7 @@ COMMANDS = {
 ``ksos.cli.NAME`` (_ for -) holds ``NAME(arguments, console)``, whose docstring is the text of
 ``--help``, and the list of its arguments, called the same in upper case.
 """
-_HOMES = dict.fromkeys(("score", "sample", "query", "inspect"), "ask") | {"impute": "tables"}
+_HOMES = dict.fromkeys(("score", "sample", "impute", "query", "inspect"), "ask")
 """Commands that share a module."""
 _END = """examples:
   ksos fit cars.csv -o cars.ksos --clean

@@ -1,4 +1,6 @@
-"""What a saved density is asked: what is in it, scores of rows, samples, probabilities."""
+"""What a saved density is asked: what is in it, scores of rows, samples, missing cells,
+probabilities.
+"""
 
 import argparse
 import csv
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ksos import TableDensity, density as model_io
-from ksos.cli import tables, values
+from ksos.cli import values
 from ksos.cli.console import DONE, Console, aligned, require_writable
 from ksos.cli.options import (
     MODEL,
@@ -27,7 +29,7 @@ from ksos.cli.options import (
     take_view,
 )
 from ksos.cli.report import composition
-from ksos.data import Stream, written
+from ksos.data import Stream, find_columns, written
 from ksos.ground.files import replace_whole
 from ksos.ground.validation import as_count
 
@@ -44,8 +46,6 @@ def inspect(arguments: argparse.Namespace, console: Console) -> int:
       ksos inspect mpg.ksos --json > mpg.json
     """
     density, header = model_io.load(arguments.model), model_io.read_header(arguments.model)
-    if isinstance(density, TableDensity):
-        return tables.inspect_lines(arguments, console, density)
     made, mass, names = composition(density), float(density.probability()), density.feature_names
     value = {
         "n_features": density.n_features,
@@ -59,9 +59,16 @@ def inspect(arguments: argparse.Namespace, console: Console) -> int:
     rows: dict[str, Any] = {"columns": density.n_features, "support points": made["n_support"]}
     rows["rank"] = made["rank"]
     itself = bool(made["n_components"]) and not made["n_support"]
-    if not itself:
-        rows["kernel"] = density.kernel
-    rows["measure"] = density.measure
+    kinds = []
+    if isinstance(density, TableDensity):
+        kinds = [["column", "kind", "values"]]
+        for column in density.columns.listed:
+            support = column.support.partition(": ")[2] if column.sides else ""
+            listed = ", ".join(map(str, column.levels[:6])) or support
+            kinds.append([column.name, column.kind, listed])
+    else:
+        rows |= {} if itself else {"kernel": density.kernel}
+        rows["measure"] = density.measure
     if made["n_components"]:
         why = " (the density is the reference itself)" if itself else ""
         rows["components"] = f"{made['n_components']}{why}"
@@ -70,9 +77,8 @@ def inspect(arguments: argparse.Namespace, console: Console) -> int:
     rows["mass"] = f"{mass:.12g} (1 {mass - 1.0:+.1e})"
     rows["format version"] = "{format_version} (written by ksos {library_version})".format(**value)
     rows["file size"] = f"{value['file_size']} bytes"
-    return console.answer(
-        arguments.json, value, (f"{name:<18}{shown}" for name, shown in rows.items())
-    )
+    lines = [f"{name:<18}{shown}" for name, shown in rows.items()]
+    return console.answer(arguments.json, value, lines + aligned(kinds))
 
 
 SCORE = [
@@ -102,11 +108,13 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
       ksos score cars.ksos 'data/*.parquet' --json
     """
     density = model_io.load(arguments.model)
+    table: Any = open_samples(arguments, console, density)
+    parts = table.parts()
     if isinstance(density, TableDensity):
-        return tables.score_lines(arguments, console, density)
-    table = open_samples(arguments, console, density)
-    # the columns are in order
-    density = density.with_feature_names(None)
+        parts = [(table.as_frame(), table.weights, table.rows)]
+    else:
+        # the columns are in order
+        density = density.with_feature_names(None)
     # rows may be dropped
     numbered = arguments.clean or arguments.drop_missing
     as_lines = arguments.per_row and not arguments.json
@@ -118,7 +126,7 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
         nonlocal n, n_zero
         if numbered and as_lines:
             yield "row,log_density"
-        for points, weights, rows in table.parts():
+        for points, weights, rows in parts:
             scores = density.logpdf(points)
             weights = np.ones(scores.shape[0]) if weights is None else weights
             if np.any(weights < 0.0):
@@ -195,10 +203,7 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
     """
     n, output = as_count(arguments.n_samples, "--n-samples"), arguments.output
     require_writable(output)
-    density = model_io.load(arguments.model)
-    if isinstance(density, TableDensity):
-        return tables.sample_lines(arguments, console, density)
-    view = take_view(density, arguments)
+    view = take_view(model_io.load(arguments.model), arguments)
     console.status(f"drawing {n} samples ...")
     samples = view.density.rvs(n, rng=arguments.seed)
     value = {
@@ -209,9 +214,11 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
         "output": output,
     }
     if output is None:
-        more = {"samples": samples.tolist()} if arguments.json else {}
+        more = {"samples": np.asarray(samples).tolist()} if arguments.json else {}
         return console.answer(arguments.json, value | more, csv_lines(samples, view.names))
     if output.lower().endswith(".npy"):
+        if not isinstance(samples, np.ndarray):
+            raise ValueError("an NPY file has numbers alone; name a CSV file")
         written([samples], output, samples.shape[1:])
     else:
         replace_whole(output, (f"{line}\n".encode() for line in csv_lines(samples, view.names)))
@@ -220,14 +227,73 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
     )
 
 
-def csv_lines(samples: np.ndarray, names: Sequence[str]) -> Iterator[str]:
-    """A header with the names, and the rows with the digits that give each number back exactly."""
+def csv_lines(samples: Any, names: Sequence[str]) -> Iterator[str]:
+    """A header with the names, and the rows of an array or a data frame with the digits that give
+    each number back exactly.
+    """
+    if not isinstance(samples, np.ndarray):
+        yield from samples.to_csv(index=False).splitlines()
+        return
     header = io.StringIO()
     # a name may contain a comma
     csv.writer(header, lineterminator="").writerow(names)
     yield header.getvalue()
     for row in samples:
         yield ",".join(map(repr, row.tolist()))
+
+
+IMPUTE = [
+    MODEL,
+    data_argument(several=False),
+    values.argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the file for the filled table (default: CSV on the standard output)",
+    ),
+    values.argument(
+        "--how",
+        choices=["mean", "mode", "draw"],
+        default="mean",
+        help="what goes into a missing cell, given the others of its row: %(choices)s (default:"
+        " %(default)s; with mean, categories get their most probable level)",
+    ),
+    values.argument(
+        "--seed",
+        type=values.seed,
+        metavar="SEED",
+        help="of draws (default: a new one each time)",
+    ),
+    *READING,
+]
+
+
+def impute(arguments: argparse.Namespace, console: Console) -> int:
+    """Fill the missing cells of a table, by a density that was fitted to a table with gaps.
+
+    examples:
+      ksos impute titanic.ksos titanic.csv -o filled.csv
+      ksos impute titanic.ksos titanic.csv --how draw --seed 0
+      ksos impute titanic.ksos new.csv --json
+    """
+    require_writable(arguments.output)
+    density = model_io.load(arguments.model)
+    if not isinstance(density, TableDensity):
+        raise ValueError(
+            f"{arguments.model} was fitted to a table of numbers without missing cells, and fills"
+            " none; fit it to a table with gaps"
+        )
+    table: Any = open_samples(arguments, console, density)
+    X = table.as_frame()
+    filled = density.impute(X, how=arguments.how, rng=arguments.seed)
+    n, lines = int(np.sum(X.isna().to_numpy())), csv_lines(filled, ())
+    value = {"n_samples": len(X), "n_imputed": n, "how": arguments.how, "output": arguments.output}
+    if arguments.output is None:
+        more = {"rows": filled.to_dict("records")} if arguments.json else {}
+        return console.answer(arguments.json, value | more, lines)
+    replace_whole(arguments.output, (f"{line}\n".encode() for line in lines))
+    line = f"written: {arguments.output} ({n:,} cells of {len(X):,} rows filled)"
+    return console.answer(arguments.json, value, [line])
 
 
 _question = partial(values.argument, group="what to ask of it")
@@ -274,57 +340,89 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
     """
     output = arguments.output
     require_writable(output)
-    model = model_io.load(arguments.model)
-    if isinstance(model, TableDensity):
-        return tables.query_lines(arguments, console, model)
-    if arguments.probabilities:
-        raise ValueError(
-            f"--probabilities {arguments.probabilities[0]}: the columns of the model are numbers;"
-            " ask with --low and --high"
-        )
-    view = take_view(model, arguments)
-    density = view.density
-    sides = box_sides(arguments, view.names, points=density.measure.atoms is not None)
-    asked = [sides, output, *(vars(arguments)[name] or None for name in ("mean", "cov", "mode"))]
-    is_summary = all(one is None for one in asked) and arguments.quantile is None
+    view = take_view(model_io.load(arguments.model), arguments)
+    density, names = view.density, view.names
+    kinds = density.columns.listed if isinstance(density, TableDensity) else ()
+    levels = [name for name, one in zip(names, kinds, strict=False) if not one.is_numeric]
+    numbers = [name for name in names if name not in levels]
+    # an angle has no order, and so no quantiles
+    circular = [k for k, one in enumerate(kinds) if one.kind == "circular"]
+    points = bool(kinds) or density.measure.atoms is not None
+    sides = box_sides(arguments, names, points=points)
+    asked = [sides, output, arguments.probabilities, arguments.quantile]
+    asked += [vars(arguments)[name] or None for name in ("mean", "cov", "mode")]
+    is_summary = all(one is None for one in asked)
     found: dict[str, Any] = {}
-    columns: dict[str, Any] = {}
+    columns: dict[str, dict[str, Any]] = {}
     lines = []
     if sides is not None:
-        label = _event(view, *sides)
         found |= {"low": sides[0].tolist(), "high": sides[1].tolist()}
-        found["probability"] = float(density.probability(*sides))
-        lines.append(f"{label} = {_rounded(found['probability'])}")
-    if arguments.mean or is_summary:
-        found["mean"] = columns["mean"] = density.mean().tolist()
-    if is_summary:
-        found["standard_deviation"] = (density.cov().diagonal().clip(min=0.0) ** 0.5).tolist()
-        columns["standard deviation"] = found["standard_deviation"]
+        # of a table by column: those omitted are unrestricted, and levels have no order
+        by_column = [{k: x for k, x in enumerate(side) if np.isfinite(x)} for side in sides]
+        found["probability"] = float(density.probability(*(by_column if kinds else sides)))
+        event = _event(names, found["low"], found["high"])
+        lines.append(_probability(event, view, found["probability"]))
+    if wanted := levels if is_summary else arguments.probabilities:
+        if not kinds:
+            raise ValueError(
+                f"--probabilities {wanted[0]}: the columns of the model are numbers, apart from"
+                " those that are given; ask with --low and --high"
+            )
+        places = find_columns(wanted, names, len(names), "--probabilities: the model")
+        every = {names[k]: density.probabilities(k).to_dict() for k in places}
+        found["probabilities"] = {
+            name: {str(level): float(p) for level, p in each.items()}
+            for name, each in every.items()
+        }
+        lines += [
+            _probability(f"{name} = {level}", view, p)
+            for name, each in every.items()
+            for level, p in each.items()
+        ]
+
+    def tell(key: str, title: str, answer: Any, of: Sequence[str] = numbers) -> None:
+        """Take an answer for each of some columns into both forms."""
+        found[key] = np.asarray(answer).tolist()
+        columns[title] = dict(zip(of, found[key], strict=True))
+
+    if numbers and (arguments.mean or is_summary):
+        tell("mean", "mean", density.mean())
+    if numbers and is_summary:
+        deviations = np.asarray(density.cov()).diagonal().clip(min=0.0) ** 0.5
+        tell("standard_deviation", "standard deviation", deviations)
     if arguments.mode:
-        found["mode"] = columns["mode"] = density.mode().tolist()
-    if levels := _SUMMARY if is_summary else arguments.quantile:
-        d = len(view.features)
-        marginals = [density] if d == 1 else [density.marginal([j]) for j in range(d)]
-        rows = np.transpose([marginal.ppf(np.array(levels)) for marginal in marginals]).tolist()
-        found["quantiles"] = [
-            {"level": level, "values": row} for level, row in zip(levels, rows, strict=True)
-        ]
-        columns |= {f"quantile {level:g}": row for level, row in zip(levels, rows, strict=True)}
+        tell("mode", "mode", density.mode(), names)
+    if wanted := _SUMMARY if is_summary else arguments.quantile:
+        ordered = [k for k, name in enumerate(names) if name in numbers and k not in circular]
+        each = [density if len(names) == 1 else density.marginal([k]) for k in ordered]
+        rows = np.transpose([np.asarray(one.ppf(np.array(wanted))) for one in each]).tolist()
+        found["quantiles"] = []
+        for level, row in zip(wanted, rows, strict=False):
+            found["quantiles"].append({"level": level, "values": row})
+            columns[f"quantile {level:g}"] = {
+                names[k]: x for k, x in zip(ordered, row, strict=True)
+            }
     if arguments.cov:
-        found["covariance"] = density.cov().tolist()
-        named = zip(view.names, found["covariance"], strict=True)
-        columns |= {f"cov with {name}": row for name, row in named}
-    if columns:
+        found["covariance"] = np.asarray(density.cov()).tolist()
+        for name, row in zip(numbers, found["covariance"], strict=True):
+            columns[f"cov with {name}"] = dict(zip(numbers, row, strict=True))
+    shown = [name for name in names if any(name in column for column in columns.values())]
+    if shown:
         lines += [f"given {view.condition()}"] if view.given else []
-        cells = [
-            [f"{column[i]:.6g}" for column in columns.values()] for i in range(len(view.names))
-        ]
-        table = [[name, *row] for name, row in zip(view.names, cells, strict=True)]
-        lines += aligned([["column", *columns], *table])
+        cells = [[one.get(name, "") for one in columns.values()] for name in shown]
+        table = [[f"{x:.6g}" if isinstance(x, float) else str(x) for x in row] for row in cells]
+        named = [[name, *row] for name, row in zip(shown, table, strict=True)]
+        lines += aligned([["column", *columns], *named])
     if output is not None:
         density.save(output)
         lines.append(f"written: {output}")
     return console.answer(arguments.json, {**view.described(), **found, "output": output}, lines)
+
+
+def _probability(event: str, view: View, p: float) -> str:
+    """A line such as P(mpg ≥ 20 | hp = 100) = 0.641."""
+    given = f" | {view.condition()}" if view.given else ""
+    return f"P({event}{given}) = {_rounded(p)}"
 
 
 def _rounded(probability: float) -> str:
@@ -340,14 +438,13 @@ def _rounded(probability: float) -> str:
     return f"{1.0 - float(f'{other:.3g}'):.12g}"
 
 
-def _event(view: View, low: np.ndarray, high: np.ndarray) -> str:
-    """What the box asks for, such as P(mpg ≥ 20 | hp = 100)."""
+def _event(names: Sequence[str], low: Sequence[float], high: Sequence[float]) -> str:
+    """What a box asks for, such as mpg ≥ 20."""
     parts = []
-    for name, a, b in zip(view.names, low.tolist(), high.tolist(), strict=True):
+    for name, a, b in zip(names, low, high, strict=True):
         below, above = np.isfinite(a), np.isfinite(b)
         if below and above:
             parts.append(f"{a:g} ≤ {name} ≤ {b:g}")
         elif below or above:
             parts.append(f"{name} ≥ {a:g}" if below else f"{name} ≤ {b:g}")
-    given = f" | {view.condition()}" if view.given else ""
-    return f"P({', '.join(parts) or 'all'}{given})"
+    return ", ".join(parts) or "all"

@@ -154,8 +154,9 @@ def strict_json(value: Any) -> str:
     >>> strict_json({"mean": float("-inf"), "n": 3})
     '{"mean": null, "n": 3}'
     """
+    text = json.dumps(value, default=lambda number: number.item())  # of NumPy
     # NaN and Infinity, which Python writes, are no JSON: there and back they become None
-    return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))
+    return json.dumps(json.loads(text, parse_constant=lambda _: None))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

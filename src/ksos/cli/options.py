@@ -2,17 +2,25 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from ksos import IntegralNotAvailableError, SoSDensity
+from ksos import IntegralNotAvailableError, SoSDensity, TableDensity
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError
-from ksos.data import Stream, Table, TableOptions, excerpt, find_columns, open_table
+from ksos.data import (
+    Stream,
+    Table,
+    TableOptions,
+    excerpt,
+    find_columns,
+    open_table,
+    read_table,
+)
 
 
 def data_argument(several: bool) -> values.Argument:
@@ -104,11 +112,14 @@ def reading(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def open_samples(
-    arguments: argparse.Namespace, console: Console, density: SoSDensity
+    arguments: argparse.Namespace, console: Console, density: SoSDensity | TableDensity
 ) -> Table | Stream:
-    """DATA, whole or in chunks, with the features of a ``density`` in its order."""
-    names = density.feature_names
-    table = open_table(arguments.data, table_options(arguments, features=names), console.note)
+    """DATA, whole or in chunks, with the features of a ``density`` in its order; that of a
+    :class:`TableDensity` with words and missing cells.
+    """
+    names, any_kind = density.feature_names, isinstance(density, TableDensity)
+    options = table_options(arguments, features=names, any_kind=any_kind)
+    table = (read_table if any_kind else open_table)(arguments.data, options, console.note)
     return in_model_order(table, names, density.n_features, arguments, console)
 
 
@@ -204,14 +215,6 @@ def box_sides(
     return low, high
 
 
-def box_pairs(side: str, arguments: argparse.Namespace) -> dict[str, float]:
-    """One side of a box whose columns are all named, as a mapping."""
-    pairs = list(chain.from_iterable(vars(arguments)[side] or []))
-    if not all(name for name, _ in pairs):
-        raise UsageError(f"--{side} of a table with columns of any kind needs names: NAME=NUMBER")
-    return {str(name): number for name, number in pairs}
-
-
 def _side(
     flag: str,
     given: list[list[tuple[str | None, float]]],
@@ -252,9 +255,9 @@ class View:
     names of all its features, or their numbers from 1 if it has no names.
     """
 
-    density: SoSDensity
+    density: Any
     features: list[int]
-    given: dict[int, float | tuple[float, float]]
+    given: dict[int, Any]
     words: list[Any]
 
     @property
@@ -279,7 +282,7 @@ class View:
         return ", ".join(
             f"{self.name(k)} from {value[0]:g} to {value[1]:g}"
             if isinstance(value, tuple)
-            else f"{self.name(k)} = {value:g}"
+            else f"{self.name(k)} = {f'{value:g}' if isinstance(value, float) else value}"
             for k, value in self.given.items()
         )
 
@@ -306,18 +309,25 @@ VIEW = [
 MODEL = values.argument("model", metavar="MODEL", help="a file written by ksos fit")
 
 
-def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
+def take_view(density: SoSDensity | TableDensity, arguments: argparse.Namespace) -> View:
     """The part of ``density`` that the options ask for: first the condition, then the marginal."""
     d, own = density.n_features, density.feature_names
     names = column_names(own, d)
-    if word := next((pair for pair in arguments.given if isinstance(pair[1], str)), None):
-        raise UsageError(
-            "--given: the columns of the model are numbers, so that NAME=VALUE with a finite value,"
-            " or an interval NAME=LOW:HIGH with LOW < HIGH, or several separated by commas, was"
-            f" expected; got {word[0]}={word[1]}"
-        )
     places = find_columns([name for name, _ in arguments.given], names, d, "--given: the model")
     given = dict(zip(places, (value for _, value in arguments.given), strict=True))
+    part, discrete = density, False
+    if isinstance(density, TableDensity):
+        given = {k: _level(density.columns.listed[k].levels, value) for k, value in given.items()}
+    else:
+        if word := next((pair for pair in arguments.given if isinstance(pair[1], str)), None):
+            raise UsageError(
+                "--given: the columns of the model are numbers, so that NAME=VALUE with a finite"
+                " value, or an interval NAME=LOW:HIGH with LOW < HIGH, or several separated by"
+                f" commas, was expected; got {word[0]}={word[1]}"
+            )
+        discrete = density.measure.atoms is not None
+        # named, so that errors of the library call a feature without a name x1 as well
+        part = density.with_feature_names(names)
     rest = [k for k in range(d) if k not in given]
     chosen = rest
     if arguments.features is not None:
@@ -333,9 +343,6 @@ def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
             " one of them"
         )
     view = View(density, chosen, given, list(own or range(1, d + 1)))
-    discrete = density.measure.atoms is not None
-    # named, so that errors of the library call a feature without a name x1 as well
-    part = density.with_feature_names(names)
     try:
         part = part.conditional(given) if given else part
     except IntegralNotAvailableError:
@@ -349,4 +356,13 @@ def take_view(density: SoSDensity, arguments: argparse.Namespace) -> View:
             f" density{hint}"
         ) from None
     part = part if chosen == rest else part.marginal([rest.index(k) for k in chosen])
-    return View(part.with_feature_names(view.names if own else None), chosen, given, view.words)
+    if isinstance(part, SoSDensity):
+        part = part.with_feature_names(view.names if own else None)
+    return replace(view, density=part)
+
+
+def _level(levels: Sequence[Any], value: Any) -> Any:
+    """The level that a word of the shell means, where levels are flags or numbers."""
+    word = f"{value:g}" if isinstance(value, float) else str(value)
+    known = {str(level).lower(): level for level in levels}
+    return value if value in levels else known.get(word.lower(), value)

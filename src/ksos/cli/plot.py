@@ -9,7 +9,6 @@ from ksos.cli import values
 from ksos.cli.console import Console, UsageError, require_writable
 from ksos.cli.options import MODEL, READING, VIEW, WEIGHTS, open_samples, reading, take_view
 from ksos.cli.report import shortened
-from ksos.cli.tables import part_of, samples_of
 from ksos.data import Stream
 from ksos.density import TableDensity, load
 from ksos.ground.files import replace_whole
@@ -103,16 +102,15 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
     require_matplotlib()
     require_writable(output)
     density = load(arguments.model)
-    if isinstance(density, TableDensity):
-        return _plot_table(arguments, console, density, kind)
     X, names = None, density.feature_names
+    view = take_view(density, arguments)
+    k, is_table = len(view.features), isinstance(view.density, TableDensity)
     if arguments.data is not None:
         table = open_samples(arguments, console, density)
         table = table.read(console.note) if isinstance(table, Stream) else table
-        X, names = table.points, table.names or names
+        names = table.names or names
+        X = table.take(view.features).as_frame() if is_table else table.points[:, view.features]
         X = X if table.weights is None else X[table.weights > 0.0]
-    view = take_view(density, arguments)
-    k = len(view.features)
     if k > MOST_PAIRED:
         raise ValueError(
             f"the density has {k} columns, of which a figure shows at most {MOST_PAIRED}; choose"
@@ -125,19 +123,22 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
         for feature in view.features
     ]
     stream = io.BytesIO()
-    with sheet(*figure_size(k)) as figure:
+    with sheet(*((2.6 * k + 0.6, 2.8) if is_table else figure_size(k))) as figure:
         figure.set_layout_engine("constrained")
-        DensityDisplay.from_density(
-            # samples and labels are in order
-            view.density.with_feature_names(None),
-            None if X is None else X[:, view.features],
-            feature_names=labels,
-            regions=arguments.regions,
-            ax=figure.add_subplot(),
-            cdf=not arguments.no_cdf,
-            colorbar=k == 2,
-            support=False if arguments.no_support else None,
-        )
+        if is_table:
+            TableDisplay.from_density(view.density, X, ax=figure.add_subplot())
+        else:
+            DensityDisplay.from_density(
+                # samples and labels are in order
+                view.density.with_feature_names(None),
+                X,
+                feature_names=labels,
+                regions=arguments.regions,
+                ax=figure.add_subplot(),
+                cdf=not arguments.no_cdf,
+                colorbar=k == 2,
+                support=False if arguments.no_support else None,
+            )
         figure.savefig(stream, format=kind, dpi=arguments.dpi, metadata=_METADATA[kind])
     replace_whole(output, [stream.getvalue()])
     n = None if X is None else X.shape[0]
@@ -146,28 +147,3 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
         [shortened(view.names), *([] if n is None else [f"{n:,} row{'s' * (n != 1)}"])]
     )
     return console.answer(arguments.json, value, [f"written: {output} ({drawn})"])
-
-
-def _plot_table(
-    arguments: argparse.Namespace, console: Console, density: TableDensity, kind: str
-) -> int:
-    """The same of a density of a table with columns of any kind, or of a part of it."""
-    part, given, _ = part_of(arguments, density)
-    X = None
-    if arguments.data is not None:
-        X = samples_of(arguments, console, density).as_frame()[list(part.feature_names)]
-    if part.n_features > MOST_PAIRED:
-        raise ValueError(
-            f"the density has {part.n_features} columns, of which a figure shows at most"
-            f" {MOST_PAIRED}; choose some with --features"
-        )
-    stream, is_table = io.BytesIO(), isinstance(part, TableDensity)
-    size = (2.6 * part.n_features + 0.6, 2.8) if is_table else figure_size(part.n_features)
-    with sheet(*size) as figure:
-        figure.set_layout_engine("constrained")
-        display: Any = TableDisplay if is_table else DensityDisplay
-        display.from_density(part, X, ax=figure.add_subplot())
-        figure.savefig(stream, format=kind, dpi=arguments.dpi, metadata=_METADATA[kind])
-    replace_whole(arguments.output, [stream.getvalue()])
-    value = {"output": arguments.output, "given": given, "features": list(part.feature_names)}
-    return console.answer(arguments.json, value, [f"written: {arguments.output}"])
