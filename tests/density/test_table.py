@@ -14,6 +14,7 @@ import pandas
 import pytest
 from forging import forge, take_apart
 from hypothesis import given, strategies as st
+from scipy.stats import kstest
 
 import ksos
 from ksos.density import (
@@ -273,6 +274,53 @@ def test_samples_are_of_the_types_and_in_the_support() -> None:
     assert everything().rvs(0).shape == (0, 7)
 
 
+@pytest.mark.parametrize("share", [1e-3, 1e-6, 1e-10])
+def test_samples_under_a_rare_condition(share: float) -> None:
+    p = density_of("plain", "price", "origin")
+    end = float(p.marginal("plain").ppf(share))
+    rare = p.conditional({"plain": (-math.inf, end)})
+    drawn, price = rare.rvs(2_000, rng=0), rare.marginal("price")
+    u = price.cdf(drawn["price"].to_numpy())
+    assert kstest(u, "uniform").pvalue > 1e-3
+    shares = drawn["origin"].value_counts(normalize=True)
+    for level, truth in rare.probabilities("origin").items():
+        assert shares[level] == pytest.approx(truth, abs=4.0 * math.sqrt(truth / 2_000))
+
+
+@pytest.mark.filterwarnings("ignore:X has missing cells")
+def test_answers_have_the_make_of_the_data(tmp_path: Any) -> None:
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    rng, n = np.random.default_rng(0), 60
+    cells = {"k": rng.poisson(1.0, n), "x": rng.normal(size=n), "flag": rng.random(n) < 0.5}
+    cells["word"] = rng.choice(["a", "b"], n)
+    gaps = polars.DataFrame(cells).with_columns(
+        x=polars.when(polars.col("x") > 1.0).then(None).otherwise(polars.col("x")),
+        word=polars.col("word").cast(polars.Enum(["b", "a", "c"])),
+        k=polars.col("k").cast(polars.Int32),
+    )
+    codes = pyarrow.array(cells["word"]).dictionary_encode()
+    arrow = pyarrow.table(cells).set_column(3, "word", codes)
+    for table, make in ((gaps, "polars"), (gaps.lazy(), "polars"), (arrow, "pyarrow")):
+        search = ksos.KernelSoSDensityCV(
+            cv=2, relative_regularizations=[math.inf], columns={"k": "count"}
+        )
+        search.fit(table).distribution_.save(tmp_path / "p.ksos")
+        p, known = load(tmp_path / "p.ksos"), gaps if make == "polars" else table
+        drawn, filled = p.rvs(5, rng=0), p.impute(known)
+        assert p.logpdf(table).shape == (n,)
+        assert type(drawn) is type(known) and drawn.schema == known.schema
+        assert filled.schema == known.schema and type(p.mean()) is type(known)
+        rest = known.select(["k", "x", "flag"])
+        assert type(p.probabilities("word", given=rest)) is type(known)
+        np.testing.assert_array_equal(
+            p.probabilities("word", given=rest), p.probabilities("word", given=known)
+        )
+        np.testing.assert_array_equal(filled["k"], known["k"])
+    plain = ksos.KernelSoSDensity(bandwidth=1.0).fit(gaps.select("k"))
+    plain.distribution_.save(tmp_path / "plain.ksos")
+    assert type(load(tmp_path / "plain.ksos").rvs(2, as_frame=True)) is polars.DataFrame
+
+
 def test_plain_columns_are_an_ordinary_density() -> None:
     p = density_of("plain", "price", "origin")
     q = p.conditional({"origin": {"EU", "Japan"}, "price": (1.0, 5.0)})
@@ -378,7 +426,9 @@ def test_forged_columns_are_no_model(tmp_path: Any, wrong: Any) -> None:
             # some other values make another density, none makes another error
             with contextlib.suppress(ksos.ModelFormatError):
                 assert isinstance(load(path), TableDensity)
-    for field in ("columns", "named"):
+    for field in ("columns", "make"):
+        if field == "make" and wrong is None:
+            continue  # that of an array
         path.write_bytes(forge(header | {field: wrong}, data))
         with pytest.raises(ksos.ModelFormatError):
             load(path)

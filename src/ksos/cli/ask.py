@@ -8,6 +8,7 @@ import io
 import math
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -203,7 +204,7 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
     """
     n, output = as_count(arguments.n_samples, "--n-samples"), arguments.output
     require_writable(output)
-    view = take_view(model_io.load(arguments.model), arguments)
+    view = take_view(_load(arguments), arguments)
     console.status(f"drawing {n} samples ...")
     samples = view.density.rvs(n, rng=arguments.seed)
     value = {
@@ -277,7 +278,7 @@ def impute(arguments: argparse.Namespace, console: Console) -> int:
       ksos impute titanic.ksos new.csv --json
     """
     require_writable(arguments.output)
-    density = model_io.load(arguments.model)
+    density = _load(arguments)
     if not isinstance(density, TableDensity):
         raise ValueError(
             f"{arguments.model} was fitted to a table of numbers without missing cells, and fills"
@@ -294,6 +295,14 @@ def impute(arguments: argparse.Namespace, console: Console) -> int:
     replace_whole(arguments.output, (f"{line}\n".encode() for line in lines))
     line = f"written: {arguments.output} ({n:,} cells of {len(X):,} rows filled)"
     return console.answer(arguments.json, value, [line])
+
+
+def _load(arguments: argparse.Namespace) -> Any:
+    """The saved density, which answers with frames of pandas, whatever the make of its table."""
+    density = model_io.load(arguments.model)
+    if isinstance(density, TableDensity) and density.columns.make is not None:
+        density.columns = replace(density.columns, make="pandas")
+    return density
 
 
 _question = partial(values.argument, group="what to ask of it")
@@ -340,7 +349,7 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
     """
     output = arguments.output
     require_writable(output)
-    view = take_view(model_io.load(arguments.model), arguments)
+    view = take_view(_load(arguments), arguments)
     density, names = view.density, view.names
     kinds = density.columns.listed if isinstance(density, TableDensity) else ()
     levels = [name for name, one in zip(names, kinds, strict=False) if not one.is_numeric]

@@ -16,6 +16,7 @@ import numpy as np
 
 from ksos.density import DTYPES, Column, Columns
 from ksos.ground.arrays import is_other_array
+from ksos.ground.frames import known_table, make_of
 from ksos.ground.names import column_names, feature_numbers, is_table, quoted
 from ksos.ground.validation import as_choice, require_unmasked
 
@@ -58,6 +59,7 @@ def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned:
     Raises one error that names all columns that cannot be modeled.
     """
     as_choice(missing, "missing", _MISSING)
+    original, X = X, known_table(X)
     table = is_table(X)
     if not table and (is_other_array(X) or not (declared or _has_gaps(X))):
         return Learned([])
@@ -81,7 +83,8 @@ def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned:
     made = [one.column() for one in every]
     if problems := [words for one in every for words in one.problems]:
         raise ValueError(f"X cannot be modeled: {'; '.join(problems)}")
-    columns = Columns(tuple(column for column in made if column is not None), names is not None)
+    made_of = None if names is None else make_of(original)
+    columns = Columns(tuple(column for column in made if column is not None), made_of)
     return _complete(columns, columns.read(X), missing, every)
 
 
@@ -125,7 +128,8 @@ class _Given:
         self.array = np.asarray(values)
         written = str(getattr(values, "dtype", self.array.dtype))
         self.pandas_type = getattr(values, "dtype", None)
-        is_category = written.lower().startswith(("categor", "enum"))
+        kept_as = str(getattr(values, "type", written)).lower()  # of pyarrow
+        is_category = kept_as.startswith(("categor", "enum", "dictionary"))
         letter = self.array.dtype.kind
         self.gaps, self.kept = False, self.array
         if letter in "OMmfUT":
@@ -145,6 +149,7 @@ class _Given:
         self.is_number = numbers and not self.is_level
         usual = "float64" if self.is_number else "object"
         self.dtype = written if DTYPES.fullmatch(written) else usual
+        self.dtype = "category" if is_category else self.dtype
         empty = not self.kept.size
         if empty:
             self.problems.append(f"column {name!r} has no observed cell (all are NaN); drop it")
@@ -183,7 +188,9 @@ class _Given:
         return np.array([np.nan if _is_gap(cell) else float(cell) for cell in self.array])
 
     def _categorical(self) -> Column | None:
-        own = getattr(self.pandas_type, "categories", None)
+        # those of pandas and of an Enum of polars; a Categorical of polars knows none of its own
+        own: Any = getattr(self.pandas_type, "categories", None)
+        own = list(own) if hasattr(own, "__array__") else None
         cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in self.kept]
         if any(isinstance(cell, bytes) for cell in cells):
             self.problems.append(f"column {self.name!r} holds bytes; decode them to text")
@@ -209,7 +216,7 @@ class _Given:
         if self.problems:
             return None
         listed = [one.item() if isinstance(one, np.generic) else one for one in levels]
-        every = None if own is None else tuple(own.tolist())
+        every = None if own is None else tuple(own)
         ordered = bool(getattr(self.pandas_type, "ordered", False))
         return Column(self.name, "categorical", self.dtype, tuple(listed), every, ordered)
 

@@ -26,6 +26,7 @@ from ksos.density.terms import Term, Terms, as_term
 from ksos.exceptions import ModelFormatError
 from ksos.ground.arrays import quiet, to_numpy
 from ksos.ground.files import replace_whole
+from ksos.ground.frames import MAKES
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.kernels import KERNELS
 from ksos.measures import MEASURES
@@ -150,6 +151,8 @@ def _describe(density: SoSDensity | TableDensity) -> tuple[dict[str, Any], Array
     if names is not None:
         version = max(3, header["format_version"])
         header |= {"format_version": version, "feature_names": list(names)}
+        if density._make != "pandas":
+            header["make"] = density._make
     shapes = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
     return header | {"arrays": shapes, "sha256": _checksum(arrays)}, arrays
 
@@ -165,7 +168,7 @@ def _describe_table(density: TableDensity) -> tuple[dict[str, Any], Arrays]:
         "format_version": 5,
         "library_version": __version__,
         "columns": [column.words() for column in density.columns.listed],
-        "named": density.columns.named,
+        "make": density.columns.make,
     }
     return header | {"arrays": shapes, "sha256": _checksum(arrays)}, arrays
 
@@ -216,15 +219,18 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | TableDensi
     _require(len(set(names)) == d, f"its feature names must differ; got {_shown(names)}")
     for name in names:
         _require_word(name, _LONGEST_NAME, "the name of a feature in a file")
-    return from_terms(terms, tuple(names))
+    density = from_terms(terms, tuple(names))
+    density._make = header.get("make", density._make)
+    _require_make(density._make)
+    return density
 
 
 def _assemble_table(header: dict[str, Any], arrays: Arrays) -> TableDensity:
     """The density of a table; every part must be a density over the columns of the header."""
-    entries, named = header["columns"], header["named"]
+    entries, make = header["columns"], header["make"]
     _require(isinstance(entries, list) and len(entries) > 0, "its header must list the columns")
-    _require(isinstance(named, bool), f"named must be true or false; got {_shown(named)}")
-    columns = Columns(tuple(Column.of_words(entry) for entry in entries), named)
+    _require_make(make, None)
+    columns = Columns(tuple(Column.of_words(entry) for entry in entries), make)
     names = [column.name for column in columns.listed]
     _require(len(set(names)) == len(names), f"its columns must differ; got {_shown(names)}")
     weights = arrays.pop("weights", np.empty(0))
@@ -444,13 +450,14 @@ def _parse(text: bytes) -> dict[str, Any]:
             f" {_FORMAT_VERSION}: update ksos"
         )
     if version > 4 and "columns" in header:
-        _check_keys(header, _COMMON_KEYS - {"measure"} | {"columns", "named"}, "its header")
+        _check_keys(header, _COMMON_KEYS - {"measure"} | {"columns", "make"}, "its header")
         _require_word(header["library_version"], _LONGEST_VERSION, "its library version")
         return header
     mixed = version > 1 and "parts" in header
     named = (
         {"feature_names"} if version == 3 or (version > 3 and "feature_names" in header) else set()
     )
+    named |= {"make"} & header.keys() if named else set()
     _check_keys(header, _COMMON_KEYS | named | ({"parts"} if mixed else {"kernel"}), "its header")
     _require_word(header["library_version"], _LONGEST_VERSION, "its library version")
     return header
@@ -518,6 +525,11 @@ def _check_keys(entry: Any, keys: set[str], what: str) -> None:
         isinstance(entry, dict) and entry.keys() == keys,
         f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}",
     )
+
+
+def _require_make(make: Any, *others: Any) -> None:
+    known = [*MAKES, *others]
+    _require(make in known, f"its make must be one of {', '.join(map(str, known))}; got {make!r}")
 
 
 def _is_list_of(value: Any, *types: type) -> bool:

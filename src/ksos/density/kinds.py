@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from ksos.ground.frames import known_table, typed_frame
 from ksos.ground.names import column_names, is_table, order_of, quoted, said
 from ksos.ground.validation import require_unmasked
 from ksos.quadrature import legendre
@@ -52,7 +53,7 @@ SUPPORTS = {
 }
 """The open interval in which values of each kind lie, apart from atoms; columns of two kinds have
 sides of their own."""
-DTYPES = re.compile(r"(float|Float|u?int|U?Int)\d+|bool|boolean|category|object|str|string")
+DTYPES = re.compile(r"([fF]loat|u?int|U?Int)\d+|[bB]ool|[bB]oolean|category|object|str|[sS]tring")
 """Types that a column of a data frame is given back in."""
 _LONGEST_WORD = 1000  # characters of a name in a file, as for other densities
 
@@ -372,15 +373,17 @@ def meet(some: list[Piece], others: list[Piece]) -> list[Piece]:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table, and where each of them is among the u and the c."""
+    """The columns of a table, and where each of them is among the u and the c. ``make`` is the
+    library of the table, None if the samples were an array.
+    """
 
     listed: tuple[Column, ...]
-    named: bool = True
+    make: str | None = "pandas"
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """What tables call them; None if the samples were an array."""
-        return tuple(column.name for column in self.listed) if self.named else None
+        return None if self.make is None else tuple(column.name for column in self.listed)
 
     @cached_property
     def lines(self) -> list[int]:
@@ -506,6 +509,7 @@ class Columns:
         Raises one error that names all columns with a level that was not seen, which ``unseen`` =
         "missing" takes for a missing cell, or with values outside of the support.
         """
+        X = known_table(X)
         require_unmasked(X, what)
         if is_table(X):
             order = order_of(column_names(X, what), self.names, what)
@@ -513,8 +517,7 @@ class Columns:
             given = [X[label] for label in labels]
             given = given if order is None else [given[k] for k in order]
         else:
-            if self.named:
-                order_of(None, self.names, what)  # which warns
+            order_of(None, self.names, what)  # which warns
             array = np.asarray(X)
             if array.ndim != 2:
                 raise ValueError(
@@ -540,12 +543,9 @@ class Columns:
         return cells
 
     def frame(self, cells: _Values) -> Any:
-        """Cells as a pandas data frame with the types of the columns."""
-        import pandas
-
-        return pandas.DataFrame(
-            {column.name: restored(column, cells[:, k]) for k, column in enumerate(self.listed)}
-        )
+        """Cells as a data frame of the make of the data, with the types of the columns."""
+        values = [restored(column, x) for column, x in zip(self.listed, cells.T, strict=True)]
+        return typed_frame(self.listed, values, self.make or "pandas")
 
 
 def numbers(values: Any, name: str, what: str) -> _Values:
@@ -596,28 +596,17 @@ def _positions(column: Column, values: Any, unseen: str) -> tuple[_Values, str |
 
 
 def restored(column: Column, cells: _Values) -> Any:
-    """Cells of one column in its type; missing ones keep whole numbers and flags from theirs."""
-    import pandas
-
+    """Cells of one column as an array: levels, whole numbers or numbers; None and NaN in gaps."""
     gaps = np.isnan(cells)
     if not column.is_numeric:
         own = np.array([*column.levels, None], dtype=object)
-        found = own[np.where(gaps, len(column.levels), cells).astype(np.int64)]
-        if column.dtype == "category":
-            every = column.categories or column.levels
-            return pandas.Categorical(found, categories=list(every), ordered=column.ordered)
-        if gaps.any() and column.dtype not in ("str", "string", "boolean"):
-            return pandas.Series(found, dtype=object)
-        return pandas.Series(found, dtype=column.dtype)
-    whole = column.dtype.lower().startswith(("int", "uint"))
-    if not whole:
-        return pandas.Series(cells, dtype=column.dtype)
-    if gaps.any() and column.dtype.islower():
-        return pandas.Series(np.rint(cells))
+        return own[np.where(gaps, len(column.levels), cells).astype(np.int64)]
+    if not column.dtype.lower().startswith(("int", "uint")):
+        return cells
     found = np.rint(cells)
     # the nearest whole number may lie on the border, where only an atom may be
     own = np.isin(cells, column.atoms)
     with np.errstate(invalid="ignore"):
         found = np.where(~own & (found <= column.low), np.floor(column.low) + 1.0, found)
         found = np.where(~own & (found >= column.high), np.ceil(column.high) - 1.0, found)
-    return pandas.Series(found).astype(column.dtype)
+    return found

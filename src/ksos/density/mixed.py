@@ -26,6 +26,7 @@ from ksos.density.questions.moments import mean_and_covariance
 from ksos.density.square import NoMass, Square
 from ksos.density.terms import Terms, Weighted
 from ksos.ground.memory import row_blocks
+from ksos.integrals.erf import log_gauss_mass
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Normal
 from ksos.quadrature import hermite
@@ -445,11 +446,18 @@ class MixedTerms:
     def draw_given(
         self, u: np.ndarray, c: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """One draw of the missing cells of every row given the others: from the reference, kept
-        with probability ‖a + Fᵀφ‖² over its bound.
+        """One draw of the missing cells of every row given the others: from the reference, which
+        is exact in the rarest of the intervals, kept with probability ‖a + Fᵀφ‖² over its bound.
         """
         u, c = self._joint(u, c)
-        logs = self.reference.log_components(u, c)
+        logs, rarest = self.reference.log_components(u, c), None
+        for k, between in self.within.items():
+            sides = self.reference.sides(u, k, between)[2:]
+            inside = logs + log_gauss_mass(*(side / math.sqrt(2.0) for side in sides))
+            mass = float(log_sum(inside.T)[0].sum())
+            if rarest is None or mass < rarest[0]:
+                rarest = mass, inside, (k, between)
+        _, logs, rare = rarest or (0.0, logs, None)
         shares = log_sum(logs.T)[1].T
         log_bound, waiting = math.log(self.correction.bound()), np.arange(u.shape[0])
         out_u, out_c, tried = u.copy(), c.copy(), 0
@@ -457,7 +465,7 @@ class MixedTerms:
             # several proposals for each of few rows
             rows = np.repeat(waiting, max(1, min(_PROPOSALS // waiting.shape[0], _REPEATS)))
             tried += rows.shape[0]
-            some_u, some_c = self.reference.complete(u[rows], c[rows], shares[rows], rng)
+            some_u, some_c = self.reference.complete(u[rows], c[rows], shares[rows], rng, rare)
             kept = np.ones(rows.shape[0], dtype=bool)
             for k, (low, high) in self.within.items():
                 kept &= (low <= some_u[:, k]) & (some_u[:, k] <= high)

@@ -19,6 +19,7 @@ from ksos.density.factor import log_sum
 from ksos.density.normals import conditional_normals
 from ksos.density.square import NoMass
 from ksos.ground.memory import row_blocks
+from ksos.integrals.erf import normal_between
 from ksos.measures import Normals
 
 __all__ = ["Hidden", "MixedReference", "patterns"]
@@ -151,16 +152,36 @@ class MixedReference:
         kept = [chances for j, chances in enumerate(self.chances) if j not in columns]
         return replace(self, chances=tuple(kept))
 
+    def sides(
+        self, u: np.ndarray, k: int, between: tuple[float, float]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the missing cell k in every component, given the other
+        cells of its row, and an interval in these units, (n, K) each.
+        """
+        mean, deviation = np.empty((2, u.shape[0], self.weights.shape[0]))
+        for rows, seen, _ in patterns(u, np.empty((u.shape[0], 0), dtype=int)):
+            hidden, place = self.hidden(seen), int(np.sum(~seen[:k]))
+            pulled = np.einsum("ns,ks->nk", u[rows][:, seen], hidden.pull[:, place])
+            mean[rows] = hidden.start[:, place] + pulled
+            deviation[rows] = np.sqrt(hidden.covariances[:, place, place])
+        low, high = ((end - mean) / deviation for end in between)
+        return mean, deviation, low, high
+
     def _components(self, kept: np.ndarray) -> MixedReference:
         chances = tuple(one[kept] for one in self.chances)
         means, covariances = self.means[kept], self.covariances[kept]
         return MixedReference(self.weights[kept], means, covariances, chances)
 
     def complete(
-        self, u: np.ndarray, c: np.ndarray, shares: np.ndarray, rng: np.random.Generator
+        self,
+        u: np.ndarray,
+        c: np.ndarray,
+        shares: np.ndarray,
+        rng: np.random.Generator,
+        within: tuple[int, tuple[float, float]] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """A draw of the missing cells of every row given the others, ``shares`` (n, K) being the
-        probabilities of the components.
+        probabilities of the components; with one numeric cell ``within`` an interval.
         """
         u, c, cumulated = u.copy(), c.copy(), np.cumsum(shares, axis=1)
         uniform = rng.random((u.shape[0], 1)) * cumulated[:, -1:]
@@ -170,6 +191,10 @@ class MixedReference:
             steps = np.cumsum(chances, axis=1)[which[missing]]
             uniform = rng.random((missing.shape[0], 1)) * steps[:, -1:]
             c[missing, j] = np.sum(steps < uniform, axis=1)
+        if within is not None:
+            every = self.sides(u, *within)
+            mean, deviation, low, high = (one[np.arange(u.shape[0]), which] for one in every)
+            u[:, within[0]] = mean + deviation * normal_between(low, high, rng.random(low.shape))[0]
         for rows, seen, _ in patterns(u, np.empty((u.shape[0], 0), dtype=int)):
             if seen.all():
                 continue

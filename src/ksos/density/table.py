@@ -21,6 +21,7 @@ from ksos.density.mixed_square import Correction
 from ksos.density.questions import without_underflow
 from ksos.density.questions.mass import quantiles
 from ksos.density.terms import Terms
+from ksos.ground.frames import frame, known_table, series, square
 from ksos.ground.names import column_names, feature_numbers, is_table, quoted
 from ksos.ground.validation import as_choice, as_count, as_features, as_levels, instead
 from ksos.measures import Lebesgue
@@ -124,7 +125,7 @@ class TableDensity:
     @instead(seed="rng", random_state="rng")
     def rvs(self, size: int = 1, rng: Any = None) -> Any:
         """Draw independent rows: a data frame with the types, categories and whole numbers of the
-        data; an array if the samples were one.
+        data, of the library of its table; an array if the samples were one.
 
         Parameters
         ----------
@@ -134,7 +135,15 @@ class TableDensity:
             Source of randomness.
         """
         cells = self._draw(as_count(size, "size", minimum=0), np.random.default_rng(rng))
-        return self.columns.frame(cells) if self.columns.named else cells
+        return self._shown(cells)
+
+    @property
+    def _make(self) -> str:
+        return self.columns.make or "pandas"
+
+    def _shown(self, cells: np.ndarray, like: Any = None) -> Any:
+        """Cells as the data came, with the index of ``like``."""
+        return cells if self.columns.make is None else _indexed(self.columns.frame(cells), like)
 
     def _draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         weights = np.array([w for w, _ in self.parts])
@@ -301,13 +310,9 @@ class TableDensity:
         own = self.columns.listed[k]
         if own.is_numeric:
             raise ValueError(f"{own.name!r} is of kind {own.kind!r}, not categorical; use pmf")
-        import pandas
-
         if given is not None and not isinstance(given, Mapping):
-            cells = self._cells_without(given, k)
-            found = self._posterior(cells, k)
-            index = getattr(given, "index", None)
-            return pandas.DataFrame(found, columns=list(own.levels), index=index)
+            found = self._posterior(self._cells_without(given, k), k)
+            return _indexed(frame(found, own.levels, self._make), given)
         event = {} if given is None else self._conditions(given, "given")
         if k in event:
             raise ValueError(f"given holds {own.name!r}, whose probabilities are wanted")
@@ -315,15 +320,16 @@ class TableDensity:
         logs = [self._log_mass({**event, k: [Piece(codes=frozenset([a]))]}) for a in codes]
         if not np.isfinite(logs).any():
             raise self._nothing(given)
-        return pandas.Series(softmax(logs), index=list(own.levels), name=own.name)
+        return series(softmax(logs), own.levels, self._make)
 
     def _cells_without(self, X: Any, k: int) -> np.ndarray:
         """Cells of rows that may lack column k, which is missing in them."""
         rest = [j for j in range(self.n_features) if j != k]
         others = self.columns.take(rest)
-        names = column_names(X) if is_table(X) else None
-        if names is not None:
-            X = X[[name for name in names if name != self.columns.listed[k].name]]
+        X = known_table(X)
+        if is_table(X):
+            left = [name for name in column_names(X) or () if name != self.columns.listed[k].name]
+            X = X.select(left) if hasattr(X, "column_names") else X[left]
         elif np.ndim(X) == 2 and np.shape(X)[1] == self.n_features:
             X = np.asarray(X)[:, rest]
         return np.insert(others.read(X, "given"), k, np.nan, axis=1)
@@ -384,19 +390,15 @@ class TableDensity:
         """The means of the columns of numbers, a pandas Series: exact, by quadrature where a column
         is transformed. That of an angle is taken within the period that begins at its seam.
         """
-        import pandas
-
         lines = self._numbers()
         nothing = np.full((1, self.n_features), np.nan)
         names = [self.columns.listed[k].name for k in lines]
-        return pandas.Series(self._with_means(nothing)[0, lines], index=names)
+        return series(self._with_means(nothing)[0, lines], names, self._make)
 
     def cov(self) -> Any:
         """The covariance matrix of the columns of numbers, a pandas data frame: exact where none of
         them is transformed, else of 10,000 samples.
         """
-        import pandas
-
         lines = self._numbers()
         names = [self.columns.listed[k].name for k in lines]
         if all(self.columns.listed[k].is_plain for k in lines):
@@ -404,7 +406,7 @@ class TableDensity:
         else:
             cells = self._draw(_DRAWS, np.random.default_rng(0))[:, lines]
             found = np.atleast_2d(np.cov(cells, rowvar=False))
-        return pandas.DataFrame(found, index=names, columns=names)
+        return square(found, names, self._make)
 
     def _only(self) -> Column:
         """The only column, of numbers in an order."""
@@ -465,7 +467,8 @@ class TableDensity:
             logs = self._log_of(tried)
             if (top := float(logs.max())) > level:
                 row, level = tried[[int(np.argmax(logs))]], top
-        return self.columns.frame(row).iloc[0].rename("mode")
+        found = self.columns.frame(row)
+        return found.iloc[0].rename("mode") if self._make == "pandas" else found
 
     @instead(seed="rng", random_state="rng")
     def entropy(self, rng: Any = 0) -> Estimate:
@@ -487,12 +490,10 @@ class TableDensity:
         X : data frame or array (n, d)
             Rows with gaps.
         """
-        import pandas
-
         lines, cells = self._numbers(), self.columns.read(X)
         found = self._with_means(cells)[:, lines]
         names = [self.columns.listed[k].name for k in lines]
-        return pandas.DataFrame(found, columns=names, index=getattr(X, "index", None))
+        return _indexed(frame(found, names, self._make), X)
 
     def _with_means(self, cells: np.ndarray) -> np.ndarray:
         """Cells with the missing numbers replaced by their means."""
@@ -560,10 +561,7 @@ class TableDensity:
                 drawn = [self._completed(some, generator) for _ in range(_CANDIDATES)]
                 best = np.argmax([self._log_of(one) for one in drawn], axis=0)
                 cells[rows] = np.stack(drawn)[best, np.arange(rows.size)]
-        if not self.columns.named:
-            return cells
-        found = self.columns.frame(cells)
-        return found.set_index(X.index) if hasattr(X, "index") else found
+        return self._shown(cells, X)
 
     def _with_means_and_levels(self, cells: np.ndarray) -> np.ndarray:
         found, columns = self._with_means(cells), self.columns
@@ -607,7 +605,8 @@ def with_gaps(p: SoSDensity) -> TableDensity:
             " KernelSoSDensityCV with its defaults"
         )
     names = [f"x{k}" for k in range(d)] if p.feature_names is None else p.feature_names
-    columns = Columns(tuple(Column(name, "numeric") for name in names), p.feature_names is not None)
+    make = None if p.feature_names is None else p._make
+    columns = Columns(tuple(Column(name, "numeric") for name in names), make)
     points = np.asarray(joint.support_points)
     correction = Correction(
         joint.kernel.matrix(d),
@@ -619,6 +618,12 @@ def with_gaps(p: SoSDensity) -> TableDensity:
     )
     reference = MixedReference(normals.weights, normals.means, normals.covariances, ())
     return TableDensity(columns, [(1.0, MixedTerms.of(reference, correction))])
+
+
+def _indexed(found: Any, like: Any) -> Any:
+    """A frame with the index of a table, if both have one."""
+    both = hasattr(found, "set_index") and hasattr(like, "index") and is_table(like)
+    return found.set_index(like.index) if both else found
 
 
 def _numeric(parts: Parts) -> Terms:

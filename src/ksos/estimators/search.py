@@ -249,7 +249,7 @@ class KernelSoSDensityCV(DensityEstimator):
         self.n_features_in_ = len(columns.listed)
         if "feature_names_in_" in vars(self):
             delattr(self, "feature_names_in_")
-        if columns.named:
+        if columns.names is not None:
             self.feature_names_in_ = np.array(columns.names, dtype=object)
         masses = np.zeros(learned.n_rows)
         masses[learned.rows] = as_masses(sample_weight, learned.n_rows)[learned.rows]

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["frame", "known_table", "make_of", "series", "square"]
+__all__ = ["MAKES", "frame", "known_table", "make_of", "series", "square", "typed_frame"]
 
-_MAKES = ("pandas", "polars", "pyarrow", "duckdb")
+MAKES = ("pandas", "polars", "pyarrow", "duckdb")
+"""Libraries whose frames answers can be."""
 
 
 def make_of(X: Any) -> str:
@@ -25,7 +26,7 @@ def make_of(X: Any) -> str:
     'pandas'
     """
     home = type(X).__module__.partition(".")[0].removeprefix("_")
-    return home if home in _MAKES else "pandas"
+    return home if home in MAKES else "pandas"
 
 
 def known_table(X: Any) -> Any:
@@ -54,6 +55,7 @@ def frame(values: np.ndarray, names: Sequence[str] | None, make: str = "pandas")
     columns, home = _default_names(values.shape[1], names), _library(make)
     if make == "pandas":
         return home.DataFrame(values, columns=columns)
+    columns = [*map(str, columns)]
     if make == "polars":
         return home.DataFrame(values, schema=columns)
     if make == "duckdb":
@@ -72,6 +74,52 @@ def square(values: np.ndarray, names: Sequence[str] | None, make: str = "pandas"
     """A matrix (d, d) as a frame whose columns are the features, as are the rows with pandas."""
     found = frame(values, names, make)
     return found if make != "pandas" else found.set_axis(found.columns, axis=0)
+
+
+def typed_frame(columns: Sequence[Any], values: Sequence[np.ndarray], make: str) -> Any:
+    """A frame of that make of columns that know their ``name``, ``dtype``, ``categories`` and
+    whether they are ``ordered``; NaN and None are missing cells.
+    """
+    if make == "duckdb":
+        return _library(make).from_arrow(typed_frame(columns, values, "pyarrow"))
+    typed = _TYPED.get(make, _of_pandas)
+    pairs = zip(columns, values, strict=True)
+    found = {one.name: typed(_library(make), one, x) for one, x in pairs}
+    return _library(make).table(found) if make == "pyarrow" else _library(make).DataFrame(found)
+
+
+def _of_pandas(home: Any, column: Any, x: np.ndarray) -> Any:
+    dtype, gaps = column.dtype, x.dtype == object and any(one is None for one in x)
+    if dtype == "category":
+        every = column.categories or column.levels
+        return home.Categorical(x, categories=list(every), ordered=column.ordered)
+    if (gaps and dtype not in ("str", "string", "boolean")) or dtype in ("String", "Boolean"):
+        return home.Series(x, dtype=object)
+    # whole numbers with gaps stay what they are only in types that have gaps
+    return home.Series(x) if np.any(x != x) and dtype.islower() else home.Series(x).astype(dtype)
+
+
+def _listed(column: Any, x: np.ndarray) -> list[Any]:
+    """Python's values, None where a cell is missing."""
+    whole = x.dtype != object and column.dtype.lower().startswith(("int", "uint"))
+    return [None if a is None or a != a else int(a) if whole else a for a in x.tolist()]
+
+
+def _of_polars(home: Any, column: Any, x: np.ndarray) -> Any:
+    dtype = getattr(home, column.dtype, None)
+    if column.dtype == "category":
+        dtype = home.Enum(column.categories) if column.categories else home.Categorical
+    return home.Series(_listed(column, x), dtype=dtype)
+
+
+def _of_pyarrow(home: Any, column: Any, x: np.ndarray) -> Any:
+    numeric = x.dtype != object
+    dtype = home.from_numpy_dtype(np.dtype(column.dtype.lower())) if numeric else None
+    found = home.array(_listed(column, x), type=dtype)
+    return found.dictionary_encode() if column.dtype == "category" else found
+
+
+_TYPED = {"polars": _of_polars, "pyarrow": _of_pyarrow}
 
 
 def _default_names(d: int, names: Sequence[str] | None) -> list[str]:

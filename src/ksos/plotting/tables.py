@@ -127,8 +127,4 @@ class TableDisplay(Display):
             low, high = density.ppf([_SHARE, 1.0 - _SHARE]).tolist()
         x = np.linspace(low, high, _POINTS)
         x = x[~np.isin(x, column.atoms)]
-        cells = x[:, None]
-        import pandas
-
-        frame = pandas.DataFrame({column.name: cells[:, 0]}) if density.columns.named else cells
-        ax.plot(x, density.pdf(frame), color="C0")
+        ax.plot(x, density.pdf(density.columns.frame(x[:, None])), color="C0")
