@@ -23,6 +23,7 @@ expectation + 0.5 * cvar(0.05)
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -101,7 +102,18 @@ class Risk:
             raise
         if isinstance(found, list | tuple):
             found = self.cp.hstack(found)
-        found = found if isinstance(found, self.cp.Expression) else self.cp.Constant(found)
+        if not isinstance(found, self.cp.Expression):
+            if np.asarray(found).dtype.kind not in "biuf":
+                raise TypeError(
+                    f"the loss of {self.name} must return one number or CVXPY expression per"
+                    f" point; got {found!r}"
+                )
+            found = self.cp.Constant(found)
+        if not all(math.isfinite(constant.value.sum()) for constant in found.constants()):
+            raise ValueError(
+                f"the loss of {self.name} is NaN or infinite at some point of the domain or the"
+                " data; choose a domain on which it is finite"
+            )
         if found.shape == () or found.shape == (1,):
             found = self.cp.sum(found) * np.ones(n)
         if found.shape == (n, 1):
@@ -151,6 +163,8 @@ class Risk:
         return NumericFunction(values)
 
     def __add__(self, other: Any) -> Risk:
+        if isinstance(other, int) and other == 0:
+            return self  # where sum() begins
         if isinstance(other, Risk):
             self._require_expectation(other)
             both = None
@@ -164,6 +178,10 @@ class Risk:
         return Risk(lambda P: self._vector(P) + more, f"{self.name} + {more}", self.lipschitz)
 
     __radd__ = __add__
+
+    def __neg__(self) -> Risk:
+        self._require_expectation()
+        return Risk(lambda P: -self._vector(P), f"-{self.name}", self.lipschitz)
 
     def __sub__(self, other: Any) -> Risk:
         return self + (-other)

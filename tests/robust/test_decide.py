@@ -233,6 +233,22 @@ def test_a_chance_constraint_holds_for_every_distribution() -> None:
     assert exact.lower_bound - 1e-2 <= worst <= exact.upper_bound + 1e-6
 
 
+def test_a_cost_of_the_decision_alone_and_the_negative_of_a_risk() -> None:
+    ball, size = ksos.Ball(DEMAND, 0.03, domain=LINE), cp.Variable(nonneg=True)
+    short = ksos.risk.chance(lambda P: P[:, 0] - size, 0.2)
+    found = ksos.decide(3.0 * size, ball, [short], rtol=2e-2)
+    check(found, ball, 2e-2)
+    assert found.upper_bound == pytest.approx(3.0 * float(size.value), rel=1e-6)
+    # the largest certain share of a demand that is sold, as a gain and as a loss
+    gain = ksos.risk.expectation(lambda P: cp.minimum(P[:, 0], size) - 0.5 * size)
+    loss = ksos.risk.pieces([lambda P: 0.5 * size - P[:, 0], lambda P: -0.5 * size])
+    pair = [ksos.decide(risk, ball).value for risk in (-gain, sum([loss, 0.0 * loss]))]
+    assert pair[0] == pytest.approx(pair[1], rel=1e-2) and repr(-gain) == "-expectation"
+    assert repr(sum([loss, loss])) == "pieces + pieces"
+    with pytest.raises(ksos.ConvexityError, match="not convex in the decision"):
+        ksos.decide(-loss, ball, [size <= 60.0])
+
+
 def test_several_limits_and_bounds_that_are_variables() -> None:
     ball = ksos.Ball(RETURNS, 0.05, domain=PLANE)
     share, level = cp.Variable(2, nonneg=True), cp.Variable()
@@ -281,6 +297,48 @@ def test_labels_are_columns_of_a_discrete_domain() -> None:
     assert plain.upper_bound < shift.lower_bound
     slack = np.maximum(0.0, 1.0 - X[:, 1] * (X[:, 0] * float(w.value) + float(b.value)))
     assert abs(slack.mean() - plain.value) < 1e-6
+
+
+def test_features_lie_in_a_box_and_labels_have_levels() -> None:
+    """What decides between the labels is the grid of features times labels, not the interval."""
+    rng = np.random.default_rng(4)
+    y = rng.choice([-1.0, 1.0], size=40)
+    data = np.column_stack([rng.normal(size=40) + y, y])
+    box = Box([-4.0, -1.0], [4.0, 1.0])
+    ball = ksos.Ball(data, 0.05, domain=box, levels={1: [1, -1]})
+    assert ball.contains(data) and not ball.contains(data * [1.0, 0.5])
+    assert "column 1 in [-1.0, 1.0]" in repr(ball)
+    w, b = cp.Variable(), cp.Variable()
+    margin = lambda P: cp.multiply(P[:, 1], P[:, 0] * w + b)  # noqa: E731
+    x = np.linspace(-4.0, 4.0, 200)
+    atoms = np.concatenate([np.column_stack([x, np.full(200, sign)]) for sign in (-1.0, 1.0)])
+    nodes = ksos.Ball(data, 0.05, domain=Discrete(np.concatenate([atoms, data])))
+    for risk in (ksos.risk.hinge(margin), ksos.risk.logistic(margin, lipschitz=cp.abs(w))):
+        d = ksos.decide(risk, ball)
+        check(d, ball, 1e-2)
+        assert d.upper_bound_kind == "rigorous"
+        assert set(d.adversary.points[:, 1].tolist()) == {-1.0, 1.0}
+        exact = ksos.decide(risk, nodes, rtol=1e-6)
+        assert d.lower_bound <= exact.upper_bound * (1.0 + 1e-4)
+        assert exact.lower_bound <= d.upper_bound
+        with pytest.raises(ValueError, match=r"densities of a ball with levels.*RobustClassifier"):
+            d.worst_case()
+    # a product over both labels is half of the interval that lies between them
+    gap = ksos.risk.expectation(lambda P: cp.square(w - 1.0) + 1.0 - cp.square(P[:, 1]))
+    between = ksos.decide(gap, ksos.Ball(data, 0.05, domain=box))
+    assert ksos.decide(gap, ball).upper_bound < 1e-6 < between.lower_bound
+    for levels, match in [
+        ({1: [-1.0, 2.0]}, r"levels of column 1 must lie in its interval \[-1, 1\]"),
+        ({2: [1.0]}, "levels"),
+        ({1: ["a"]}, "levels of column 1"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            ksos.Ball(data, 0.1, domain=box, levels=levels)
+    with pytest.raises(ValueError, match="finite sides"):
+        ksos.Ball(data, 0.1, levels={1: [-1.0, 1.0]})
+    odd = ksos.Ball(data * [1.0, 0.5], 0.1, domain=box, levels={1: [-1.0, 1.0]})
+    with pytest.raises(ValueError, match="does not hold all of the data"):
+        ksos.decide(gap, odd)
 
 
 def test_signed_weights_and_the_least_radius() -> None:
@@ -482,6 +540,13 @@ def test_wrong_input_names_the_fix() -> None:
     raises("column 2 is not among the 2 columns", ksos.risk.newsvendor(x[0], 1.0, 1.0, column=2))
     others = ksos.risk.expectation(lambda P: (P - P.mean(axis=0)) @ x)
     raises("depends on the other points", others, subject_to=simplex)
+    # which shows at no decision, since the best one makes it 0
+    total = ksos.risk.expectation(lambda P: cp.sum(cp.pos(P @ x - 3.0)))
+    raises("depends on the other points", total, subject_to=simplex)
+    raises("number or CVXPY expression", ksos.risk.expectation(lambda P: None), kind=TypeError)
+    with np.errstate(invalid="ignore"):
+        log = ksos.risk.expectation(lambda P: np.log(P[:, 0]) * x[0])
+        raises("NaN or infinite at some point", log, subject_to=simplex)
 
 
 def test_an_error_in_the_loss_says_where_it_came_from() -> None:

@@ -4,8 +4,9 @@ of the library asks it. Volume, on R^d or on a box, is the plainest one.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -272,6 +273,18 @@ class Box(Measure):
     def image(self, transform: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> Measure:
         a, b = transform(np.stack([self.low, self.high]))
         return type(self)(np.minimum(a, b), np.maximum(a, b))
+
+    def slice(self, values: Mapping[int, float]) -> Box:
+        """Where some features have these values: a box without volume.
+
+        >>> Box([0.0, 0.0], [1.0, 2.0]).slice({1: 0.5})
+        Box(low=[0.0, 0.5], high=[1.0, 0.5])
+        """
+        found = copy.copy(self)
+        found.low, found.high = self.low.copy(), self.high.copy()
+        for feature, value in values.items():
+            found.low[feature] = found.high[feature] = value
+        return found
 
     def parameters(self) -> dict[str, Any]:
         return {"low": self.low, "high": self.high}

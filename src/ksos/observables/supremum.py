@@ -3,13 +3,13 @@ for.
 
 On a cell with center c and half-widths h a function is bounded in two ways,
 
-    f(x) ≤ f(c) + flat    and    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x−c)ᵀ curve (x−c) + rest,
+    f(x) ≤ f(c) + flat    and    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x−c)ᵀ curve (x−c) + rest.
 
-    f(x) ≤ f(c) + flat    and    f(x) ≤ f(c) + ⟨slope, x − c⟩ + (x−c)ᵀcurve(x−c) + rest,
-f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖. For the Gaussian kernel, whose spectral measure is N(0, 2/σ²),
-derivatives of order k along a unit vector are at most ‖f‖·√(E ω^2k), which bounds Taylor's
-remainder: rest = ‖f‖·√(10/3)·‖(x − c)/σ‖³, or ‖f‖·√3·‖(x − c)/σ‖² without curve. The maximum of
-several functions is bounded by the largest of their bounds.
+A function of an RKHS has |f(x) − f(c)| ≤ ‖f‖·‖φ(x) − φ(c)‖. For the Gaussian kernel, whose
+spectral measure is N(0, 2/σ²), derivatives of order k along a unit vector are at most
+‖f‖·√(E ω^2k), which bounds Taylor's remainder: rest = ‖f‖·√(10/3)·‖(x − c)/σ‖³, or
+‖f‖·√3·‖(x − c)/σ‖² without curve. The maximum of several functions is bounded by the largest of
+their bounds.
 """
 
 from __future__ import annotations
@@ -80,10 +80,12 @@ def proven_supremum(
     >>> bool(0.25 <= found.bound <= 0.25 + 1e-6), found.at.round(2).tolist()
     (True, [0.5])
     """
-    d, width = box.low.shape[0], box.high - box.low
-    per_side = max(1, int(_FIRST_CELLS ** (1.0 / d)))
-    corner, run = tensor_grid([np.arange(per_side) / per_side] * d), Run.current()
-    half = np.full_like(corner, 0.5 / per_side)
+    width = box.high - box.low
+    wide = width > 0.0  # sides that can be cut
+    d = int(wide.sum())
+    per_side = np.where(wide, max(1, int(_FIRST_CELLS ** (1.0 / max(d, 1)))), 1)
+    corner, run = tensor_grid([np.arange(n) / n for n in per_side]), Run.current()
+    half = np.where(wide, 0.5 / per_side, 0.0) + np.zeros_like(corner)
     center, best, at, dropped, seen = corner + half, -math.inf, box.low, -math.inf, 0
     while True:
         x = np.clip(box.low + width * center, box.low, box.high)
@@ -103,26 +105,23 @@ def proven_supremum(
         pieces = 2 ** min(d, 2)
         if seen + pieces * int(keep.sum()) > max_cells or keep.sum() > _MOST_PENDING or run.over:
             return Supremum(max(dropped, float(upper[keep].max()), best), best, at, True)
-        center, half = _split(center[keep], half[keep], found.slope[keep] * width)
+        center, half = _split(center[keep], half[keep], found.slope[keep] * width, min(d, 2))
 
 
 def _split(
-    center: np.ndarray, half: np.ndarray, slope: np.ndarray
+    center: np.ndarray, half: np.ndarray, slope: np.ndarray, sides: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each cell in two along its longest side, or in four along the two longest; of equal sides the
     steepest come first.
     """
-    n, d = center.shape
+    n = center.shape[0]
     order = np.lexsort((-np.abs(slope), -half), axis=1)
-    for axis in range(min(d, 2)):
+    for axis in range(sides):
         k = np.tile(order[:, axis], center.shape[0] // n)
-        rows = np.arange(center.shape[0])
-        half = half.copy()
-        half[rows, k] *= 0.5
-        left, right = center.copy(), center.copy()
-        left[rows, k] -= half[rows, k]
-        right[rows, k] += half[rows, k]
-        center, half = np.concatenate([left, right]), np.concatenate([half, half])
+        rows, step = np.arange(center.shape[0]), np.zeros_like(half)
+        step[rows, k] = 0.5 * half[rows, k]
+        center = np.concatenate([center - step, center + step])
+        half = np.concatenate([half - step, half - step])
     return center, half
 
 
@@ -159,9 +158,12 @@ def searched_supremum(f: Observable, box: Box, candidates: np.ndarray) -> Suprem
     return Supremum(best, best, at, False)
 
 
-def climbed(f: Observable, box: Box, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points (n, d) that a search along the axes reaches from the starts in the box, all at once,
-    and the values there. It needs no slope, so that kinks and jumps do not matter.
+def climbed(
+    f: Observable, box: Box, starts: np.ndarray, fixed: Sequence[int] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points (n, d) that a search along the axes, but for the ``fixed`` ones, reaches from the
+    starts in the box, all at once, and the values there. It needs no slope, so that kinks and jumps
+    do not matter.
 
     >>> from ksos.observables import Polynomial
     >>> f = Polynomial([0.0, 1.0, -1.0])  # x − x²
@@ -170,14 +172,15 @@ def climbed(f: Observable, box: Box, starts: np.ndarray) -> tuple[np.ndarray, np
     """
     (n, d), width = starts.shape, box.high - box.low
     at, values = starts.copy(), f(starts)
-    reach, ways = np.full(n, _FIRST_REACH), np.concatenate([np.eye(d), -np.eye(d)])
+    axes = np.delete(np.eye(d), fixed, axis=0)
+    reach, ways = np.full(n, _FIRST_REACH), np.concatenate([axes, -axes])
     for _ in range(_MOST_STEPS):
         moving = np.flatnonzero(reach > _LAST_REACH)
         if moving.size == 0 or Run.current().over:
             break
         steps = reach[moving, None, None] * ways * width
         tried = np.clip(at[moving, None, :] + steps, box.low, box.high)
-        found = f(tried.reshape(-1, d)).reshape(moving.size, 2 * d)
+        found = f(tried.reshape(-1, d)).reshape(moving.size, -1)
         best = np.argmax(found, axis=1)
         highest = found[np.arange(moving.size), best]
         better = highest > values[moving]
@@ -205,7 +208,8 @@ class CellBound:
             self.value + other.value,
             self.flat + other.flat,
             self.slope + other.slope,
-            self.curve + other.curve,
+            # affine pieces are many, and curves large
+            self.curve + other.curve if np.any(other.curve) else self.curve,
             self.rest + other.rest,
         )
 
@@ -279,8 +283,9 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
         found = [part(centers, half) for part in parts]
         if maximum is None:
             return functools.reduce(operator.add, found)
+        both = [functools.reduce(operator.add, found)] if found else []
         pieces = _of_pieces(*maximum, centers, half)
-        return HighestBound([functools.reduce(operator.add, found, piece) for piece in pieces])
+        return HighestBound([functools.reduce(operator.add, [*both, piece]) for piece in pieces])
 
     return bounds
 

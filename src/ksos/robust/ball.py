@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,15 @@ from ksos.density import SoSDensity
 from ksos.ground.arrays import to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.ground.names import column_names
-from ksos.ground.validation import as_bandwidth, as_count, as_nonnegative, as_points, as_weights
+from ksos.ground.validation import (
+    as_bandwidth,
+    as_count,
+    as_features,
+    as_nonnegative,
+    as_points,
+    as_vector,
+    as_weights,
+)
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Box, Discrete, Lebesgue, Measure
 from ksos.space import (
@@ -76,6 +85,9 @@ class Ball:
         as bandwidth. Default: that of a MeanEmbedding, else None.
     domain : Box, Discrete, another measure or "samples", optional
         Where the distributions live. "samples" are the distinct samples themselves. Default: R^d.
+    levels : dict {column: values}, optional
+        The values of columns that are discrete on a Box, such as labels, for :func:`ksos.decide`.
+        Columns are given by name or number.
     confidence : float, default=0.95
         Level of the bootstrap, strictly between 0 and 1.
     n_resamples : int, default=1000
@@ -114,6 +126,7 @@ class Ball:
         weights: Any = None,
         kernel: str | Kernel | None = None,
         domain: Any = None,
+        levels: Mapping[Any, Any] | None = None,
         confidence: float = 0.95,
         n_resamples: int = 1000,
         rng: Any = 0,
@@ -152,6 +165,7 @@ class Ball:
             )
         self.domain: Measure = Lebesgue() if domain is None else domain
         self.domain.check_features(self.n_features)
+        self.levels = self._as_levels(levels) if levels else {}
         if not isinstance(kernel, Kernel):
             generator = np.random.default_rng(rng)
             sigma = bandwidth_rule("median", self.points, self.weights, generator)
@@ -166,6 +180,23 @@ class Ball:
             return float(radius)
         self._require_distribution('radius="bootstrap"')
         return resampled_radius(self, self.n_samples, *self._resampling)
+
+    def _as_levels(self, levels: Mapping[Any, Any]) -> dict[int, np.ndarray]:
+        if self.domain.region is None:
+            raise ValueError(
+                "levels need a domain=Box(low, high) of finite sides, which holds them"
+            )
+        names = as_features(list(levels), self.n_features, "levels", self.feature_names)
+        found: dict[int, np.ndarray] = {}
+        for name, k in zip(levels, names, strict=True):
+            found[k] = np.unique(as_vector(levels[name], f"the levels of column {name!r}"))
+            low, high = self.domain.boundary(k)
+            if found[k][0] < low or found[k][-1] > high:
+                raise ValueError(
+                    f"the levels of column {name!r} must lie in its interval [{low:g}, {high:g}] of"
+                    f" the domain; got {found[k].tolist()}"
+                )
+        return found
 
     def _require_distribution(self, what: str) -> None:
         if not self.is_distribution:
@@ -227,8 +258,11 @@ class Ball:
         if self.domain.atoms is not None:
             nodes = set(map(tuple, self.domain.atoms.points.tolist()))
             return all(tuple(place) in nodes for place in places.tolist())
+        if self.levels and hasattr(distribution, "measure"):
+            return False  # no density is on levels
         low, high = self.domain.boundaries(self.n_features)
-        return bool(np.all((places >= low) & (places <= high)))
+        on_levels = [np.isin(places[:, k], values) for k, values in self.levels.items()]
+        return bool(np.all((places >= low) & (places <= high)) and np.all(on_levels))
 
     def support_function(self, points: Any = None) -> Any:
         """The worst case as a convex function in CVXPY, for models of your own.
@@ -252,6 +286,8 @@ class Ball:
 
     def __repr__(self) -> str:
         where = f"R^{self.n_features}" if self.domain == Lebesgue() else repr(self.domain)
+        for k, values in self.levels.items():
+            where += f", column {k} in {values.tolist()},"
         return (
             f"Ball: distributions on {where} within MMD {self.radius:.4g} of"
             f" {self.points.shape[0]} distinct samples, kernel {self.kernel!r}"
@@ -352,6 +388,11 @@ def adversary_in(
     support points allow.
     """
     require_ball(ball)
+    if ball.levels:
+        raise ValueError(
+            "densities of a ball with levels are not supported: use ksos.decide, or"
+            " ksos.RobustClassifier for labels"
+        )
     d, metric, measure = ball.n_features, ball.kernel, ball.domain
     if space is not None:
         return _given(ball, space, bandwidth, n_support)

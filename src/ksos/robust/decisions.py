@@ -21,6 +21,7 @@ that risk meets the constraint: until then the constraint is tightened.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ from ksos.observables import (
     proven_supremum,
 )
 from ksos.quadrature import sobol
-from ksos.risk import Risk, cvxpy, parts_of, restore
+from ksos.risk import Risk, cvxpy, expectation, parts_of, restore
 from ksos.robust.ball import Ball, require_ball
 from ksos.robust.worst_case import WorstCase, worst_case
 from ksos.space import region, scattered
@@ -206,7 +207,7 @@ class Decision:
 
 
 def decide(
-    risk: Risk,
+    risk: Any,
     ball: Ball,
     subject_to: Any = (),
     *,
@@ -223,8 +224,8 @@ def decide(
 
     Parameters
     ----------
-    risk : Risk
-        What to minimize, from :mod:`ksos.risk`.
+    risk : Risk or CVXPY expression
+        What to minimize, from :mod:`ksos.risk`, or a cost of the decision alone.
     ball : Ball
         The distributions, see :class:`ksos.Ball`. Its domain must hold the data. An unbounded loss
         needs a bounded domain. On "samples" or another Discrete domain the answer is exact.
@@ -270,6 +271,8 @@ def decide(
     ('solved', 'rigorous', True)
     """
     cp = cvxpy()
+    if isinstance(cost := risk, cp.Expression):
+        risk = expectation(lambda P: cost)
     if not isinstance(risk, Risk):
         raise TypeError(
             "risk must come from ksos.risk, such as ksos.risk.expectation(lambda P: -P @ x); got"
@@ -321,29 +324,37 @@ class _Certificate:
         """The bound of the risk: proven, or else an estimate."""
         return self.level + (self.proven if self.rigorous else self.attained)
 
-    def look(self, box: Box, searched: int, starts: int, rng: np.random.Generator) -> None:
+    def look(
+        self, ball: Ball, box: Box, searched: int, starts: int, rng: np.random.Generator
+    ) -> None:
         """Search for the supremum from many starts."""
         assert self.g is not None
         difference = self.loss - self.g
         unit = sobol(searched, box.low.shape[0], rng)
-        X = np.concatenate([self.places, box.low + (box.high - box.low) * unit])
+        X = _on_levels(ball, box, box.low + (box.high - box.low) * unit)
+        X = np.concatenate([self.places, X])
         highest = np.argsort(-difference(X))[:starts]
-        X, values = climbed(difference, box, X[highest])
+        X, values = climbed(difference, box, X[highest], list(ball.levels))
         order = np.argsort(-values)
         self.places = X[order]
         self.attained = max(self.attained, float(values[order[0]]))
 
-    def prove(self, box: Box, tol: float, lipschitz: float | None) -> None:
+    def prove(self, ball: Ball, box: Box, tol: float, lipschitz: float | None) -> None:
         """Branch and bound, until the supremum is known to ``tol`` or there are too many cells."""
         assert self.g is not None
         bounds = enclosure(self.loss - self.g, lipschitz)
         if bounds is None or tol <= 0.0 or math.isfinite(self.proven):
             return
-        cells = int(min(_MOST_CELLS, _MOST_ENTRIES / self.g.points.shape[0]))
-        found = proven_supremum(bounds, box, tol, cells)
-        self.attained, self.proven = max(self.attained, found.attained), found.bound
+        slices = [
+            box.slice(dict(zip(ball.levels, values, strict=True)))
+            for values in itertools.product(*ball.levels.values())
+        ]
+        cells = min(_MOST_CELLS, _MOST_ENTRIES / self.g.points.shape[0]) / len(slices)
+        found = [proven_supremum(bounds, part, tol, int(cells)) for part in slices]
+        self.attained = max(self.attained, *(part.attained for part in found))
+        self.proven = max(part.bound for part in found)
         self.rigorous = self.proven <= self.attained + tol
-        self.places = np.concatenate([found.at[None, :], self.places])
+        self.places = np.concatenate([[part.at for part in found], self.places])
 
 
 @dataclass(eq=False)
@@ -360,6 +371,14 @@ class _Candidate:
     @property
     def feasible(self) -> bool:
         return all(limit.bound <= 0.0 for limit in self.certificates[1:])
+
+
+def _on_levels(ball: Ball, box: Box, points: np.ndarray) -> np.ndarray:
+    """Points of the box, with the columns that are discrete moved to levels, in equal shares."""
+    for k, values in ball.levels.items():
+        share = (points[:, k] - box.low[k]) / (box.high[k] - box.low[k])
+        points[:, k] = values[np.minimum(share * len(values), len(values) - 1).astype(int)]
+    return points
 
 
 def _features(
@@ -504,11 +523,23 @@ class _Search:
                     f"variable {variable.name()} is discrete, but bounds by duality need"
                     " continuous decisions; relax it, or fix its value"
                 )
+        self._require_pointwise()
         self.anchor = self._anchor()
         self.adversary, self.lower, self.wanted = self.anchor, -math.inf, 0.0
         self.margins = [0.0 for _ in self.limits]
         self.best: _Candidate | None = None
         self.last: _Candidate | None = None
+
+    def _require_pointwise(self) -> None:
+        """Raise if a loss of two points differs from those of each, at some values."""
+        rng, values = np.random.default_rng(0), [variable.value for variable in self.variables]
+        for scale, one in itertools.product((1.0, 1e3), self.all):
+            for variable in self.variables:
+                variable.save_value(rng.normal(scale=scale, size=variable.shape))
+            pair = one.points[[0, -1]]
+            alone = np.concatenate([one.risk.values(pair[:1]), one.risk.values(pair[1:])])
+            _require_pointwise(one.risk, alone, one.risk.values(pair))
+        restore(self.variables, values)
 
     def _first_points(self) -> tuple[np.ndarray, bool]:
         """Samples, points across the domain and its corners; or all points of the domain, if they
@@ -521,6 +552,7 @@ class _Search:
         n = ball.points.shape[0]
         some = self.rng.choice(n, min(n, _MOST_DATA), replace=False)
         across = scattered(self.box, _FIRST_POINTS.get(ball.n_features, _FIRST_OTHERWISE))
+        across = _on_levels(ball, self.box, across)
         if not ball.domain.bounded:
             # far away, where g vanishes, an adversary may put mass as well
             across = np.concatenate([self._farther(across, factor) for factor in _FARTHER])
@@ -640,7 +672,7 @@ class _Search:
         for certificate in certificates:
             if not certificate.rigorous:
                 self._require_bounded(certificate.loss)
-                certificate.look(self.box, _SEARCHED, _STARTS, self.rng)
+                certificate.look(self.ball, self.box, _SEARCHED, _STARTS, self.rng)
         scale = max(abs(candidate.bound), self.goal.spread())
         self.wanted = max(self.rtol * scale, _SOLVED)
         for k, (one, limit) in enumerate(zip(self.limits, certificates[1:], strict=True)):
@@ -721,14 +753,14 @@ class _Search:
             if found.rigorous:
                 continue
             Run.current().tell("proving the bound")
-            found.look(self.box, _SEARCHED_LAST, _STARTS_LAST, self.rng)
+            found.look(self.ball, self.box, _SEARCHED_LAST, _STARTS_LAST, self.rng)
             room = (0.0 if k else goal) - found.level - found.attained
             room = room if k else max(room, least)
             if room <= 0.0:
                 break
             if self.ball.domain.region is not None:
                 # not all of the room: branch and bound may find a place that is a little higher
-                found.prove(self.box, _ROOM * room, _number(one.risk.lipschitz))
+                found.prove(self.ball, self.box, _ROOM * room, _number(one.risk.lipschitz))
         if not best.feasible:
             self.best = None
         return self._close_enough(1.0)
