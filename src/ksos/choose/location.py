@@ -21,9 +21,6 @@ from ksos.choose.held_out import simplest_good
 from ksos.data import Split
 from ksos.ground import Run, few_threads, warn_caller
 
-__all__ = ["FEW_ROWS", "Location", "LocationScale", "Scale", "SplitConformal", "cross_fit"]
-__all__ += ["evaluate", "fit_conformal", "fit_scales", "warn_of_weights"]
-
 # Fewer rows than the 20 that a leaf of a boosted tree needs: the scale is constant, no transform is
 # tried, and a warning says that the distribution is little more than a normal one.
 FEW_ROWS = 20

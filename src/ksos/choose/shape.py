@@ -21,8 +21,6 @@ from ksos.data import Split
 from ksos.ground import Run
 from ksos.quadrature import PanelDistribution, Panels
 
-__all__ = ["Shape", "Transform", "fit_shape", "log_is_better"]
-
 # Residuals that the search gets: its time on benchmarks/conditional at n = 10,000.
 _MOST_RESIDUALS = 2000
 # Residuals on which what the shape may depend on is compared: likewise.

@@ -19,8 +19,6 @@ from ksos.density import SoSDensity
 from ksos.ground.arrays import to_numpy
 from ksos.ground.files import replace_whole
 
-__all__ = ["LogDensity", "MeanScore", "written"]
-
 
 @dataclass(frozen=True)
 class LogDensity:

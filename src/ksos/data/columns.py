@@ -20,8 +20,6 @@ from ksos.ground.frames import known_table, make_of
 from ksos.ground.names import column_names, feature_numbers, is_table, quoted
 from ksos.ground.validation import as_choice, require_unmasked
 
-__all__ = ["KINDS", "Learned", "learn"]
-
 KINDS = ("numeric", "positive", "nonnegative", "count", "categorical")
 """Kinds that are named by a word; (low, high) and ("circular", period) are the others."""
 _MISSING = ("model", "drop", "raise")

@@ -27,17 +27,6 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas
 
-__all__ = [
-    "CsvFile",
-    "Say",
-    "Written",
-    "cell_error",
-    "excerpt",
-    "is_decorated",
-    "is_missing",
-    "is_number",
-    "is_position",
-]
 
 Say = Callable[[str], None]
 """What gets the lines on what is detected or dropped."""

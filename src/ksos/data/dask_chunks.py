@@ -15,8 +15,6 @@ import numpy as np
 
 from ksos.data.sources import Choice, Chunk, Chunks, G, is_dask
 
-__all__ = ["DaskChunks"]
-
 _FAN_IN = 8  # values that are merged at a time: few of them wait in memory, and the tree stays low
 
 T = TypeVar("T")

@@ -21,8 +21,6 @@ from ksos.ground.validation import as_choice, as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
 from ksos.kernels.base import block_size, kernel_sums, two_sum
 
-__all__ = ["KernelSums"]
-
 _KIND = "kernel sums"
 _GRID = 2.0**40  # see KernelSums.at
 _PRECISIONS = ("double", "single")

@@ -35,9 +35,6 @@ from ksos.ground.run import Run
 from ksos.ground.validation import as_masses, as_points, as_vector, naming, require_numbers
 from ksos.measures import Lebesgue, Measure
 
-__all__ = ["Checks", "Gathered", "Passes", "Rows", "Tally", "fit_few", "forget"]
-__all__ += ["remember", "require_own_weights"]
-
 _BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
 _HEAVIEST = 1e200  # 10¹⁰⁸ of such weights can be added up before the sum overflows
 _SHARE = 0.05  # of the time, at most, is spent on checkpoints: nobody notices so little

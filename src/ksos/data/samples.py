@@ -12,9 +12,6 @@ import numpy as np
 from ksos.ground.names import warn_caller
 from ksos.ground.validation import as_count, as_weights
 
-__all__ = ["Fold", "Split", "as_folds", "check_folds", "distinct_samples", "held_out_rows"]
-__all__ += ["held_out_weights", "mean_score", "random_folds", "row_splits", "some_of"]
-
 FEW_SAMPLES = 200
 """Up to this many samples there are ten folds, beyond five."""
 _FEW_ROWS = 100  # the same for rows of a regression

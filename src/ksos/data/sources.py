@@ -21,22 +21,6 @@ from ksos.ground.frames import known_table
 from ksos.ground.names import column_names, is_table, matrix_of
 from ksos.ground.validation import as_count, require_numbers
 
-__all__ = [
-    "Choice",
-    "Chunk",
-    "Chunks",
-    "Gatherer",
-    "TableFile",
-    "as_source",
-    "chunks",
-    "files_of",
-    "is_arrow",
-    "is_dask",
-    "is_source",
-    "mapped",
-    "opened",
-]
-
 # half a megabyte for each column: reading a chunk takes far longer than the call that asks for it
 _CHUNK_ROWS = 1 << 16
 

@@ -14,8 +14,6 @@ import numpy as np
 from ksos.ground.arrays import Array, bits, is_numpy, namespace, to_numpy
 from ksos.ground.memory import row_blocks
 
-__all__ = ["Moments", "Part", "Survey", "row_hashes"]
-
 # the increment and the two factors of SplitMix64 [Steele2014]
 _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _SIGN = -(2**63)  # the bit of the sign alone

@@ -40,8 +40,6 @@ from ksos.ground.validation import as_points, as_vector
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Stream", "Table", "TableOptions", "find_columns", "open_table", "option", "read_table"]
-__all__ += ["require_different"]
 
 _NPY_MAGIC = b"\x93NUMPY"
 _INDEX_ROWS = 10  # in fewer rows, a column of 1, 2, 3 may be a measurement

@@ -57,7 +57,7 @@ from ksos.measures import Measure
 
 # scikit-learn's callbacks, such as its progress bar, see what a fit does from version 1.9 on
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin, with_callbacks
 except ImportError:  # before scikit-learn 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
@@ -67,9 +67,6 @@ except ImportError:  # before scikit-learn 1.9
         """The method as it is."""
         return method
 
-
-__all__ = ["CallbackSupportMixin", "DensityEstimator", "holds_no_rows_out", "told_to_callbacks"]
-__all__ += ["warn_if_memorized"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

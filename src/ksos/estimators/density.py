@@ -71,8 +71,6 @@ from ksos.space import (
     select_support,
 )
 
-__all__ = ["OBJECTIVES", "KernelSoSDensity"]
-
 # n_support=None means all distinct samples, up to this many: time grows with their cube. Beyond
 # 5,000 samples there are more, as n^{1/12}, up to 250.
 MOST_SUPPORT_POINTS = 200

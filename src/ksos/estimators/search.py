@@ -40,8 +40,6 @@ from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
 from ksos.solvers import Solution
 
-__all__ = ["KernelSoSDensityCV", "KernelSoSImputer"]
-
 OBJECTIVES = ("likelihood", "squared_mmd")
 # Multiples of the bandwidth that suits a kernel density estimate, by whether the criterion is the
 # likelihood and whether there is a reference. The grids were chosen with other seeds of

@@ -22,27 +22,6 @@ from ksos.ground.validation import as_finite, as_nonnegative
 from ksos.space.embedding_map import SMALL_TENSOR, EmbeddingMap
 from ksos.space.space import SoSSpace
 
-__all__ = [
-    "LARGEST_EXPONENT",
-    "Bound",
-    "BoundLinear",
-    "BoundTerm",
-    "Constraint",
-    "EmbeddingQuadratic",
-    "Functional",
-    "Objective",
-    "Pair",
-    "Point",
-    "PointwiseTerm",
-    "ScaledSum",
-    "density_values",
-    "from_values",
-    "paired",
-    "plus",
-    "value_rows",
-    "weighted_sum",
-]
-
 # about the cube root of the largest float: products with values and gradients stay finite
 _LARGEST_FACTOR = 1e100
 # exp(600) = 4e260: below the largest float, 2e308, by what it is multiplied with

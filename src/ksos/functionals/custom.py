@@ -26,8 +26,6 @@ from ksos.ground.arrays import Array, derivatives, inner, like, namespace, norm,
 from ksos.ground.validation import as_count, as_points
 from ksos.space.space import SoSSpace
 
-__all__ = ["CustomFunctional", "GradientCheck", "check_gradient"]
-
 _REMEMBERED = 24  # points that a new one is compared with: as many more calls of dot, and no more
 _PROBES = 6  # random densities at the start: a plain mistake shows at one of few
 _ROUNDING = 1e-9  # of the values compared: far above what a user's sums lose, far below a mistake

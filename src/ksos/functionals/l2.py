@@ -35,8 +35,6 @@ from ksos.kernels import KERNELS, Kernel
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.space import SoSSpace
 
-__all__ = ["Basis", "BasisSums", "SquaredL2"]
-
 # relative, of two rules in a row: their errors are then some rounding units of a sum over so many
 # nodes
 _AGREEMENT = 1e-11

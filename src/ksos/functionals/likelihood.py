@@ -13,8 +13,6 @@ from ksos.ground.arrays import Array, is_other_array, like, namespace, to_numpy
 from ksos.ground.validation import as_points, as_weights
 from ksos.space.space import SoSSpace
 
-__all__ = ["BoundLikelihood", "NegativeLogLikelihood", "likelihood_term"]
-
 # of the least value that a sample can have at an optimum: the logarithm goes on as a parabola below
 _FLOOR = 1e-8
 # ‖ψ(x)‖² is of the order of 1 near support points: no density of the space reaches a sample so far

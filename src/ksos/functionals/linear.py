@@ -25,8 +25,6 @@ from ksos.observables import KernelFunction, Observable, as_observable
 from ksos.space.embedding import MeanEmbedding
 from ksos.space.space import SoSSpace
 
-__all__ = ["Expectation", "Frobenius", "ScaledFunctional", "Trace"]
-
 
 class ScaledFunctional(Functional):
     """``relative=True`` counts in units of 1/w₀ (w₀ = max_i ∫k(x,x̃_i)²dρ), which makes the value

@@ -13,8 +13,6 @@ from ksos.space.embedding import MeanEmbedding
 from ksos.space.labeled import LabeledDensity, LabeledEmbedding
 from ksos.space.space import SoSSpace
 
-__all__ = ["MMD", "BoundBall", "BoundSquaredMMD", "SquaredMMD", "within"]
-
 _NO_LENGTH = 1e-150  # its square is still a float: at the target itself nothing is divided by zero
 _TARGETS = (MeanEmbedding, KernelSums, SoSDensity, LabeledEmbedding, LabeledDensity)
 

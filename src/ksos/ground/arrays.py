@@ -27,38 +27,6 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 Array = Any
 
-__all__ = [
-    "Array",
-    "bits",
-    "cholesky_solver",
-    "derivatives",
-    "exp_in_place",
-    "eye",
-    "flat",
-    "free_device_memory",
-    "full_single_precision",
-    "inner",
-    "is_numpy",
-    "is_other_array",
-    "is_tensor",
-    "like",
-    "linalg_errors",
-    "memory_errors",
-    "namespace",
-    "norm",
-    "on_accelerator",
-    "on_host",
-    "quiet",
-    "row_squares",
-    "send",
-    "six_digits",
-    "to_device",
-    "to_numpy",
-    "triangular_inverse",
-    "uniforms",
-    "zeros",
-]
-
 
 def namespace(*arrays: Array) -> Any:
     """The array-API namespace shared by ``arrays``."""

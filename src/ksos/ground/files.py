@@ -23,8 +23,6 @@ import numpy as np
 
 from ksos.exceptions import ModelFormatError
 
-__all__ = ["read_state", "replace_whole", "write_state"]
-
 _TEMPORARY = re.compile(r"\.ksos-[0-9a-f]{16}\.tmp")
 _ARRAY = "an array of this file"  # what stands in the words for an array
 _ABANDONED = 3600.0  # seconds: no writer that is alive pauses for an hour

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MAKES", "frame", "known_table", "make_of", "series", "square", "typed_frame"]
-
 MAKES = ("pandas", "polars", "pyarrow", "duckdb")
 """Libraries whose frames answers can be."""
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["later"]
-
 
 def later(
     package: dict[str, Any], modules: Mapping[str, str]

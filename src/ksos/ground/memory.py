@@ -16,16 +16,6 @@ from typing import Any, NamedTuple
 
 from ksos.ground.arrays import free_device_memory
 
-__all__ = [
-    "CACHE_ELEMENTS",
-    "FLOAT_BYTES",
-    "available_memory",
-    "group_memory",
-    "require_memory",
-    "resources",
-    "row_blocks",
-]
-
 FLOAT_BYTES = 8  # of a float64
 CACHE_ELEMENTS = 1 << 16
 """Half a megabyte of float64: a block of this many entries stays in the cache while it is worked

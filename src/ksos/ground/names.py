@@ -18,25 +18,6 @@ import numpy as np
 
 from ksos.ground.frames import known_table
 
-__all__ = [
-    "as_feature_names",
-    "as_row",
-    "column_names",
-    "feature_numbers",
-    "in_order",
-    "is_table",
-    "matrix_of",
-    "meant",
-    "order_of",
-    "per_feature",
-    "quoted",
-    "require_columns",
-    "said",
-    "shown_names",
-    "target_names",
-    "warn_caller",
-]
-
 _SHOWN = 6  # names in a message
 _UNITS = {
     "M": "dates",

@@ -29,17 +29,6 @@ import numpy as np
 from ksos.ground.threads import spare_threads
 from ksos.ground.validation import as_positive
 
-__all__ = [
-    "Convergence",
-    "Run",
-    "Setup",
-    "Steps",
-    "TimeUp",
-    "left_in_words",
-    "overwritable",
-    "shortened",
-]
-
 T = TypeVar("T")
 _LATE = 0.25
 """A step that cannot be interrupted may end late by this part of the limit: documented for

@@ -16,15 +16,6 @@ from pathlib import Path
 import joblib
 from threadpoolctl import ThreadpoolController
 
-__all__ = [
-    "MANY_ROWS",
-    "SMALL_MATRIX",
-    "few_threads",
-    "free_processors",
-    "one_blas_thread",
-    "spare_threads",
-]
-
 SMALL_MATRIX = 1000
 """Below this size there is one thread: matrix products and eigendecompositions are hardly slower,
 below 500 even faster, and the order of their sums, and so every answer to the last digits that its

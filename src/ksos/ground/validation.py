@@ -27,43 +27,6 @@ from ksos.ground.names import (
     said,
 )
 
-__all__ = [
-    "as_bandwidth",
-    "as_bandwidth_or_metric",
-    "as_box",
-    "as_callback",
-    "as_choice",
-    "as_conditions",
-    "as_count",
-    "as_features",
-    "as_finite",
-    "as_generator",
-    "as_grid",
-    "as_invertible",
-    "as_levels",
-    "as_masses",
-    "as_metric",
-    "as_metrics",
-    "as_nonnegative",
-    "as_points",
-    "as_positive",
-    "as_powers",
-    "as_scales",
-    "as_vector",
-    "as_weights",
-    "available_if",
-    "check_jobs",
-    "instead",
-    "naming",
-    "require_complete",
-    "require_different_features",
-    "require_numbers",
-    "require_order",
-    "require_pairs",
-    "require_unmasked",
-    "require_varying",
-]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
