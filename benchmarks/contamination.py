@@ -109,7 +109,7 @@ SHOWN = ("MMD, by L²", "likelihood, by L²", "MMD, by likelihood")
 
 
 def measure(fitted: Any, test: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Errors against the clean law, and the bandwidth as the deviation of a squared kernel."""
+    """Errors against the clean density, and the bandwidth as the standard deviation of a squared kernel."""
     error = np.exp(fitted.score_samples(GRID)) - truth
     K = Gaussian(1.0)(AXIS[:, None])
     masses = CELL * error.reshape(AXIS.size, AXIS.size)
@@ -176,20 +176,20 @@ def draw(rows: list[dict[str, Any]], picture: dict[str, Any], output: Path) -> l
                 AXIS + CENTRE[0],
                 AXIS + CENTRE[1],
                 image,
-                cmap="viridis",
+                cmap="Blues",
                 vmin=0.0,
                 vmax=top,
                 shading="nearest",
                 rasterized=True,
             )
             if name.startswith("truth"):
-                ax.plot(*picture["data"].T, ".", color="white", markersize=1.6)
+                ax.plot(*picture["data"].T, ".", color="black", markersize=1.2)
             ax.set(
                 title=name, xlim=(-2.5, 3.5), ylim=(-2.6, 3.1), aspect="equal", xticks=[], yticks=[]
             )
         panels = {
             "ise": "squared error ∫(p̂ − p)²",
-            "mmd": "MMD to the clean law",
+            "mmd": "MMD to the clean distribution",
             "clean_log_likelihood": "log-likelihood, clean samples",
         }
         for k, (field, label) in enumerate(panels.items()):

@@ -1,4 +1,4 @@
-"""One data set over three references: Lebesgue measure, a normal law, a mixture of normal laws; and
+"""One data set over three references: Lebesgue measure, a normal distribution, a mixture of them; and
 λ from ∞ to small.
 
     python -m benchmarks.which_reference [folder] [--quick]
@@ -22,6 +22,16 @@ REFERENCES: dict[str, dict[str, Any]] = {
     "Lebesgue": {"reference": None},
     "normal": {"reference": "normal"},
     "mixture": {"reference": "mixture"},
+}
+LABELS = {
+    "Lebesgue": "no reference",
+    "normal": "a normal distribution",
+    "mixture": "a Gaussian mixture",
+}
+TITLES = {
+    "anchor": "the data above, 2 columns",
+    "incomes": "skewed data, 3 columns",
+    "tied": "correlated data, 5 columns",
 }
 STRENGTHS = (1e6, 1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 SHOWN = (1e6, 1.0, 1e-1, 1e-3)
@@ -114,46 +124,41 @@ def draw(
 
     x, y = np.linspace(-3.2, 3.2, 90), np.linspace(-2.8, 4.6, 110)
     grid = np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1)
-    figure, axes = plt.subplots(
-        3,
-        len(SHOWN) + 1,
-        figsize=(13.0, 9.0),
-        width_ratios=[1.0] * len(SHOWN) + [1.4],
-        layout="constrained",
-    )
+    figure = plt.figure(figsize=(8.0, 9.4), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=[3.0, 1.1])
+    axes = above.subplots(3, len(SHOWN), squeeze=False)
     for i, name in enumerate(REFERENCES):
         for j, strength in enumerate(SHOWN):
             axis, density = (
                 axes[i, j],
                 np.exp(fits[name, strength].score_samples(grid)).reshape(y.size, x.size),
             )
-            axis.contourf(x, y, density, levels=12, cmap="Blues")
-            axis.plot(*samples.T, ".", color="black", markersize=1.5)
-            axis.set_xticks([])
-            axis.set_yticks([])
-            axis.set_title(
-                f"{name}, λ = {'∞' if strength == SHOWN[0] else f'{strength:g}'}", fontsize=9
+            axis.contourf(
+                x, y, density, levels=np.linspace(0.02, 1.0, 10) * density.max(), cmap="Blues"
             )
-    for i, law in enumerate(LAWS):
-        axis = axes[i, -1]
+            axis.plot(*samples.T, ".", color="black", markersize=1.5)
+            axis.set(xticks=[], yticks=[])
+            if i == 0:
+                axis.set_title("λ = ∞" if strength == SHOWN[0] else f"λ = {strength:g}")
+            if j == 0:
+                axis.set_ylabel(LABELS[name])
+    for axis, law in zip(below.subplots(1, len(LAWS), squeeze=False)[0], LAWS, strict=True):
         for name in REFERENCES:
             known = sorted(
                 {row["lambda"] for row in rows if row["lambda"] is not None and row["lambda"] < 1e6}
             )
             line = [mean_score(rows, law, name, strength) for strength in known]
-            (drawn,) = axis.plot(known, line, marker="o", markersize=3, label=name)
-            axis.axhline(
-                mean_score(rows, law, name, None),
-                color=drawn.get_color(),
-                linestyle=":",
-                linewidth=1,
-            )
-        axis.set_xscale("log")
-        axis.set_title(f"{law}: held-out score against λ", fontsize=9)
-        axis.legend(fontsize=7)
+            (drawn,) = axis.plot(known, line, marker="o", markersize=3, label=LABELS[name])
+            default = mean_score(rows, law, name, None)
+            axis.axhline(default, color=drawn.get_color(), linestyle=":", linewidth=1)
+        axis.set(xscale="log", xlabel="λ")
+        axis.set_title(TITLES[law], fontsize=9)
+    handles = axis.get_legend_handles_labels()
+    below.axes[0].set_ylabel("held-out score\n(nats per row)")
+    below.legend(*handles, loc="outside lower center", ncols=len(REFERENCES), frameon=False)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "which_reference.png"
-    figure.savefig(file, dpi=90)
+    figure.savefig(file, dpi=110)
     plt.close(figure)
     return file
 

@@ -149,8 +149,8 @@ def draw(result: dict[str, Any], out: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), constrained_layout=True)
-    for axis, kind in zip(axes[:2], ("chosen", KINDS[2]), strict=True):
+    figure, places = plt.subplot_mosaic("ab;cc", figsize=(8, 7), layout="constrained")
+    for axis, kind in zip((places["a"], places["b"]), ("chosen", KINDS[2]), strict=True):
         for method, style in zip(METHODS, (":", "-.", "--", "-"), strict=True):
             mean, width = (np.array(result[kind][method][name]) for name in ("mean", "interval"))
             axis.errorbar(
@@ -164,22 +164,25 @@ def draw(result: dict[str, Any], out: Path) -> None:
                 label=NAMES[method],
             )
         axis.set(
-            xlabel="shift Δ",
+            xlabel="shift Δ of the tests",
             ylabel="mean test loss",
             title="radius by 5 folds" if kind == "chosen" else kind,
         )
-        axis.set(xticks=SHIFTS, yscale="log")
-        axis.legend(fontsize=8)
+        axis.set(xticks=SHIFTS, yscale="log", ylim=(2.0, 32.0))
+        axis.set_yticks([2, 5, 10, 20], ["2", "5", "10", "20"], minor=False)
+        axis.set_yticks([], minor=True)
+    places["a"].legend(fontsize=8)
+    last = places["c"]
     problem, xi = problem_of(0)
     grid = np.linspace(-END, END, 2001)
     for found in robust_fits(problem, xi, [0.03, 0.1, 0.3]):
         if found.worst_case is not None and found.worst_case.distribution is not None:
-            axes[2].plot(
+            last.plot(
                 grid,
                 found.worst_case.distribution.cdf(grid[:, None]),
                 label=f"radius {found.radius:g}",
             )
-    axes[2].step(
+    last.step(
         np.sort(xi[:, 0]),
         np.arange(1, SAMPLES + 1) / SAMPLES,
         "k",
@@ -187,9 +190,11 @@ def draw(result: dict[str, Any], out: Path) -> None:
         linewidth=0.8,
         label="samples",
     )
-    axes[2].set(xlabel="ξ", ylabel="probability up to ξ", title="the worst distribution (seed 0)")
-    axes[2].legend(fontsize=8)
-    figure.savefig(out / "robust_least_squares.png", dpi=90)
+    last.set(
+        xlabel="ξ", ylabel="probability up to ξ", title="the worst distribution of one problem"
+    )
+    last.legend(fontsize=8)
+    figure.savefig(out / "robust_least_squares.png", dpi=110)
     plt.close(figure)
 
 

@@ -28,7 +28,8 @@ K = kernel_x(x) + n * 1e-3 * np.eye(n)
 space = ksos.SoSSpace(Gaussian(0.4), np.linspace(-2.0, 2.0, 41)[:, None], embedding_kernel=kernel_y)
 grid = np.linspace(-2.0, 2.0, 400)[:, None]
 
-_, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
+_, places = plt.subplot_mosaic("aa;bc", figsize=(7, 6), layout="constrained")
+axes = list(places.values())
 axes[0].scatter(x, y, s=8, color="0.4")
 axes[0].set(xlabel="x", ylabel="y", title="the data")
 for ax, x0 in zip(axes[1:], (-0.8, 0.1), strict=True):
@@ -45,7 +46,7 @@ for ax, x0 in zip(axes[1:], (-0.8, 0.1), strict=True):
     ax.plot(grid, target(grid), color="C3", ls="--", lw=1, label="the embedding itself")
     for center in (0.2 + x0**2, -0.2 - x0**2):
         ax.axvline(center, color="0.7", lw=1, zorder=0)
-    ax.set(xlabel="y", title=f"y given x = {x0}")
-axes[1].set_ylim(0.0, 2.8)
+    ax.set(xlabel="y", title=f"y given x = {x0}", ylim=(0.0, 3.2))
+axes[1].set_ylabel("density")
 axes[1].legend(loc="upper center", fontsize="small")
 plt.show()

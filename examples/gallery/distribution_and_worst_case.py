@@ -26,26 +26,29 @@ minutes = np.where(
 joint = ksos.KernelSoSDensity(bandwidth=[3.0, 9.0], relative_regularization=1e-4, tol=1e-6)
 est = ksos.KernelSoSConditional("joint", estimator=joint).fit(distance, minutes)
 
-_, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+_, places = plt.subplot_mosaic("lm;rr", figsize=(8, 7), layout="constrained")
+left, middle, right = places.values()
 x, y = np.linspace(1.0, 9.0, 150), np.linspace(0.0, 70.0, 250)
 left.pcolormesh(x, y, est.pdf(x[:, None], grid=y).T, cmap="Blues", vmax=0.13, shading="nearest")
 left.plot(distance[:, 0], minutes, ".", color="black", markersize=2)
 quantiles = est.predict_quantile(x[:, None], [0.05, 0.95])
 left.plot(x, quantiles, color="C1", linewidth=1.2, label=["5% and 95%", "_"])
-left.set(xlabel="distance", ylabel="minutes", title="p(minutes | distance)")
+left.set(
+    xlabel="distance (km)", ylabel="time (min)", title="density of the time given the distance"
+)
 left.legend(loc="upper left")
 
 for at in (2.0, 5.0, 8.0):
     given = est.at([at])
     late = given.probability(40.0, np.inf)
     print(f"distance {at}: mean {given.mean()[0]:.1f} minutes, P(more than 40) = {late:.3f}")
-    middle.plot(y, given.pdf(y[:, None]), label=f"distance {at:.0f}: P(> 40 min) = {late:.2f}")
-middle.set(xlabel="minutes", ylim=(0.0, 0.19), title="three of these distributions")
-middle.legend(loc="upper right")
+    middle.plot(y, given.pdf(y[:, None]), label=f"{at:.0f} km: P(> 40 min) = {late:.2f}")
+middle.set(xlabel="time (min)", ylabel="density", ylim=(0.0, 0.19), title="three distances")
+middle.legend(loc="upper right", fontsize="small")
 
 demand = rng.normal(1.0, 0.25, size=(60, 1))
-right.hist(demand[:, 0], bins=16, density=True, color="0.88", label="60 days")
 grid = np.linspace(0.0, 2.5, 400)[:, None]
+right.plot(grid, np.mean(demand <= grid.T, axis=0), "k", linewidth=0.8, label="60 days")
 for radius in (0.03, 0.06, 0.12):
     ball = ksos.Ball(demand, radius, kernel=Gaussian(0.5), domain=Box([0.0], [2.5]))
     worst = ksos.worst_case(BoxIndicator([1.6], [2.5]), ball, bandwidth=0.5)
@@ -54,9 +57,9 @@ for radius in (0.03, 0.06, 0.12):
         f" {worst.upper_bound:.3f}"
     )
     right.plot(
-        grid, worst.distribution.pdf(grid), label=f"MMD ≤ {radius}: P(> 1.6) = {worst.value:.2f}"
+        grid, worst.distribution.cdf(grid), label=f"MMD ≤ {radius}: P(> 1.6) = {worst.value:.2f}"
     )
-right.axvline(1.6, ymax=0.68, color="C3", linewidth=1)
-right.set(xlabel="demand", ylim=(0.0, 5.4), title="worst cases near the data")
-right.legend(loc="upper right", fontsize="small")
+right.axvline(1.6, color="C3", linewidth=1, label="capacity")
+right.set(xlabel="demand", ylabel="probability up to the demand", title="worst cases near the data")
+right.legend(loc="upper left", fontsize="small")
 plt.show()

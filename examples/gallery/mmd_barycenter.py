@@ -28,7 +28,7 @@ space = ksos.SoSSpace(
 
 grid = np.linspace(-3.2, 3.2, 120)
 nodes = np.stack([g.ravel() for g in np.meshgrid(grid, grid)], axis=1)
-_, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained", sharex=True, sharey=True)
+_, axes = plt.subplots(1, 3, figsize=(9, 3.6), layout="constrained", sharex=True, sharey=True)
 for X in samples:
     axes[0].scatter(*X.T, s=4)
 axes[0].set(title="three samples", aspect="equal", xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), ylabel="y")
@@ -47,6 +47,8 @@ for ax, name, weights in (
     print(f"{name}: {solution.message}")
     print(f"    MMD to the samples: {', '.join(f'{d:.3f}' for d in distances)}")
     print(f"    within {solution.projected_mmd_bound:.0e} of the optimal density, in projected MMD")
-    ax.contourf(grid, grid, p.pdf(nodes).reshape(120, 120), levels=12, cmap="Blues")
+    height = p.pdf(nodes).reshape(120, 120)
+    levels = np.linspace(0.04, 1.0, 10) * height.max()  # white where there is hardly any mass
+    ax.contourf(grid, grid, height, levels=levels, cmap="Blues")
     ax.set(title=name, aspect="equal")
 plt.show()

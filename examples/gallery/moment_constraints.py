@@ -14,15 +14,15 @@ from ksos.functionals import Expectation, SquaredMMD, Trace
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator, coordinate
 
-rng = np.random.default_rng(8)
+rng = np.random.default_rng(11)
 truth = np.concatenate(
     [rng.normal(-1.0, 0.5, 200_000), rng.normal(1.5, 0.4, 100_000)]
 )  # of which three numbers are known
 X = rng.choice(truth, 25)[:, None]
 mean, square, share = truth.mean(), np.mean(truth**2), np.mean(truth > 0.25)
 
-space = ksos.SoSSpace(Gaussian(0.7), np.linspace(-3.0, 3.0, 31)[:, None])
-fit = SquaredMMD(X) + 1e-3 * Trace(relative=True)
+space = ksos.SoSSpace(Gaussian(1.0), np.linspace(-3.0, 3.0, 31)[:, None])
+fit = SquaredMMD(X) + 1e-2 * Trace(relative=True)
 x, above = coordinate(0), BoxIndicator([0.25], [np.inf])
 knowledge = [Expectation(x) == mean, Expectation(x**2) == square, Expectation(above) == share]
 free, informed = ksos.minimize(fit, space), ksos.minimize(fit, space, knowledge)
@@ -40,7 +40,7 @@ for constraint, multiplier in zip(knowledge, informed.multipliers, strict=True):
     print(f"    {constraint!r} costs {multiplier:.4f} per unit")
 
 grid = np.linspace(-3.5, 3.5, 400)[:, None]
-_, ax = plt.subplots(figsize=(8, 4), layout="constrained")
+_, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.hist(truth, bins=100, range=(-3.5, 3.5), density=True, color="0.85", label="truth")
 ax.plot(grid, free.distribution.pdf(grid), "C1--", label="nearest to the 25 samples")
 ax.plot(
@@ -50,6 +50,6 @@ ax.plot(
     label="nearest with the known values",
 )
 ax.plot(X[:, 0], np.zeros(25), "k|", ms=12)
-ax.set(xlabel="x", ylabel="density", ylim=(0.0, 0.85))
+ax.set(xlabel="x", ylabel="density", ylim=(0.0, 0.75))
 ax.legend(loc="upper right", fontsize="small")
 plt.show()

@@ -44,8 +44,10 @@ _, ax = plt.subplots(layout="constrained")
 ax.scatter(*returns.T, s=15, color="0.6", label="data")
 atoms = worst.adversary
 ax.scatter(*atoms.points.T, s=1500.0 * atoms.weights, color="C3", alpha=0.5, label="worst case")
-edge = np.linspace(*zip(domain.low, domain.high, strict=True), 200)[:, 0]
+edge = np.linspace(domain.low[0], domain.high[0], 200)
 ax.plot(edge, (-0.1 - share.value[0] * edge) / share.value[1], "k--", lw=1, label="loss of 10%")
-ax.set(xlabel="return of the first asset", ylabel="of the second", ylim=(-0.4, 0.6))
-ax.legend()
+ax.set(xlabel="return of asset 1", ylabel="return of asset 2", ylim=(-0.42, 0.6))
+ax.xaxis.set_major_formatter("{x:.0%}")
+ax.yaxis.set_major_formatter("{x:.0%}")
+ax.legend(loc="upper left")
 plt.show()

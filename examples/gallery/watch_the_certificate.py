@@ -17,7 +17,7 @@ X, _ = make_moons(150, noise=0.05, random_state=0)
 space = ksos.SoSSpace(Gaussian(1.0), X[:60])
 functional = SquaredMMD(X) + 1e-3 * Trace()
 
-figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(8, 4.5), layout="constrained")
 for ax, solver in zip(axes, ("low_rank", "fista"), strict=True):
     solution = ksos.minimize(functional, space, solver=solver, tol=1e-6)
     print(solution.message)

@@ -3,7 +3,7 @@ Bounded and positive data
 =========================
 
 Waiting times are not negative. With a ``Box`` as measure, the density has no mass below zero, and
-all its answers respect the boundary. Change the box to other bounds; sides may be infinite.
+all its answers respect the boundary. Change the box to other bounds. Sides may be infinite.
 """
 
 import matplotlib.pyplot as plt
@@ -12,9 +12,9 @@ import numpy as np
 import ksos
 from ksos.measures import Box
 
-waiting = np.random.default_rng(0).exponential(2.0, size=(300, 1))  # minutes
-anywhere = ksos.KernelSoSDensity(bandwidth=0.8).fit(waiting)
-positive = ksos.KernelSoSDensity(bandwidth=0.8, measure=Box([0.0], [np.inf])).fit(waiting)
+waiting = np.random.default_rng(0).exponential(2.0, size=(1000, 1))  # minutes
+anywhere = ksos.KernelSoSDensity(bandwidth=1.6).fit(waiting)
+positive = ksos.KernelSoSDensity(bandwidth=1.6, measure=Box([0.0], [np.inf])).fit(waiting)
 
 for name, estimator in (("on the whole line", anywhere), ("on the half-line", positive)):
     p = estimator.distribution_
@@ -29,7 +29,7 @@ print(
 
 x = np.linspace(-1.5, 10.0, 600)[:, None]
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-ax.hist(waiting[:, 0], bins=30, density=True, color="0.88", label="300 waiting times")
+ax.hist(waiting[:, 0], bins=60, density=True, color="0.88", label="1,000 waiting times")
 ax.plot(x, 0.5 * np.exp(-0.5 * x) * (x >= 0.0), color="0.5", linestyle=":", label="truth")
 ax.plot(x, anywhere.distribution_.pdf(x), color="C1", label="on the whole line")
 ax.plot(x, positive.distribution_.pdf(x), color="C0", label="on the half-line")

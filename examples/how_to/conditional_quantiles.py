@@ -13,8 +13,8 @@ import ksos
 
 rng = np.random.default_rng(0)
 X = rng.uniform(0.0, 4.0, size=(400, 1))
-# two branches from x = 1.5 on
-side = rng.choice([-1.0, 1.0], size=400) * np.maximum(X[:, 0] - 1.5, 0.0) * 0.6
+# two branches from x = 1.5 on, the lower one with 70% of the rows
+side = rng.choice([-1.0, 1.0], size=400, p=[0.7, 0.3]) * np.maximum(X[:, 0] - 1.5, 0.0) * 0.6
 y = np.sin(2.0 * X[:, 0]) + side + 0.25 * rng.normal(size=400)
 
 joint = ksos.KernelSoSDensity(bandwidth=[0.7, 0.8], relative_regularization=1e-4, tol=1e-6)

@@ -36,6 +36,7 @@ for name, X in places.items():
     x0 = est.distribution_.to(None).marginal([0])
     grid = np.linspace(-4.0, 4.0, 200)[:, None]
     ax.plot(grid, x0.pdf(grid), label=name, lw=4 if name == "NumPy" else 1.5)
-ax.set(xlabel="x₀", title="the first feature's marginal")
+ax.hist(data[:, 0], bins=30, density=True, color="0.88", label="300 rows")
+ax.set(xlabel="first feature", ylabel="density")
 ax.legend()
 plt.show()

@@ -36,10 +36,10 @@ print(
     " from 500"
 )
 
-_, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained")
+_, axes = plt.subplots(1, 2, figsize=(8, 4.4), layout="constrained")
 for ax, model, name in zip(
     axes, (few, est), ("500 rows", "100,000 rows, in chunks of 10,000"), strict=True
 ):
     ksos.DensityDisplay.from_estimator(model, ax=ax, support=False)
-    ax.set_xlabel(name)
+    ax.set_title(name)
 plt.show()

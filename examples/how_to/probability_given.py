@@ -36,9 +36,10 @@ print(
 
 lengths = np.linspace(3.5, 6.5, 61)
 chances = [p.probability(low={"width": 1.55}, given={"length": length}) for length in lengths]
-_, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+_, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
 ksos.DensityDisplay.from_estimator(est, petals, ax=left)
 left.axhline(1.55, color="C3")
+left.set(xlabel="petal length (cm)", ylabel="petal width (cm)")
 right.plot(lengths, chances, color="C3")
-right.set(xlabel="length", ylabel="P(width > 1.55 | length)", ylim=(0.0, 1.0))
+right.set(xlabel="petal length (cm)", ylabel="P(width > 1.55 cm | length)", ylim=(0.0, 1.0))
 plt.show()

@@ -31,7 +31,7 @@ ball = ksos.Ball(xi, 0.0, kernel=Gaussian(1.0), domain=Box([-2.5], [2.5]))
 found = ksos.robust_path(loss, np.zeros(6), ball, radii)
 
 shifts = np.linspace(0.0, 4.0, 21)
-_, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+_, (left, right) = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
 grid = np.linspace(-2.5, 2.5, 400)[:, None]
 for radius, solution in zip(radii, found, strict=True):
     # the mean loss for ξ uniform on ±(1 + shift)/2, at the nodes of a fine grid
@@ -50,10 +50,10 @@ for radius, solution in zip(radii, found, strict=True):
             f"    certified: at most {solution.value:.2f} in the ball, and no θ can promise less"
             f" than {solution.lower_bound:.2f}"
         )
-        right.plot(grid, solution.worst_case.distribution.pdf(grid), label=name)
+        right.plot(grid, solution.worst_case.distribution.cdf(grid), label=name)
 left.set(xlabel="shift Δ: tests on ±½(1 + Δ)", ylabel="mean loss")
 left.legend()
-right.plot(xi[:, 0], np.zeros(10), "k|", ms=12)
-right.set(xlabel="ξ", title="the densities they are prepared for")
+right.plot(grid, np.mean(xi <= grid.T, axis=0), "k", lw=0.8, label="measurements")
+right.set(xlabel="ξ", ylabel="probability up to ξ", title="the worst distributions")
 right.legend()
 plt.show()

@@ -41,15 +41,18 @@ for start in range(0, len(flow) - WINDOW, STEP):
         assert decision.status == "solved"
         costs[radius].extend(cost(order.value, future))
 
+found = [np.sort(costs[radius]) for radius in radii]
+means = [values.mean() for values in found]
+worst = [values[-len(values) // 10 :].mean() for values in found]
 print("radius   mean cost   mean of the worst 10%")
-for radius in radii:
-    found = np.sort(costs[radius])
-    print(f"{radius:6}   {found.mean():9.1f}   {found[-len(found) // 10 :].mean():21.1f}")
+for radius, mean, tail in zip(radii, means, worst, strict=True):
+    print(f"{radius:6}   {mean:9.1f}   {tail:21.1f}")
 
-_, ax = plt.subplots(layout="constrained")
-levels = np.linspace(0.0, 1.0, len(costs[0.0]))
-for radius in radii:
-    ax.plot(levels, np.sort(costs[radius]), label=f"radius {radius}")
-ax.set(xlabel="share of the years", ylabel="cost at most")
+_, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+for values, label in ((means, "mean"), (worst, "mean of the worst 10%")):
+    change = 100.0 * (np.array(values) / values[0] - 1.0)
+    ax.plot(radii, change, "o-", label=label)
+ax.axhline(0.0, color="0.7", lw=1)
+ax.set(xlabel="radius of the ball", ylabel="change of the cost over the years (%)")
 ax.legend()
 plt.show()

@@ -3,7 +3,7 @@ Draw synthetic data
 ===================
 
 Fit a density to a table and draw a new one: as many rows as you like, with the names of the
-columns, the spreads and the ties between them. A test that asks whether the two tables can be told
+columns, the standard deviations and the correlations. A test that asks whether the two tables can be told
 apart is the check.
 """
 
@@ -28,7 +28,7 @@ print(f"p-value for the same distribution: {test.pvalue:.2f}")
 
 # %%
 # A density is no anonymisation: where it is narrow around one row, that row can be read from it.
-_, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharex=True, sharey=True)
+_, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharex=True, sharey=True)
 for ax, name, table in zip(
     axes, ("150 flowers", "1000 synthetic ones"), (iris, synthetic), strict=True
 ):

@@ -30,13 +30,13 @@ for radius, worst in zip(radii, found, strict=True):
     )
 
 grid = np.linspace(0.0, 3.0, 400)[:, None]
-_, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-left.hist(demand[:, 0], bins=20, density=True, color="0.85", label="demand")
+_, (left, right) = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
+left.plot(grid, np.mean(demand <= grid.T, axis=0), "k", lw=0.8, label="60 demands")
 for radius, worst in zip(radii[::2], found[::2], strict=True):
-    left.plot(grid, worst.distribution.pdf(grid), label=f"worst density, MMD ≤ {radius}")
-left.axvline(1.6, color="C3", lw=1)
-left.set(xlabel="demand", ylim=(0.0, None))
-left.legend()
+    left.plot(grid, worst.distribution.cdf(grid), label=f"worst, MMD ≤ {radius}")
+left.axvline(1.6, color="C3", lw=1, label="capacity")
+left.set(xlabel="demand", ylabel="probability up to the demand")
+left.legend(loc="lower right")
 right.plot(
     [0.0, *radii],
     [found[0].empirical_value, *(worst.value for worst in found)],
@@ -44,6 +44,6 @@ right.plot(
     label="attained",
 )
 right.plot(radii, [worst.upper_bound for worst in found], "v--", label="no distribution exceeds")
-right.set(xlabel="radius of the MMD ball", ylabel="P(overflow) at worst")
+right.set(xlabel="radius of the MMD ball", ylabel="P(demand above the capacity)")
 right.legend()
 plt.show()

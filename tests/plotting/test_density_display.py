@@ -428,6 +428,18 @@ def test_a_display_can_be_drawn_again(plane: ksos.SoSDensity) -> None:
     )
 
 
+@pytest.mark.parametrize("features", [[0], [0, 1]])
+def test_a_title_stands_above_the_legend(features: list[int]) -> None:
+    X = points(30, 2)
+    est = ksos.KernelSoSDensity(bandwidth=1.0).fit(X)
+    place = Figure(layout="constrained").add_subplot()
+    display = DensityDisplay.from_estimator(est, X, features=features, ax=place)
+    place.set_title("a title")
+    display.figure_.draw_without_rendering()
+    title, legend = place.title.get_window_extent(), place.get_legend().get_window_extent()
+    assert title.ymin >= legend.ymax - 2.0  # pixels: the descent of the title's letters
+
+
 @pytest.mark.parametrize("ax", ["left", 3, np.array([1.0])])
 def test_what_is_no_axes(line: ksos.SoSDensity, four: ksos.SoSDensity, ax: Any) -> None:
     with pytest.raises(TypeError, match="ax must be one matplotlib Axes"):

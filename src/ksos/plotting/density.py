@@ -313,21 +313,35 @@ def _listed(row: np.ndarray, names: Sequence[str] | None) -> str:
 
 
 def _legend_above(ax: Axes, twin: Axes | None) -> None:
-    """A legend above the axes at the right: it hides no data, and no power of ten of an axis."""
+    """A legend above the axes at the right: it hides no data, and no power of ten of an axis.
+
+    An empty child of its height makes matplotlib set a title above it.
+    """
     handles, labels = ax.get_legend_handles_labels()
     if twin is not None:
         more = twin.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
-    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
-    _legend(ax, handles, labels, ncols=3, columnspacing=1.4, **place)
+    height = _legend(
+        ax,
+        handles,
+        labels,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        borderaxespad=0.2,
+        ncols=3,
+        columnspacing=1.4,
+    )
+    ax.inset_axes((0.0, 1.0, 1.0, height)).set_axis_off()
 
 
-def _legend(ax: Axes, handles: Any, labels: Any, **place: Any) -> None:
-    """A legend with opaque handles, also those of data that are pale in the figure."""
+def _legend(ax: Axes, handles: Any, labels: Any, **place: Any) -> float:
+    """A legend with opaque handles, also those of data that are pale in the figure; its height in
+    units of the axes.
+    """
     legend = ax.legend(handles, labels, frameon=False, fontsize="small", **place)
-    for handle in legend.legend_handles:
-        if handle is not None:
-            handle.set_alpha(1.0)
+    for handle in filter(None, legend.legend_handles):
+        handle.set_alpha(1.0)
+    return float(legend.get_window_extent().height / ax.bbox.height)
 
 
 def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
