@@ -109,7 +109,7 @@ SHOWN = ("MMD, by L²", "likelihood, by L²", "MMD, by likelihood")
 
 
 def measure(fitted: Any, test: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Errors against the clean density, and the bandwidth as the standard deviation of a squared kernel."""
+    """Errors against the clean density, and the standard deviation of a squared kernel."""
     error = np.exp(fitted.score_samples(GRID)) - truth
     K = Gaussian(1.0)(AXIS[:, None])
     masses = CELL * error.reshape(AXIS.size, AXIS.size)

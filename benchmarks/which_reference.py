@@ -1,5 +1,5 @@
-"""One data set over three references: Lebesgue measure, a normal distribution, a mixture of them; and
-λ from ∞ to small.
+"""One data set over three references: Lebesgue measure, a normal distribution, a mixture of them;
+and λ from ∞ to small.
 
     python -m benchmarks.which_reference [folder] [--quick]
 

@@ -3,8 +3,8 @@ Draw synthetic data
 ===================
 
 Fit a density to a table and draw a new one: as many rows as you like, with the names of the
-columns, the standard deviations and the correlations. A test that asks whether the two tables can be told
-apart is the check.
+columns, the standard deviations and the correlations. A test that asks whether the two tables can
+be told apart is the check.
 """
 
 import matplotlib.pyplot as plt
