@@ -82,6 +82,20 @@ class Problem(NamedTuple):
     projection: Projection | None = None
     log_unit: float = 0.0
 
+    def scores(
+        self, k: int, kernel: Kernel, support: np.ndarray, strengths: Sequence[float]
+    ) -> Iterator[np.ndarray]:
+        """Scores of the held-out samples of fold k for one λ after the other."""
+        fold, measure = self.folds[k], self.measures[k]
+        space = SoSSpace(kernel, support, measure, constant=self.constant)
+        judge = CRITERIA[self.criterion](self, space, fold)
+        unit, first = regularization_unit(space), int(np.isinf(strengths[0]))
+        if first:  # the constant function is the first direction of its space
+            yield judge(np.eye(space.rank, 1))
+        relative = [unit * strength for strength in strengths[first:]]
+        train = self.points[fold.train], fold.train_weights
+        yield from map(judge, fit_path(self.objective, space, *train, relative))
+
 
 def simplest_good(scores: np.ndarray, weights: np.ndarray) -> int:
     """The first candidate, in the order from simple to complex, that is not behind the best.
@@ -113,10 +127,10 @@ def regularization_unit(space: SoSSpace) -> float:
 
 @one_blas_thread(0)
 def held_out_scores(
-    problem: Problem,
+    problem: Any,
     k: int,
-    kernel: Kernel,
-    support: np.ndarray,
+    kernel: Any,
+    support: Any,
     strengths: Sequence[float],
     time_limit: float | None = None,
 ) -> np.ndarray:
@@ -125,22 +139,14 @@ def held_out_scores(
 
     When the time is up nothing more is fitted: what is missing has a score of −inf.
     """
-    fold, measure = problem.folds[k], problem.measures[k]
-    out = np.full((fold.test.size, len(strengths)), -np.inf)
+    out = np.full((problem.folds[k].test.size, len(strengths)), -np.inf)
     with Run(time_limit) as run:
-        if run.over:
-            return out
-        space = SoSSpace(kernel, support, measure, constant=problem.constant)
-        judge = CRITERIA[problem.criterion](problem, space, fold)
-        unit, first = regularization_unit(space), int(np.isinf(strengths[0]))
-        if first:  # the constant function is the first direction of its space
-            out[:, 0] = judge(np.eye(space.rank, 1))
-        relative = [unit * strength for strength in strengths[first:]]
-        train = problem.points[fold.train], fold.train_weights
-        for j, F in enumerate(fit_path(problem.objective, space, *train, relative), first):
-            if run.over:
+        columns = iter(()) if run.over else problem.scores(k, kernel, support, strengths)
+        for j, scores in enumerate(columns):
+            # a path that ends early gives what it has
+            if run.over and np.isfinite(strengths[j]):
                 break
-            out[:, j] = judge(F)
+            out[:, j] = scores
     return out
 
 

@@ -4,7 +4,7 @@ categorical cells, some of them missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from ksos.choose.reference import training_masses
 from ksos.choose.search import SUPPORT, Search
 from ksos.data import Fold
 from ksos.density import MixedReference
-from ksos.ground import Run, one_blas_thread
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue
 from ksos.solvers import Solution, fit_to_cells
@@ -39,12 +38,38 @@ _RANK = 16
 
 
 class MixedProblem(NamedTuple):
-    """Cells, masses, folds, and the references of every fold and, last, of all rows."""
+    """Cells, folds, the references of every fold and, last, of all rows, and log du/dx of every row
+    in its own units.
+    """
 
     u: np.ndarray
     c: np.ndarray
     folds: Sequence[Fold]
     references: Sequence[MixedReference]
+    slopes: np.ndarray
+
+    def scores(
+        self, k: int, metric: np.ndarray, support: Support, strengths: Sequence[float]
+    ) -> Iterator[np.ndarray]:
+        """Log-densities of the observed cells of the held-out rows of fold k, as those of
+        :class:`~ksos.choose.held_out.Problem`.
+        """
+        fold, reference = self.folds[k], self.references[k]
+        test = self.u[fold.test], self.c[fold.test]
+        logs = reference.log_density(*test)
+        first, own = int(np.isinf(strengths[0])), logs + self.slopes[fold.test]
+        if first:
+            yield own
+        if first == len(strengths):
+            return
+        space = _space(reference, metric, support)
+        basis, begin = space.factors(*test, _UNSEEN)
+        psi, starts = space.factors(self.u[fold.train], self.c[fold.train], _UNSEEN)
+        relative = [space.mean_square * strength for strength in strengths[first:]]
+        masses = fold.train_weights
+        for F in likelihood_path(space.trace_matrix, psi, masses, relative, starts=starts):
+            with np.errstate(divide="ignore"):
+                yield np.log(np.add.reduceat(np.sum((basis @ F) ** 2, axis=1), begin)) + own
 
 
 class Support(NamedTuple):
@@ -58,8 +83,8 @@ class MixedSearch(Search):
     """Reference and λ of a table of numeric cells ``u`` (n, d), NaN where missing, and codes ``c``
     (n, q), −1 where missing, with ``levels`` of each categorical column.
 
-    ``masses`` are those of the rows, ``folds`` of their numbers. The rest is as in
-    :class:`Search`.
+    ``masses`` are those of the rows, ``folds`` of their numbers, ``slopes`` (n,) what a score is
+    more in units of one's own. The rest is as in :class:`Search`.
     """
 
     problem: Any = None
@@ -77,8 +102,10 @@ class MixedSearch(Search):
         n_jobs: int | None = None,
         rng: np.random.Generator | None = None,
         verbose: int = 0,
+        slopes: np.ndarray | None = None,
     ) -> None:
         self.u, self.c, self.levels = u, c, levels
+        self.slopes = np.zeros(u.shape[0]) if slopes is None else slopes
         weights, rng = masses / masses.sum(), rng or np.random.default_rng(0)
         super().__init__(
             u,
@@ -133,15 +160,11 @@ class MixedSearch(Search):
         chosen += [*seeds(at, self.weights[None], min(most, n))]
         rows = [np.unique(one) for one in chosen]
         self.support = [Support(u[one], c[one]) for one in rows]
-        self.problem = MixedProblem(self.u, self.c, folds, references)
+        self.problem = MixedProblem(self.u, self.c, folds, references, self.slopes)
         return self.problem
 
     def kernel_of(self, i: int) -> Any:
         return self.multiples[i] ** 2 * self.metric
-
-    @property
-    def _scores(self) -> Callable[..., np.ndarray]:
-        return mixed_scores
 
     def answer(self, tol: float | None) -> tuple[Solution, float]:
         j, i = self.choice
@@ -160,40 +183,3 @@ def _space(
     thetas = np.full(support.codes.shape[1], _THETA)
     tol = 1.0 if constant_only else 1e-10
     return MixedSpace(reference, metric, thetas, *support, tol_model=tol)
-
-
-@one_blas_thread(0)
-def mixed_scores(
-    problem: MixedProblem,
-    k: int,
-    metric: np.ndarray,
-    support: Support,
-    strengths: Sequence[float],
-    time_limit: float | None = None,
-) -> np.ndarray:
-    """Log-densities of the observed cells (held-out rows, λ) of fold k, as of
-    :func:`held_out_scores`.
-    """
-    fold, reference = problem.folds[k], problem.references[k]
-    out = np.full((fold.test.size, len(strengths)), -np.inf)
-    with Run(time_limit) as run:
-        if run.over:
-            return out
-        test, train = (problem.u[fold.test], problem.c[fold.test]), fold.train
-        logs, first = reference.log_density(*test), int(np.isinf(strengths[0]))
-        if first:
-            out[:, 0] = logs
-        if first == len(strengths):
-            return out
-        space = _space(reference, metric, support)
-        basis, begin = space.factors(*test, _UNSEEN)
-        psi, starts = space.factors(problem.u[train], problem.c[train], _UNSEEN)
-        relative = [space.mean_square * strength for strength in strengths[first:]]
-        path = likelihood_path(space.trace_matrix, psi, fold.train_weights, relative, starts=starts)
-        for j, F in enumerate(path, first):
-            if run.over:
-                break
-            with np.errstate(divide="ignore"):
-                p = np.add.reduceat(np.sum((basis @ F) ** 2, axis=1), begin)
-                out[:, j] = np.log(p) + logs
-    return out

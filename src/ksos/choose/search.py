@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,7 +123,7 @@ class Search:
             self._print(f"{len(self.stack.fits)} mixtures, {certified}")
         # wide kernels first: they are the simple ones
         for i in reversed(range(len(self.multiples) if folds else 0)):
-            score, kernel = delayed(self._scores), self.kernel_of(i)
+            score, kernel = delayed(held_out_scores), self.kernel_of(i)
             jobs = (
                 score(problem, k, kernel, self.support[k], self.strengths, run.limit())
                 for k in range(folds)
@@ -152,11 +151,6 @@ class Search:
     def kernel_of(self, i: int) -> Kernel:
         """That of a multiple of the bandwidth."""
         return self.unit.scaled(self.multiples[i])
-
-    @property
-    def _scores(self) -> Callable[..., np.ndarray]:
-        """What scores the path of λ on a fold."""
-        return held_out_scores
 
     def _settle(self) -> Problem:
         """References, kernels and support points, from the mixtures that are there."""

@@ -12,13 +12,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ksos.choose import CRITERIA, MixedSearch, Search, require_reference
 from ksos.data import (
     FEW_SAMPLES,
+    Checks,
     Learned,
     as_folds,
     check_folds,
     distinct_samples,
     fit_few,
+    forget,
     is_source,
     learn,
+    remember,
     some_of,
 )
 from ksos.density import Columns, TableDensity, with_gaps
@@ -181,23 +184,30 @@ class KernelSoSDensityCV(DensityEstimator):
             learned = self._learn(X)
             for note in learned.notes:
                 warn_caller(note)
-            if learned.columns is not None:
-                return self._fit_table(learned, learned.columns, sample_weight)
-            return self._fit(X, sample_weight)._calibrate(X, sample_weight)
+            if learned.columns is None:
+                return self._fit(X, sample_weight)._calibrate(X, sample_weight)
+            if self.contamination is not None:
+                raise ValueError(
+                    "contamination is for tables of plain numbers without gaps; drop it, and use"
+                    " p_value, which compares rows with samples of the density"
+                )
+            return self._fit(learned, sample_weight)
 
     @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
-        """The same; only ``features`` must differ, for a target that repeats a feature is no
-        mistake.
+        """The same, of samples or of what was learned of a table. Only ``features`` must differ,
+        for a target that repeats a feature is no mistake.
         """
         with Run(self.time_limit, verbose=self.verbose) as run:
-            search = self._search(X, sample_weight, features)
+            columns = X.columns if isinstance(X, Learned) else None
+            search = (
+                self._search(X, sample_weight, features)
+                if columns is None
+                else self._search_table(X, columns, sample_weight)
+            )
             complete = search.run()
-            self._report(search)
-        return self._end(search, complete, run)
-
-    def _end(self, search: Any, complete: bool, run: Run) -> Self:
-        """Warn, or raise, if the fit was cut short."""
+            self._report(search, columns)
+        # warn, or raise, if the fit was cut short
         if search.interrupted or run.interrupted:
             self.status_ = "interrupted"
             raise KeyboardInterrupt(f"interrupted: {search.progress}; the best of them is kept")
@@ -226,29 +236,12 @@ class KernelSoSDensityCV(DensityEstimator):
             )
         return Learned([])
 
-    def _fit_table(self, learned: Learned, columns: Columns, sample_weight: Any) -> Self:
-        """The same for a table with columns of any kind, or with missing cells."""
-        if self.contamination is not None:
-            raise ValueError(
-                "contamination is for tables of plain numbers without gaps; drop it, and use"
-                " p_value, which compares rows with samples of the density"
-            )
-        with Run(self.time_limit, verbose=self.verbose) as run:
-            search, slopes = self._search_table(learned, columns, sample_weight)
-            complete = search.run()
-            self._report_table(search, columns, slopes)
-        return self._end(search, complete, run)
-
-    def _search_table(
-        self, learned: Learned, columns: Columns, sample_weight: Any
-    ) -> tuple[Any, np.ndarray]:
-        """The search for checked parameters and the cells of a table, and log du/dx of the rows."""
+    def _search_table(self, learned: Learned, columns: Columns, sample_weight: Any) -> Any:
+        """The search for checked parameters and the cells of a table."""
         self._check_parameters()
-        self.n_features_in_ = len(columns.listed)
-        if "feature_names_in_" in vars(self):
-            delattr(self, "feature_names_in_")
-        if columns.names is not None:
-            self.feature_names_in_ = np.array(columns.names, dtype=object)
+        forget(self)
+        d, who = len(columns.listed), type(self).__name__
+        remember(self, Checks(who, n_features=d, names=columns.names))
         masses = np.zeros(learned.n_rows)
         masses[learned.rows] = as_masses(sample_weight, learned.n_rows)[learned.rows]
         used, rng = masses[learned.rows] > 0.0, as_generator(self.random_state)
@@ -262,7 +255,7 @@ class KernelSoSDensityCV(DensityEstimator):
         places = np.arange(cells.shape[0], dtype=np.float64)[:, None]
         kept, weights, folds = some_of(places, weights, folds, MOST_SAMPLES, rng)
         u, c, slopes = columns.encode(cells[kept[:, 0].astype(int)], rng.random)
-        search = MixedSearch(
+        return MixedSearch(
             u,
             c,
             columns.levels,
@@ -274,28 +267,8 @@ class KernelSoSDensityCV(DensityEstimator):
             self.n_jobs,
             rng,
             self.verbose,
+            slopes,
         )
-        return search, slopes
-
-    def _report_table(self, search: Any, columns: Columns, slopes: np.ndarray) -> None:
-        """Fit the chosen pair to all rows, and set the fitted attributes."""
-        self.solution_, relative = search.answer(self.tol)
-        self.status_ = self.solution_.status
-        terms: Any = self.solution_.distribution
-        self.distribution_ = TableDensity(columns, [(1.0, terms)])
-        self.reference_ = search.reference_of_all
-        self.bandwidth_, self.regularization_ = search.kernel_of(search.choice[1]), relative
-        self.support_points_ = search.support[-1].points
-        self._set_scores(search)
-        # scores are of the encoded rows: those of the rows themselves have log du/dx beside them
-        more = [fold.test_weights @ slopes[fold.test] for fold in search.folds]
-        shares = np.array([fold.mass for fold in search.folds])
-        if more:
-            mean = float(shares @ np.array(more) / shares.sum())
-            self.best_score_ += mean
-            self.cv_results_["mean_test_score"] += mean
-            for k, one in enumerate(more):
-                self.cv_results_[f"split{k}_test_score"] += one
 
     def _search(self, X: Any, sample_weight: Any, features: slice) -> Search:
         """The search for checked parameters and samples."""
@@ -390,21 +363,25 @@ class KernelSoSDensityCV(DensityEstimator):
             return list(BANDWIDTHS[default])
         return sorted(set(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
 
-    def _report(self, search: Search) -> None:
+    def _report(self, search: Any, columns: Columns | None) -> None:
         """Fit the chosen pair to all samples, and set the fitted attributes."""
         self.solution_, relative = search.answer(self.tol)
-        space = self.solution_.space
         self.status_, density = self.solution_.status, self.solution_.distribution
-        self.distribution_ = density.by_volume() if space.constant else density
-        self.reference_ = space.measure if space.constant else None
-        self.bandwidth_, self.support_points_ = space.kernel.sigma, space.support_points
-        self.regularization_ = relative * float(np.exp(space.log_unit))
-        self._set_scores(search)
-        self._name_features()
-
-    def _set_scores(self, search: Search) -> None:
-        """What the search found out about its pairs."""
-        j, i = search.choice
+        space, (j, i) = self.solution_.space, search.choice
+        if columns is not None:
+            terms: Any = density
+            self.distribution_ = TableDensity(columns, [(1.0, terms)])
+            self.reference_, self.support_points_ = (
+                search.reference_of_all,
+                search.support[-1].points,
+            )
+            self.bandwidth_, self.regularization_ = search.kernel_of(i), relative
+        else:
+            self.distribution_ = density.by_volume() if space.constant else density
+            self.reference_ = space.measure if space.constant else None
+            self.bandwidth_, self.support_points_ = space.kernel.sigma, space.support_points
+            self.regularization_ = relative * float(np.exp(space.log_unit))
+            self._name_features()
         self.reference_gap_ = 0.0 if search.stack is None else search.stack.gap
         self.best_params_ = {
             "bandwidth_multiple": search.multiples[i],
