@@ -80,8 +80,8 @@ class Units(NamedTuple):
         )
 
 
+# The bandwidth of Silverman's rule in standard deviations: 2h, as kernels have no factor ½.
 def _silverman(d: int, weights: np.ndarray) -> float:
-    """The bandwidth of Silverman's rule in standard deviations: 2h, as kernels have no factor ½."""
     return float(2.0 * ((d + 2) / 4.0 / float(weights @ weights)) ** (-1.0 / (d + 4)))
 
 

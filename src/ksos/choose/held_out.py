@@ -154,8 +154,8 @@ def held_out_scores(
 Judge = Callable[[np.ndarray], np.ndarray]
 
 
+# log p, with the largest kernel value of each sample taken out before it underflows.
 def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
-    """log p, with the largest kernel value of each sample taken out before it underflows."""
     X = problem.points[fold.test]
     if space.constant:
         basis = np.asarray(space.basis(X))
@@ -173,15 +173,15 @@ def _log_likelihood(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
     return judge
 
 
+# 2p − ∫p²dρ: its mean is minus the squared L² distance to the truth, up to a constant.
 def _l2(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
-    """2p − ∫p²dρ: its mean is minus the squared L² distance to the truth, up to a constant."""
     unit, basis = np.exp(problem.log_unit - space.log_unit), space.basis(problem.points[fold.test])
     square = _squared_norm(space, MeanEmbedding(problem.points[fold.test], kernel=space.kernel))
     return lambda F: np.asarray(unit * (2.0 * np.sum((basis @ F) ** 2, axis=1) - square(F)))
 
 
+# F ↦ ∫p²dρ in natural units, by the rule of the functional or in closed form.
 def _squared_norm(space: SoSSpace, samples: MeanEmbedding) -> Callable[[np.ndarray], float]:
-    """F ↦ ∫p²dρ in natural units, by the rule of the functional or in closed form."""
     try:
         term, at = SquaredL2(samples, relative=True).bind(space), space.basis(samples.points)
         return lambda F: float(
@@ -196,10 +196,8 @@ def _squared_norm(space: SoSSpace, samples: MeanEmbedding) -> Callable[[np.ndarr
     return lambda F: float(square((space.T @ F) @ (space.T @ F).T))
 
 
+# 2w_p(x) − ‖w_p‖², projected on landmarks: its mean is minus the squared MMD, up to a constant.
 def _mmd(problem: Problem, space: SoSSpace, fold: Fold) -> Judge:
-    """2w_p(x) − ‖w_p‖², projected on landmarks: its mean is minus the squared MMD, up to a
-    constant.
-    """
     projection = cast("Projection", problem.projection)
     embed = projected_embedding(space, projection)
     at = projection.kernel(problem.points[fold.test], projection.landmarks) @ projection.S.T
@@ -296,6 +294,7 @@ def likelihood_path(
         yield Q @ F
 
 
+# L-BFGS until four steps have changed the objective by less than the tolerance.
 def _fit(
     psi: np.ndarray,
     a: np.ndarray,
@@ -303,7 +302,6 @@ def _fit(
     F: np.ndarray,
     starts: np.ndarray | None,
 ) -> np.ndarray:
-    """L-BFGS until four steps have changed the objective by less than the tolerance."""
     s = 1.0 / np.sqrt(1.0 + penalty)
     precision, tiny = (np.float32, 1e-30) if psi.size > _LARGE else (np.float64, _TINY)
     A, mass, cost = (psi * s).astype(precision), (s * s)[:, None], (penalty * s * s)[:, None]
@@ -328,20 +326,18 @@ def _fit(
     return np.asarray(F / np.linalg.norm(F))
 
 
+# The constant, which is the first direction of its space, and little columns: the leading
+# directions of Σ_i a_i ψ(x_i)ψ(x_i)ᵀ.
 def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The constant, which is the first direction of its space, and little columns: the leading
-    directions of Σ_i a_i ψ(x_i)ψ(x_i)ᵀ.
-    """
     rank = psi.shape[1]
     leading = _leading(np.sqrt(weights)[:, None] * psi, min(_COLUMNS - 1, rank))
     F = np.concatenate([np.eye(rank, 1), _CORRECTION * leading], axis=1)
     return np.asarray(F / np.linalg.norm(F))
 
 
+# The columns of most mass of the kernel density estimate, by one pass over random combinations of
+# its components [Halko2011].
 def _leading_squares(space: SoSSpace, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The columns of most mass of the kernel density estimate, by one pass over random combinations
-    of its components [Halko2011].
-    """
     # −inf where a discrete measure does not see the component
     log_masses = space.integrals.log_diagonal(points)
     log_scale = np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)
@@ -350,8 +346,8 @@ def _leading_squares(space: SoSSpace, points: np.ndarray, weights: np.ndarray) -
     return _leading(components, min(_COLUMNS, space.rank))
 
 
+# The first left singular vectors of rowsᵀ times their singular values, of unit norm.
 def _leading(rows: np.ndarray, columns: int) -> np.ndarray:
-    """The first left singular vectors of rowsᵀ times their singular values, of unit norm."""
     most = 2 * columns + 10
     if rows.shape[0] > columns + most:
         # fixed: a fit must not depend on the state of a global generator

@@ -142,9 +142,9 @@ class SplitConformal(NamedTuple):
         return np.stack([mu + s * low, mu + s * high], axis=1)
 
 
+# Put the name of the regressor before the message of an error in it.
 @contextmanager
 def _naming(regressor: Any, what: str) -> Iterator[None]:
-    """Put the name of the regressor before the message of an error in it."""
     try:
         yield
     except NotFittedError:
@@ -154,10 +154,10 @@ def _naming(regressor: Any, what: str) -> Iterator[None]:
         raise kind(f"the regressor {type(regressor).__name__} {what}: {error}") from error
 
 
+# Copies of the regressor fitted to some rows: one, or one per output if it takes only one.
 def _fit_on(
     regressor: Any, X: Any, targets: np.ndarray, masses: np.ndarray, rows: Any
 ) -> list[Any]:
-    """Copies of the regressor fitted to some rows: one, or one per output if it takes only one."""
     rows = rows[masses[rows] > 0.0]
     name, weights = _weight_name(regressor), {}
     if name is not None and np.ptp(masses[rows]) > 0.0:
@@ -186,8 +186,8 @@ def evaluate(models: Sequence[Any], X: Any, k: int) -> np.ndarray:
     return out
 
 
+# Name of the weights in ``fit``. In a pipeline they belong to its last step.
 def _weight_name(regressor: Any) -> str | None:
-    """Name of the weights in ``fit``. In a pipeline they belong to its last step."""
     prefix = ""
     while isinstance(regressor, Pipeline):
         prefix, regressor = f"{prefix}{regressor.steps[-1][0]}__", regressor.steps[-1][1]
@@ -243,8 +243,8 @@ def cross_fit(
     return Location(together, shares, models, [one[0] for one in fits])
 
 
+# w ≥ 0 with sum one that minimizes Σ_i a_i(y_i − Σ_j w_j f_j(x_i))², output by output.
 def _shares(predicted: np.ndarray, targets: np.ndarray, masses: np.ndarray) -> np.ndarray:
-    """w ≥ 0 with sum one that minimizes Σ_i a_i(y_i − Σ_j w_j f_j(x_i))², output by output."""
     m, _, k = predicted.shape
     out = np.ones((m, k))
     for c in range(k):
@@ -306,14 +306,13 @@ def fit_scales(
     return scales, found
 
 
+# (c, β) with the largest Σ_i a_i (log t(r_i/s_i) − log s_i) − Σβ, or β = 0.
+#
+# Whether β is zero is decided on rows that have not helped to find it: the odd folds judge what the
+# even ones have found, and the other way round.
 def _exponents(
     residuals: np.ndarray, g: np.ndarray, masses: np.ndarray, splits: Sequence[Split]
 ) -> tuple[float, np.ndarray]:
-    """(c, β) with the largest Σ_i a_i (log t(r_i/s_i) − log s_i) − Σβ, or β = 0.
-
-    Whether β is zero is decided on rows that have not helped to find it: the odd folds judge what
-    the even ones have found, and the other way round.
-    """
     rows, half = masses > 0.0, np.zeros(masses.size, dtype=bool)
     for _, test in splits[1::2]:
         half[test] = True
@@ -404,13 +403,12 @@ def fit_conformal(
     return conformal, _gain(residuals[held], (targets - location.held_out)[held], part)
 
 
+# Error of fits to all rows in units of that of fits to a ``part`` of them, by output.
+#
+# The squared error of a fit to a share f of the rows goes like σ² + c/f [Cortes1993]. ``half`` are
+# residuals of fits to half of the part, ``fold`` those of fits to the part. Both are cut at the 95%
+# quantile, so that a few of them do not decide, and the factor is between 0.8 and 1.
 def _gain(half: np.ndarray, fold: np.ndarray, part: float) -> np.ndarray:
-    """Error of fits to all rows in units of that of fits to a ``part`` of them, by output.
-
-    The squared error of a fit to a share f of the rows goes like σ² + c/f [Cortes1993]. ``half``
-    are residuals of fits to half of the part, ``fold`` those of fits to the part. Both are cut at
-    the 95% quantile, so that a few of them do not decide, and the factor is between 0.8 and 1.
-    """
     if half.shape[0] < 30:
         return np.ones(half.shape[1])  # two mean squares are not known to better than a quarter
     most = np.nanquantile(np.abs(fold), 0.95, axis=0)

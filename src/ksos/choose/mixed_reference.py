@@ -88,10 +88,9 @@ class MixedStack(Stack):
         more = [mixtures.smoothed(samples, self.masses, rows) for rows in _SMOOTHINGS]
         return [mixtures, *more]
 
+    # Student distributions and the wide one around the mean of what is observed, with levels that
+    # depend on nothing.
     def _tails(self, samples: Samples, axes: np.ndarray | None, floor: np.ndarray) -> list[Fit]:
-        """Student distributions and the wide one around the mean of what is observed, with levels
-        that depend on nothing.
-        """
         centers = np.zeros((self.masses.shape[0], 1), dtype=int)
         (one,) = mixture_path(samples, self.masses, centers, [floor])
         mean, covariance = one.means[:, 0], one.covariances[:, 0]

@@ -135,8 +135,8 @@ class MixedSearch(Search):
         found: MixedReference = self.problem.references[-1]
         return found
 
+    # References, the metric, support points; missing cells are drawn for the latter two.
     def _settle(self) -> Any:
-        """References, the metric, support points; missing cells are drawn for the latter two."""
         stack, folds = self.stack, self.folds
         assert stack is not None
         stack.solve()

@@ -265,12 +265,10 @@ def student_scales(freedom: float) -> tuple[np.ndarray, np.ndarray]:
     return np.diff(np.r_[0.0, inside, 1.0]), scales
 
 
+# EM until the likelihood of a weighting gains less than the tolerance; finished ones stand still.
 def _converged(
     samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.ndarray, shared: bool
 ) -> Mixtures:
-    """EM until the likelihood of a weighting gains less than the tolerance; finished ones stand
-    still.
-    """
     found, run = Mixtures(*map(np.array, start)), Run.current()
     active, before = np.arange(masses.shape[0]), np.full(masses.shape[0], -np.inf)
     for _ in range(_STEPS):
@@ -288,6 +286,8 @@ def _converged(
     return found
 
 
+# Shares, means, covariances and probabilities of levels from responsibilities (n, B, c) times
+# masses. Components without mass stay where they were.
 def _maximized(
     samples: Samples,
     R: np.ndarray,
@@ -295,9 +295,6 @@ def _maximized(
     shared: bool = False,
     before: Mixtures | None = None,
 ) -> Mixtures:
-    """Shares, means, covariances and probabilities of levels from responsibilities (n, B, c) times
-    masses. Components without mass stay where they were.
-    """
     (_, B, c), d = R.shape, samples.dimension
     complete = samples.cells is None
     G = _sums(samples, R) if complete else _expected_sums(samples, R, before)
@@ -321,17 +318,16 @@ def _maximized(
     return Mixtures(np.maximum(mass, 1e-300), means, covariances, _chances(samples, R))
 
 
+# Sums of R·φ(x) in each component, (B, c, q).
 def _sums(samples: Samples, R: np.ndarray) -> np.ndarray:
-    """Sums of R·φ(x) in each component, (B, c, q)."""
     n, B, c = R.shape
     return np.asarray(R.reshape(n, B * c).T @ samples.features).reshape(B, c, -1)
 
 
+# Sums of R·E[φ(x) | observed cells] in each component, (B, c, q).
+#
+# Where a component has not been fitted yet, a missing cell is N(0, 1) without any effect.
 def _expected_sums(samples: Samples, R: np.ndarray, before: Mixtures | None) -> np.ndarray:
-    """Sums of R·E[φ(x) | observed cells] in each component, (B, c, q).
-
-    Where a component has not been fitted yet, a missing cell is N(0, 1) without any effect.
-    """
     (_, B, c), d = R.shape, samples.dimension
     assert samples.cells is not None
     total = np.zeros((B, c, 1 + d + d * d))
@@ -353,12 +349,11 @@ def _expected_sums(samples: Samples, R: np.ndarray, before: Mixtures | None) -> 
     return np.concatenate([total[:, :, : 1 + d], total[:, :, 1 + d + d * i + j]], axis=2)
 
 
+# start (B, c, d), pull (B, c, d, S) and covariance (B, c, d, d) of all cells given those of the
+# columns S, R being the others.
 def _predictions(
     before: Mixtures | None, S: np.ndarray, R: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """start (B, c, d), pull (B, c, d, S) and covariance (B, c, d, d) of all cells given those of
-    the columns S, R being the others.
-    """
     d = S.size + R.size
     start, pull = np.zeros((*shape, d)), np.zeros((*shape, d, S.size))
     spread = np.zeros((*shape, d, d))
@@ -378,8 +373,8 @@ def _predictions(
     return start, pull, spread
 
 
+# Probabilities of levels, drawn towards those of all components together by so many rows.
 def _chances(samples: Samples, R: np.ndarray, smoothing: float = _SMOOTHING) -> np.ndarray:
-    """Probabilities of levels, drawn towards those of all components together by so many rows."""
     n, B, c = R.shape
     if samples.cells is None:
         return np.zeros((B, c, 0))
@@ -394,10 +389,9 @@ def _chances(samples: Samples, R: np.ndarray, smoothing: float = _SMOOTHING) -> 
     return np.asarray((counts + smoothing * every) / (cells.per_column(counts) + smoothing))
 
 
+# log(share · normal density) of every component at every point, (n, B, c), times the probabilities
+# of levels.
 def _exponents(mixtures: Mixtures, samples: Samples) -> np.ndarray:
-    """log(share · normal density) of every component at every point, (n, B, c), times the
-    probabilities of levels.
-    """
     B, c, d = mixtures.means.shape
     if samples.cells is not None:
         out = samples.cells.levels @ np.log(mixtures.chances).reshape(B * c, -1).T
@@ -424,12 +418,10 @@ def _exponents(mixtures: Mixtures, samples: Samples) -> np.ndarray:
     return np.asarray(samples.features @ theta.T).reshape(-1, B, c)
 
 
+# The cluster of each point in each weighting, (B, n), after a few of Lloyd's steps [Lloyd1982].
+#
+# Empty clusters keep their center.
 def _clusters(points: np.ndarray, masses: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """The cluster of each point in each weighting, (B, n), after a few of Lloyd's steps
-    [Lloyd1982].
-
-    Empty clusters keep their center.
-    """
     (B, c), n = centers.shape, points.shape[0]
     means, labels, rows = points[centers], np.full((B, n), -1), np.arange(B)[:, None] * c
     for _ in range(_LLOYD_STEPS):

@@ -203,8 +203,8 @@ class Stack:
         self.rows, self.held_out_weights = held_out_rows(folds), held_out_weights(folds)
         self.held_out = np.empty((self.held_out_weights.size, 0))
 
+    # The samples in the units.
     def _samples(self, y: np.ndarray) -> Samples:
-        """The samples in the units."""
         return Samples.of(y)
 
     @property
@@ -253,12 +253,11 @@ class Stack:
             self.held_out = np.column_stack([self.held_out, *columns])
             self.fits += fits
 
+    # Student distributions, and once the wide one: normals of several scales.
+    #
+    # One of them is what n normal samples of unknown mean and covariance predict for the next: a
+    # Student with n − d degrees of freedom and the sample covariance times (n + 1)/(n − d).
     def _tails(self, samples: Samples, axes: np.ndarray | None, floor: np.ndarray) -> list[Fit]:
-        """Student distributions, and once the wide one: normals of several scales.
-
-        One of them is what n normal samples of unknown mean and covariance predict for the next: a
-        Student with n − d degrees of freedom and the sample covariance times (n + 1)/(n − d).
-        """
         fits = [Fit(student(samples, self.masses, nu, floor), axes) for nu in FREEDOM]
         mean, covariance = moments(samples, self.masses, floor)
         n = 1.0 / float(self.masses[-1] @ self.masses[-1])
@@ -270,12 +269,11 @@ class Stack:
             fits.insert(0, Fit(Mixtures.of_scales(shares, LADDER, mean, covariance)))
         return fits
 
+    # Widen components that hold too few samples for a covariance, except for a value that three
+    # share.
+    #
+    # Held-out samples hardly ever meet a spike on a lone row, so they do not speak against it.
     def _without_spikes(self, mixtures: Mixtures, samples: Samples, floor: np.ndarray) -> Mixtures:
-        """Widen components that hold too few samples for a covariance, except for a value that
-        three share.
-
-        Held-out samples hardly ever meet a spike on a lone row, so they do not speak against it.
-        """
         places = mixtures.places(samples, self.masses)[:, :, None]
         variances = np.diagonal(mixtures.covariances, axis1=2, axis2=3)
         shared = (variances - floor < _SHARED) & (places > _PAIR)
@@ -283,8 +281,8 @@ class Stack:
         added = np.where(lone, max(FLOORS), 0.0)[..., None] * np.eye(samples.dimension)
         return mixtures._replace(covariances=mixtures.covariances + added)
 
+    # The candidates that a fit stands for.
     def _variants(self, mixtures: Mixtures, samples: Samples) -> list[Mixtures]:
-        """The candidates that a fit stands for."""
         return [mixtures]
 
     def _unseen(self, fit: Fit) -> np.ndarray:
@@ -307,10 +305,10 @@ class Stack:
             self.kept, start = self.kept[keep], self.weights[keep] / self.weights[keep].sum()
             self.weights, self.gap = self._weights(start)
 
+    # From all held-out samples but some.
     def _weights(
         self, start: np.ndarray | None = None, without: slice = slice(0)
     ) -> tuple[np.ndarray, float]:
-        """From all held-out samples but some."""
         prior, rows = self.prior[self.kept], np.ones(self.held_out.shape[0], dtype=bool)
         rows[without] = False
         if not rows.any():
@@ -345,12 +343,12 @@ class Stack:
     def _merged(self, mixture: Any) -> Any:
         return merged(mixture, MERGED, untouched=LADDER.size)
 
+    # The stack of the fits to some of the weightings.
     def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> Any:
-        """The stack of the fits to some of the weightings."""
         return self.units.to_data(GaussianMixture(*self._components(weights, rows)[:3]))
 
+    # Weights, means, covariances and levels, in the units.
     def _components(self, weights: np.ndarray, rows: Sequence[int]) -> list[np.ndarray]:
-        """Weights, means, covariances and levels, in the units."""
         parts = []
         for j, weight in zip(self.kept, weights, strict=True):
             mixtures, axes = self.fits[j]
@@ -412,8 +410,8 @@ def as_reference(
     return found.for_features(points.shape[1])
 
 
+# Whether it is a normal distribution, or a mixture of them, of ksos or of scikit-learn.
 def _is_mixture(reference: Any) -> bool:
-    """Whether it is a normal distribution, or a mixture of them, of ksos or of scikit-learn."""
     if isinstance(reference, Measure):
         return reference.normals(reference.n_features or 1) is not None
     from sklearn.mixture import GaussianMixture as FittedMixture  # heavy, and needed only here
@@ -421,14 +419,13 @@ def _is_mixture(reference: Any) -> bool:
     return isinstance(reference, FittedMixture)
 
 
+# N(mean, covariance) of the samples, or of all of them if their ``moments`` are known.
+#
+# The correlation matrix gets eigenvalues of at least a floor, which decides only if samples or
+# features leave a direction without variance. Then there is a warning.
 def _fit_normal(
     points: np.ndarray, weights: np.ndarray, names: Any, moments: Moments | None
 ) -> Normal:
-    """N(mean, covariance) of the samples, or of all of them if their ``moments`` are known.
-
-    The correlation matrix gets eigenvalues of at least a floor, which decides only if samples or
-    features leave a direction without variance. Then there is a warning.
-    """
     d, size = points.shape[1], 1.0 / float(weights @ weights)
     units = Units.of(points, weights, np.random.default_rng(0), names)
     y = units.of_points(points)
@@ -453,10 +450,9 @@ def _fit_normal(
     return Normal(units.shift + units.scale * mean, 0.5 * (covariance + covariance.T))
 
 
+# A stack of mixtures, weighted by held-out samples; of more than 2,000 samples, a subset, always
+# the same.
 def _fit_mixture(points: np.ndarray, weights: np.ndarray, names: Any) -> GaussianMixture:
-    """A stack of mixtures, weighted by held-out samples; of more than 2,000 samples, a subset,
-    always the same.
-    """
     rng, n = np.random.default_rng(0), points.shape[0]  # a default must not depend on chance
     if n > _MOST_SAMPLES:
         chosen = np.sort(rng.choice(n, _MOST_SAMPLES, replace=False))

@@ -152,8 +152,8 @@ class Search:
         """That of a multiple of the bandwidth."""
         return self.unit.scaled(self.multiples[i])
 
+    # References, kernels and support points, from the mixtures that are there.
     def _settle(self) -> Problem:
-        """References, kernels and support points, from the mixtures that are there."""
         n, corrects = self.points.shape[0], self.reference is not None
         parts = [(fold.train, fold.train_weights) for fold in self.folds]
         parts.append((np.arange(n), self.weights))

@@ -109,11 +109,10 @@ def log_is_better(
     return bool(simplest_good(np.stack(scores, axis=1), weights))
 
 
+# Log-density of every residual under the kernel density of the others, of the best width.
+#
+# The kernel is Student's with three degrees of freedom, so that no residual is impossible.
 def _leave_one_out(u: np.ndarray) -> np.ndarray:
-    """Log-density of every residual under the kernel density of the others, of the best width.
-
-    The kernel is Student's with three degrees of freedom, so that no residual is impossible.
-    """
     rows, scale = np.arange(min(u.size, _MOST_TRIED)), max(float(np.std(u)), 1e-300)
     found = []
     for width in scale * rows.size**-0.2 * np.array([1.0, 0.5, 0.25]):  # Scott's, and narrower
@@ -144,11 +143,11 @@ def _columns(name: Any, X: Any, mu: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
+# What the shape may depend on. With "auto": the prediction, and the two columns with which the
+# scaled residual is most dependent, if a χ² test finds a dependence at all.
 def _candidates(
     given: Any, X: Any, mu: np.ndarray, U: np.ndarray, rows: np.ndarray
 ) -> list[_Given]:
-    """What the shape may depend on. With "auto": the prediction, and the two columns with which
-    the scaled residual is most dependent, if a χ² test finds a dependence at all."""
     names = [] if given is None else [given]
     if given == "auto":
         columns = [(k,) for k in range(X.shape[1])] if rows.size >= _ENOUGH else []
@@ -161,8 +160,8 @@ def _candidates(
     return [one for one in found if np.all(one.scale > 0.0)]
 
 
+# Least p-value of χ² tests of independence of columns and residuals, on their quintiles.
 def _p_value(name: Any, X: Any, mu: np.ndarray, U: np.ndarray, rows: np.ndarray) -> float:
-    """Least p-value of χ² tests of independence of columns and residuals, on their quintiles."""
     try:
         values = _columns(name, X, mu)[rows]
     except (TypeError, ValueError):  # categories
@@ -213,12 +212,11 @@ class Shape:
         """log q(u_i | knot of row i), shape (n,)."""
         return _conditional_logpdf(self.density, self.knots[which], U)
 
+    # Distributions of the last feature of a density, one for each knot of the others.
+    #
+    # ``u`` are the values that the density was fitted to. A value is read off in a microsecond,
+    # while a conditional density takes a tenth of a second.
     def _tabulated(self, density: Any, u: np.ndarray) -> PanelDistribution:
-        """Distributions of the last feature of a density, one for each knot of the others.
-
-        ``u`` are the values that the density was fitted to. A value is read off in a microsecond,
-        while a conditional density takes a tenth of a second.
-        """
         panels = Panels.around(u, float(density.terms.bandwidths[-1]), 10)
         nodes, logs = panels.nodes.reshape(-1, 1), []
         for knot in self.knots:
@@ -228,8 +226,8 @@ class Shape:
         return PanelDistribution(panels, values.reshape(-1, *panels.nodes.shape))
 
 
+# log q(u | z) at rows, from the density of (z, u).
 def _conditional_logpdf(density: Any, z: np.ndarray, U: np.ndarray) -> np.ndarray:
-    """log q(u | z) at rows, from the density of (z, u)."""
     if not z.shape[1]:
         return np.asarray(density.logpdf(U))
     rows = np.concatenate([z, U], axis=1)
@@ -278,8 +276,8 @@ def fit_shape(
     return Shape(found.distribution_, U[few], candidates[chosen - 1], knots), found
 
 
+# A copy fitted with a ``share`` of the time that is left. Ctrl-C keeps the best so far.
 def _fitted(estimator: Any, data: np.ndarray, masses: np.ndarray, share: float) -> Any:
-    """A copy fitted with a ``share`` of the time that is left. Ctrl-C keeps the best so far."""
     copy, run = clone(estimator), Run.current()
     limit = run.limit(share)
     if limit is not None:
@@ -294,8 +292,8 @@ def _fitted(estimator: Any, data: np.ndarray, masses: np.ndarray, share: float) 
     return copy
 
 
+# At most 24 knots that are distributed as the values.
 def _representative(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """At most 24 knots that are distributed as the values."""
     distinct = np.unique(values, axis=0)
     if distinct.shape[0] <= _KNOTS:
         return distinct

@@ -104,8 +104,8 @@ def _run(chosen: str | None, words: list[str], console: Console) -> int:
     )
 
 
+# The page of all commands.
 def _help() -> str:
-    """The page of all commands."""
     about = "Kernel sum-of-squares densities from the command line."
     parser = Parser(prog="ksos", description=about, epilog=_END, add_help=False)
     parser.usage = "ksos COMMAND ... | --help | --version"
@@ -115,8 +115,8 @@ def _help() -> str:
     return parser.format_help().rstrip()
 
 
+# The exit code and the one line that an error gets.
 def _failure(error: BaseException) -> tuple[int, str]:
-    """The exit code and the one line that an error gets."""
     match error:
         case KeyboardInterrupt():
             return INTERRUPTED, "interrupted"

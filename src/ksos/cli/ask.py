@@ -297,8 +297,8 @@ def impute(arguments: argparse.Namespace, console: Console) -> int:
     return console.answer(arguments.json, value, [line])
 
 
+# The saved density, which answers with frames of pandas, whatever the make of its table.
 def _load(arguments: argparse.Namespace) -> Any:
-    """The saved density, which answers with frames of pandas, whatever the make of its table."""
     density = model_io.load(arguments.model)
     if isinstance(density, TableDensity) and density.columns.make is not None:
         density.columns = replace(density.columns, make="pandas")
@@ -428,8 +428,8 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
     return console.answer(arguments.json, {**view.described(), **found, "output": output}, lines)
 
 
+# A line such as P(mpg ≥ 20 | hp = 100) = 0.641.
 def _probability(event: str, view: View, p: float) -> str:
-    """A line such as P(mpg ≥ 20 | hp = 100) = 0.641."""
     given = f" | {view.condition()}" if view.given else ""
     return f"P({event}{given}) = {_rounded(p)}"
 
@@ -447,8 +447,8 @@ def _rounded(probability: float) -> str:
     return f"{1.0 - float(f'{other:.3g}'):.12g}"
 
 
+# What a box asks for, such as mpg ≥ 20.
 def _event(names: Sequence[str], low: Sequence[float], high: Sequence[float]) -> str:
-    """What a box asks for, such as mpg ≥ 20."""
     parts = []
     for name, a, b in zip(names, low, high, strict=True):
         below, above = np.isfinite(a), np.isfinite(b)

@@ -94,8 +94,8 @@ def compare(arguments: argparse.Namespace, console: Console) -> int:
     return console.answer(arguments.json, value, lines)
 
 
+# The second table with its columns in the order of the first, by name if both have names.
 def _in_order_of(first: Table, second: Table, console: Console) -> Table:
-    """The second table with its columns in the order of the first, by name if both have names."""
     for table, other in ((first, second), (second, first)):
         require_different(table.source, table.names or ())
         if table.names is None or other.names is None:

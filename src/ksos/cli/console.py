@@ -128,8 +128,8 @@ class Console:
             _written(sys.stderr, text, flush=True)
 
 
+# Write to stdout or stderr; False if nobody reads it any more.
 def _written(stream: TextIO | None, text: str, *, flush: bool = False) -> bool:
-    """Write to stdout or stderr; False if nobody reads it any more."""
     if stream is None:
         raise ValueError(NO_OUTPUT)
     encoding = stream.encoding or "utf-8"

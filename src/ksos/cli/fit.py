@@ -359,14 +359,14 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     return NOT_CONVERGED
 
 
+# The options of these groups that were given, by name.
 def _given(arguments: argparse.Namespace, *groups: str) -> dict[str, Any]:
-    """The options of these groups that were given, by name."""
     names = [values.dest(one) for one in FIT if one[0] in groups]
     return {name: value for name in names if (value := vars(arguments)[name]) is not None}
 
 
+# Options as parameters of an estimator.
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:
-    """Options as parameters of an estimator."""
     return {_PARAMETERS.get(name, name): value for name, value in given.items()}
 
 
@@ -374,8 +374,8 @@ def _flags(names: Iterable[str]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
+# The parameters of the estimator, if all that were given belong to the method.
 def _checked(arguments: argparse.Namespace, method: str) -> dict[str, Any]:
-    """The parameters of the estimator, if all that were given belong to the method."""
     given = _given(arguments, "the density", f"options of --method {method}", "limits")
     alien = _flags(_given(arguments, f"options of --method {_OTHER[method]}"))
     hint = ""
@@ -406,8 +406,8 @@ class _Notes(io.TextIOBase):
         return len(text)
 
 
+# The least-squares objective. It depends on points and weights alone: any kernel will do.
 def _squared_l2(table: Table | Stream) -> SquaredL2:
-    """The least-squares objective. It depends on points and weights alone: any kernel will do."""
     if isinstance(table, Stream):
         raise UsageError(
             "--objective l2 needs all rows in memory; give one CSV or NPY file, or choose"
@@ -417,11 +417,10 @@ def _squared_l2(table: Table | Stream) -> SquaredL2:
     return SquaredL2(MeanEmbedding(table.points, weights, kernel=Gaussian(1.0)), relative=True)
 
 
+# Raise on rows that count where the density would have to be 0.
+#
+# The estimator does so too, but it does not know their places in the file.
 def _require_inside(box: Box, table: Table) -> None:
-    """Raise on rows that count where the density would have to be 0.
-
-    The estimator does so too, but it does not know their places in the file.
-    """
     counts = True if table.weights is None else table.weights > 0.0
     outside = np.flatnonzero(~box.contains(table.points) & counts)
     if outside.size:
@@ -436,8 +435,8 @@ def _require_inside(box: Box, table: Table) -> None:
         )
 
 
+# ``ksos fit --target``: fit the density of one column given the others, and write it.
 def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
-    """``ksos fit --target``: fit the density of one column given the others, and write it."""
     given = _given(arguments, *(group for group, _, _ in FIT if group not in ("", TABLE)))
     if alien := _flags(name for name in given if name not in ("time_limit", "seed")):
         raise UsageError(f"{alien}: for a density without --target; drop it")

@@ -244,12 +244,11 @@ def _number(value: float) -> _Part:
     return _Part(lambda _: np.asarray(value), np.array([value, value]), Polynomial.constant(value))
 
 
+# The range of a function of parts with these ranges [Moore1966].
+#
+# Only finite ends are used, as a proof that the formula is bounded, so where nothing is known the
+# range is (−∞, ∞).
 def _range(name: str, ranges: Sequence[np.ndarray]) -> np.ndarray:
-    """The range of a function of parts with these ranges [Moore1966].
-
-    Only finite ends are used, as a proof that the formula is bounded, so where nothing is known the
-    range is (−∞, ∞).
-    """
     first, last = ranges[0], ranges[-1]
     holds_zero = first[0] <= 0.0 <= first[1]
     found = _EVERYTHING
@@ -275,8 +274,8 @@ def _range(name: str, ranges: Sequence[np.ndarray]) -> np.ndarray:
     return _EVERYTHING if np.isnan(found).any() else np.array([found.min(), found.max()])
 
 
+# An operation of two closed forms in d features as a closed form.
 def _closed_form(name: str, one: _Part, other: _Part, *, d: int) -> Observable | None:
-    """An operation of two closed forms in d features as a closed form."""
     left, right = one.closed, other.closed
     if left is None or right is None:
         return None
@@ -305,8 +304,8 @@ def _constant(part: Observable) -> float | None:
     return part.terms.get((), 0.0) if isinstance(part, Polynomial) and part.degree == 0 else None
 
 
+# The comparison of a feature with a number as the indicator of a box.
 def _indicator(name: str, one: _Part, other: _Part, d: int) -> Observable | None:
-    """The comparison of a feature with a number as the indicator of a box."""
     box = np.array([[-np.inf] * d, [np.inf] * d])
     # < is ≤ the next smaller float
     for part, limit, side in ((one, other, 1), (other, one, 0)):
@@ -318,10 +317,9 @@ def _indicator(name: str, one: _Part, other: _Part, d: int) -> Observable | None
     return None
 
 
+# The product of a number with anything, of two polynomials, or of two indicators, which may have
+# numbers in front.
 def _product(left: Observable, right: Observable) -> Observable | None:
-    """The product of a number with anything, of two polynomials, or of two indicators, which may
-    have numbers in front.
-    """
     for one, other in ((left, right), (right, left)):
         if (number := _constant(one)) is not None and math.isfinite(number):
             return other * number

@@ -215,6 +215,7 @@ def box_sides(
     return low, high
 
 
+# One side of the box; ``given`` has a list of (name or None, number) per use of the option.
 def _side(
     flag: str,
     given: list[list[tuple[str | None, float]]],
@@ -222,7 +223,6 @@ def _side(
     others: Sequence[str],
     none: float,
 ) -> np.ndarray:
-    """One side of the box; ``given`` has a list of (name or None, number) per use of the option."""
     words, numbers = zip(*chain.from_iterable(given), strict=True) if given else ((), ())
     out = np.full(len(names), none)
     if words and None not in words:
@@ -361,8 +361,8 @@ def take_view(density: SoSDensity | TableDensity, arguments: argparse.Namespace)
     return replace(view, density=part)
 
 
+# The level that a word of the shell means, where levels are flags or numbers.
 def _level(levels: Sequence[Any], value: Any) -> Any:
-    """The level that a word of the shell means, where levels are flags or numbers."""
     word = f"{value:g}" if isinstance(value, float) else str(value)
     known = {str(level).lower(): level for level in levels}
     return value if value in levels else known.get(word.lower(), value)

@@ -196,8 +196,8 @@ def worst_case(arguments: argparse.Namespace, console: Console) -> int:
     return DONE
 
 
+# The answer for a reader. ``read``: the columns that the loss reads, if there are others.
 def _report(worst: WorstCase, read: Sequence[str] | None) -> list[str]:
-    """The answer for a reader. ``read``: the columns that the loss reads, if there are others."""
     if worst.value is None:
         note = f"; {worst.note}" if worst.note else ""
         return [f"{worst.status}: no density within radius {worst.radius:g}{note}"]

@@ -91,8 +91,8 @@ def _has_gaps(X: Any) -> bool:
     return array is not None and array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
+# What is declared, by the number of the column.
 def _declared(declared: Any, d: int, names: Sequence[str] | None) -> dict[int, Any]:
-    """What is declared, by the number of the column."""
     if declared is None:
         return {}
     if not isinstance(declared, Mapping):
@@ -259,15 +259,15 @@ def _is_gap(cell: Any) -> bool:
     return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell
 
 
+# Numbers before words, each in their order.
 def _rank(level: Any) -> tuple[bool, Any]:
-    """Numbers before words, each in their order."""
     return isinstance(level, str), level
 
 
+# The rows that are used, and what there is to say about cells that are missing.
 def _complete(
     columns: Columns, cells: np.ndarray, missing: str, every: Sequence[_Given]
 ) -> Learned:
-    """The rows that are used, and what there is to say about cells that are missing."""
     gaps = np.isnan(cells)
     n, rows = cells.shape[0], np.arange(cells.shape[0])
     notes: list[str] = []
@@ -314,8 +314,8 @@ def _complete(
     return Learned(notes + _hints(every), columns, cells, rows, n)
 
 
+# One line on columns of numbers that look like another kind.
 def _hints(every: Sequence[_Given]) -> list[str]:
-    """One line on columns of numbers that look like another kind."""
     found = {one.name: hint for one in every if (hint := _looks_like(one))}
     if not found:
         return []
@@ -333,8 +333,8 @@ def _hints(every: Sequence[_Given]) -> list[str]:
     ]
 
 
+# The kind that the values of a column of numbers suggest, and why.
 def _looks_like(one: _Given) -> tuple[Any, str] | None:
-    """The kind that the values of a column of numbers suggest, and why."""
     if one.kind is not None or not one.is_number or one.problems:
         return None
     x = one.kept.astype(np.float64)

@@ -121,8 +121,8 @@ def is_missing(cell: str) -> bool:
     return cell.strip().lower() in _MISSING
 
 
+# The number in a cell, NaN if it is none.
 def _as_number(cell: str, decimal: str = ".") -> float:
-    """The number in a cell, NaN if it is none."""
     # float() would also read 1_000 and the digits of other scripts
     if "_" in cell or not cell.isascii() or (decimal != "." and "." in cell):
         return math.nan
@@ -167,8 +167,8 @@ def what_is_wrong(cell: str, decimal: str = ".") -> str:
     return f"{excerpt(cell)} {what}"
 
 
+# The cells of one line. Several spaces separate as one does.
 def _split(line: str, delimiter: str) -> list[str]:
-    """The cells of one line. Several spaces separate as one does."""
     if delimiter == " ":
         line = line.strip()
     # without quotes, a csv.reader would do no more, at twice the time
@@ -177,8 +177,8 @@ def _split(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
 
 
+# The lines that have as many cells as most of them have, as cells.
 def _even_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    """The lines that have as many cells as most of them have, as cells."""
     rows = []
     for line in lines:
         # csv.Error: a cell that is too long
@@ -221,10 +221,10 @@ def detect(lines: Sequence[str], delimiter: str | None, decimal: str | None) -> 
     return found, decimal or ("." if doubtful or points else ",")
 
 
+# Whole records, about a megabyte at a time, without empty lines at the end of the file.
 def _blocks(
     stream: BinaryIO, source: str, encoding: str | None, delimiter: str | None
 ) -> Iterator[str]:
-    """Whole records, about a megabyte at a time, without empty lines at the end of the file."""
     if not isinstance(stream, io.BufferedReader):
         stream = io.BufferedReader(cast(io.RawIOBase, stream))
     begin = stream.peek(8)
@@ -303,8 +303,8 @@ def _comment_lines(lines: Sequence[str], delimiter: str) -> int:
     return len(list(comments))
 
 
+# Whether these are at least three whole numbers in a row: years, say, as names of columns.
 def _count_on(cells: Sequence[str]) -> bool:
-    """Whether these are at least three whole numbers in a row: years, say, as names of columns."""
     numbers = [int(cell) for cell in map(str.strip, cells) if is_position(cell) and len(cell) < 10]
     return len(numbers) == len(cells) >= 3 and all(b == a + 1 for a, b in pairwise(numbers))
 
@@ -447,8 +447,8 @@ class CsvFile:
             number += len(found)
             yield found
 
+    # The numbers of a block, if all of its cells are finite numbers or missing.
     def _parsed(self, block: str, chosen: Sequence[int]) -> pandas.DataFrame | None:
-        """The numbers of a block, if all of its cells are finite numbers or missing."""
         import pandas
 
         # before pandas 3.1 the last bit of a number was lost by default
@@ -488,8 +488,8 @@ class CsvFile:
             raise cell_error(self.source, row, position + 1, what, self.names)
         return number
 
+    # The cells of every row of a block, which begins with the row ``number``.
     def _records(self, block: str, number: int) -> Iterator[list[str]]:
-        """The cells of every row of a block, which begins with the row ``number``."""
         lines = block.split("\n")
         stripped = (line.strip() if self.delimiter == " " else line for line in lines[:-1])
         records = csv.reader(
@@ -531,8 +531,8 @@ class CsvFile:
             what += "; if row 1 is a title, remove it"
         return cell_error(self.source, number, min(found, width) + 1, what, self.names)
 
+    # What a csv.reader could not split: an open quote, or text after a closing one.
     def _quote_error(self, record: str, number: int, message: str) -> ValueError:
-        """What a csv.reader could not split: an open quote, or text after a closing one."""
         follows = re.search(rf'"(?:[^"]|"")*"(?=[^"\n{re.escape(self.delimiter)}])', record)
         if "expected after" in message and follows:
             before, what = record[: follows.start()], "text follows the closing quote of the cell"

@@ -72,13 +72,13 @@ class DaskChunks(Chunks):
         ]
         super().__init__(self._here, f"a dask {kind} in {len(self._data)} chunks")
 
+    # One chunk after the other, brought to this process.
     def _here(self) -> Iterator[Chunk]:
-        """One chunk after the other, brought to this process."""
         for data, weights, name in zip(self._data, self._weights, self._labels, strict=True):
             yield self._located(*dask.compute(data, weights), name)
 
+    # ``work`` of every chunk, to be done where the chunk is.
     def _leaves(self, work: Callable[[Chunk], Any]) -> list[Any]:
-        """``work`` of every chunk, to be done where the chunk is."""
         # delayed once, what the work carries is sent once; the names of its tasks are new, since
         # Dask would otherwise take the values of an earlier pass
         shared, token = dask.delayed((work, self._located), traverse=False), uuid4().hex
@@ -118,10 +118,9 @@ class DaskChunks(Chunks):
             ]
         )
 
+    # What went wrong while a chunk was computed, with the name of the chunk, which is looked for.
+    # What the cluster raises names the task.
     def _named(self, error: Exception, leaves: list[Any]) -> Exception:
-        """What went wrong while a chunk was computed, with the name of the chunk, which is looked
-        for. What the cluster raises names the task.
-        """
         if type(error).__module__.startswith("distributed"):
             return error
         if any(label in str(error) for label in self._labels):
@@ -141,8 +140,8 @@ def _is_frame(X: Any) -> bool:
     return type(X).__module__.startswith("dask.dataframe")
 
 
+# The chunks of weights, one for each chunk of samples.
 def _weights(weights: Any, sizes: list[float]) -> list[Any]:
-    """The chunks of weights, one for each chunk of samples."""
     if not is_dask(weights):
         if np.isnan(sizes).any():
             raise TypeError(
@@ -176,8 +175,8 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
 # What workers do with a chunk: functions of a module, which can be sent to them.
 
 
+# The chosen columns of a chunk.
 def _located(choice: Choice, width: int, data: Any, weights: Any, name: str) -> Chunk:
-    """The chosen columns of a chunk."""
     if np.ndim(data) != 2 or np.shape(data)[1] != width:
         raise ValueError(
             f"{name}: an array of shape {np.shape(data)} came, but {width} columns were expected,"
@@ -186,8 +185,8 @@ def _located(choice: Choice, width: int, data: Any, weights: Any, name: str) -> 
     return choice(Chunk(data, weights, name))
 
 
+# The value of no chunk, updated with one. To merge is to let no row wait.
 def _updated(begun: G, chunk: Chunk) -> G:
-    """The value of no chunk, updated with one. To merge is to let no row wait."""
     return begun.update(chunk).merge(begun)
 
 

@@ -220,15 +220,14 @@ class KernelSums:
         )
 
 
+# The same with kernel values in single precision, and a bound on the error of every sum.
+#
+# Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself;
+# what underflows adds its own.
 @np.errstate(under="ignore")
 def _single_sums(
     kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array], error: Array
 ) -> tuple[Array, Array, Array]:
-    """The same with kernel values in single precision, and a bound on the error of every sum.
-
-    Of values that are off by ρ each, a sum with weights of one sign is off by ρ/(1 − ρ) of itself;
-    what underflows adds its own.
-    """
     # equal masses are factored out: sums of kernel values alone can be taken in single precision
     xp, (total, lost) = namespace(Z), before
     same = bool(xp.all(a == a[0]))
@@ -249,10 +248,9 @@ def _single_sums(
     return total, lost, error
 
 
+# Σ_i K_ij, of 64 rows at a time in the precision of K and then in double: every partial sum is
+# rounded 63 times, and no more.
 def _grouped_sum(K: Array) -> Array:
-    """Σ_i K_ij, of 64 rows at a time in the precision of K and then in double: every partial sum is
-    rounded 63 times, and no more.
-    """
     xp, whole = namespace(K), K.shape[0] // _GROUP * _GROUP
     groups = xp.sum(xp.reshape(K[:whole, :], (-1, _GROUP, K.shape[1])), axis=1)
     return xp.sum(groups, axis=0, dtype=xp.float64) + xp.sum(K[whole:, :], axis=0, dtype=xp.float64)

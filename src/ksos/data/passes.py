@@ -226,8 +226,8 @@ def _merged(a: M | None, b: M | None) -> M | None:
     return b if a is None else a if b is None else a.merge(b)  # type: ignore[attr-defined]
 
 
+# One set of rows; chunks without any may be of another width.
 def _together(parts: tuple[Rows, ...]) -> Rows:
-    """One set of rows; chunks without any may be of another width."""
     some = [part for part in parts if part.points.shape[0]] or list(parts[:1])
     points, masses = (
         namespace(columns[0]).concat([like(array, columns[0]) for array in columns])
@@ -379,8 +379,8 @@ class Passes:
                 " fix the seed of what is random"
             )
 
+    # All of a pass, of which ``begun`` is a part; what it has so far is in the checkpoint.
     def _gather(self, begun: Gathered, which: str) -> Gathered:
-        """All of a pass, of which ``begun`` is a part; what it has so far is in the checkpoint."""
         total, due = None if which == _FIRST else self.known[_FIRST].tally.rows, -math.inf
 
         def after(known: Gathered) -> None:

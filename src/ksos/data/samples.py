@@ -96,8 +96,8 @@ def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> l
     ]
 
 
+# As given. Default: five as in scikit-learn, and ten if a fifth of the samples is many.
 def _number_of_folds(cv: Any, n: int, few: int) -> int:
-    """As given. Default: five as in scikit-learn, and ten if a fifth of the samples is many."""
     return min(10 if n <= few else 5, max(n, 2)) if cv is None else int(cv)
 
 
@@ -148,9 +148,9 @@ def row_splits(
     return [(used[number[group] != j], used[number[group] == j]) for j in range(k)]
 
 
+# The row numbers of positive mass in the folds of a splitter, or in those of a list, which may also
+# hold masks.
 def _given_pairs(cv: Any, masses: np.ndarray, *data: Any) -> list[Split]:
-    """The row numbers of positive mass in the folds of a splitter, or in those of a list, which may
-    also hold masks."""
     n, pairs = masses.shape[0], []
     for number, pair in enumerate(cv.split(*data) if hasattr(cv, "split") else cv):
         try:
@@ -185,17 +185,17 @@ def _given_pairs(cv: Any, masses: np.ndarray, *data: Any) -> list[Split]:
     return pairs
 
 
+# From the masses inside and outside, and that of all samples.
 def _fold(
     train: np.ndarray, inside: np.ndarray, test: np.ndarray, outside: np.ndarray, total: float
 ) -> Fold:
-    """From the masses inside and outside, and that of all samples."""
     return Fold(
         train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum() / total)
     )
 
 
+# A fold of rows as one of distinct samples.
 def _given_fold(pair: Split, masses: np.ndarray, rows: np.ndarray) -> Fold:
-    """A fold of rows as one of distinct samples."""
     gathered = [np.bincount(rows[part], weights=masses[part]) for part in pair]
     (train, inside), (test, outside) = ((np.flatnonzero(g), g[g > 0.0]) for g in gathered)
     return _fold(train, inside, test, outside, masses.sum())

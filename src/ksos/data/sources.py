@@ -389,16 +389,16 @@ def opened(file: str, written: Written) -> Iterator[TableFile]:
             )
 
 
+# The chunks of some files, one file after the other.
 def _pieces(files: Sequence[str], rows: int, choice: Choice) -> Iterator[Chunk]:
-    """The chunks of some files, one file after the other."""
     for file in files:
         with opened(file, choice.written) as found:
             choice.require(file, found.labels)
             yield from found.chunks(rows, choice)
 
 
+# Tables of the columns that are wanted: others may hold anything, and are not parsed.
 def _csv_chunks(file: CsvFile, _: int, choice: Choice) -> Iterator[Chunk]:
-    """Tables of the columns that are wanted: others may hold anything, and are not parsed."""
     wanted = choice.wanted
     labels = list(range(len(file.first)) if file.names is None else file.names)
     chosen = [k for k, label in enumerate(labels) if wanted is None or label in wanted]
@@ -456,11 +456,10 @@ def _arrow(what: str) -> Any:
         raise ImportError(f'{what} needs pyarrow: pip install "kernel-sos[arrow]"') from None
 
 
+# The names of the columns of a Parquet or Arrow file, its number of rows, and what reads batches of
+# it; errors name the file.
 @contextmanager
 def _arrow_file(file: str) -> Iterator[tuple[list[str], int, Callable[..., Iterable[Any]]]]:
-    """The names of the columns of a Parquet or Arrow file, its number of rows, and what reads
-    batches of it; errors name the file.
-    """
     arrow = _arrow(f"reading {file}")
     try:
         if file.lower().endswith(_PARQUET):
@@ -486,8 +485,8 @@ def _arrow_pieces(source: Any) -> Iterator[Chunk]:
     yield from _batches(arrow.RecordBatchReader.from_stream(source), "")
 
 
+# Record batches as tables, without empty ones.
 def _batches(batches: Iterable[Any], name: str) -> Iterator[Chunk]:
-    """Record batches as tables, without empty ones."""
     row = 0
     for k, batch in enumerate(batches):
         if batch.num_rows:
@@ -500,8 +499,8 @@ def _batches(batches: Iterable[Any], name: str) -> Iterator[Chunk]:
         row += batch.num_rows
 
 
+# Arrays, tables or pairs of them and weights, by number.
 def _numbered(items: Any) -> Iterator[Chunk]:
-    """Arrays, tables or pairs of them and weights, by number."""
     for k, item in enumerate(items() if callable(items) else items):
         if isinstance(item, Chunk):
             yield item
@@ -511,10 +510,9 @@ def _numbered(items: Any) -> Iterator[Chunk]:
             yield Chunk(item, None, f"chunk {k}")
 
 
+# The same chunks with their data as float64 tensors on ``device``: each is read and on its way
+# there before the caller is given the one before.
 def _on_device(chunks: Iterable[Chunk], device: Any) -> Iterator[Chunk]:
-    """The same chunks with their data as float64 tensors on ``device``: each is read and on its way
-    there before the caller is given the one before.
-    """
     # this raises if there is no such device, and names the reason
     wanted = to_device(np.zeros(0), device).device
     sent: tuple[Chunk, Callable[[], Any]] | None = None

@@ -150,10 +150,9 @@ class Survey:
             out = out._with_block(X[rows], masses[rows], row_hashes(X[rows]))
         return out
 
+    # Which rows of a tensor may be kept. The others need not come to the host: they change nothing
+    # but the count.
     def _that_count(self, X: Array, masses: Array) -> Array:
-        """Which rows of a tensor may be kept. The others need not come to the host: they change
-        nothing but the count.
-        """
         # without the sign, signed integers are in the order of their bits
         xp, order, counted = namespace(X), row_hashes(X) ^ _SIGN, masses > 0.0
         if self.overflown:
@@ -255,10 +254,9 @@ class Survey:
         return cls(**{**state, "moments": None if moments is None else Moments(**moments)})
 
 
+# The masses of each number in ``which``, and what is left of them: leading bits, whose sums are
+# exact, and the rest [Ogita2005].
 def _gathered(which: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The masses of each number in ``which``, and what is left of them: leading bits, whose sums
-    are exact, and the rest [Ogita2005].
-    """
     large = 2.0 ** (math.frexp(float(masses.max()))[1] + masses.shape[0].bit_length() + 1)
     leading = (masses + large) - large
     return np.bincount(which, weights=leading), np.bincount(which, weights=masses - leading)
@@ -292,6 +290,6 @@ def _hashes(columns: Array, odd: tuple[Any, ...]) -> Array:
     return hashes
 
 
+# The signed integer of the same 64 bits.
 def _signed(number: int) -> int:
-    """The signed integer of the same 64 bits."""
     return number - 2**64 if number >= 2**63 else number

@@ -210,8 +210,8 @@ class Stream:
         )
         return Chunks(lambda: self._watched(plain), plain.name, plain.files)
 
+    # The chunks of one pass, counted.
     def _watched(self, source: Chunks) -> Iterator[Chunk]:
-        """The chunks of one pass, counted."""
         self.passes, self.n_rows, self.n_dropped, self.complete = self.passes + 1, 0, 0, False
         began = time.monotonic()
         for chunk in source:
@@ -364,8 +364,8 @@ def find_columns(
     return found
 
 
+# What is wrong with a word that names none of the columns, or several.
 def _not_one_column(word: str, at: list[int], names: Sequence[str] | None, width: int) -> str:
-    """What is wrong with a word that names none of the columns, or several."""
     if at:
         listed = " and ".join(str(k + 1) for k in at)
         return f": columns {listed} are both named {excerpt(word)}; choose one by its number"
@@ -457,8 +457,8 @@ class _Columns:
         return option(flag, [names[k] if names and clear[k] else str(k + 1) for k in positions])
 
 
+# The chosen columns of the CSV text in ``stream``, plain or compressed.
 def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) -> Table:
-    """The chosen columns of the CSV text in ``stream``, plain or compressed."""
     import pandas
 
     file = CsvFile(stream, source, options.written, say)
@@ -502,10 +502,9 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
     return _table(columns, pandas.concat(blocks), features, weights, options, say, words)
 
 
+# Why columns are no samples: they have no name, or most of their cells in the first rows are no
+# numbers.
 def _unfit(file: CsvFile, columns: _Columns) -> dict[int, str]:
-    """Why columns are no samples: they have no name, or most of their cells in the first rows are
-    no numbers.
-    """
     found = {}
     for k in range(columns.width):
         cells = [row[k] for row in file.sample if not is_missing(row[k])]
@@ -518,8 +517,8 @@ def _unfit(file: CsvFile, columns: _Columns) -> dict[int, str]:
     return found
 
 
+# The chosen columns of the matrix in the NPY file ``path``.
 def _read_npy(path: str, options: TableOptions, say: Say) -> Table:
-    """The chosen columns of the matrix in the NPY file ``path``."""
     import pandas
 
     if options.written._replace(header=options.header) != Written():
@@ -544,6 +543,7 @@ def _read_npy(path: str, options: TableOptions, say: Say) -> Table:
     return _table(columns, found, features, weights, options, say)
 
 
+# The table of what was found in the chosen columns, labeled by position.
 def _table(
     columns: _Columns,
     found: pandas.DataFrame,
@@ -553,7 +553,6 @@ def _table(
     say: Say,
     words: Sequence[int] = (),
 ) -> Table:
-    """The table of what was found in the chosen columns, labeled by position."""
     import pandas
 
     source, kept, n = columns.source, features, len(found)
@@ -593,6 +592,7 @@ def _table(
     )
 
 
+# The features but for one that counts the rows from 0 or 1, which is no measurement.
 def _without_index(
     columns: _Columns,
     found: pandas.DataFrame,
@@ -601,7 +601,6 @@ def _without_index(
     say: Say,
     words: Sequence[int],
 ) -> list[int]:
-    """The features but for one that counts the rows from 0 or 1, which is no measurement."""
     kept, n = [], len(found)
     for k in features:
         start = found[k].iat[0]
@@ -621,10 +620,10 @@ def _without_index(
     return kept
 
 
+# The rows without a missing cell; raises unless others may be dropped.
 def _complete(
     columns: _Columns, found: pandas.DataFrame, options: TableOptions, say: Say
 ) -> pandas.DataFrame:
-    """The rows without a missing cell; raises unless others may be dropped."""
     missing = found.isna()
     incomplete = missing.any(axis=1).to_numpy()
     n, n_lost = len(found), int(incomplete.sum())
@@ -652,8 +651,8 @@ def _complete(
     )
 
 
+# Report where a number such as −999 stands in several rows, far from all others.
 def _report_marks(columns: _Columns, position: int, column: np.ndarray, say: Say) -> None:
-    """Report where a number such as −999 stands in several rows, far from all others."""
     for mark in {float(column.min()), float(column.max())} if column.size else ():
         nines = mark.is_integer() and abs(mark) > 90.0 and not f"{abs(mark):.0f}".strip("9")
         rest = column[column != mark]

@@ -279,8 +279,8 @@ class DensityEstimator(CallbackSupportMixin, DensityMixin, BaseEstimator):
         _require_rows(X)
         return to_numpy(self.score_samples(X))
 
+    # Store held-out scores and the threshold, if there is a ``contamination``.
     def _calibrate(self, X: Any, sample_weight: Any) -> Self:
-        """Store held-out scores and the threshold, if there is a ``contamination``."""
         if self.contamination is None:
             return self
         rows = np.asarray(to_numpy(X), dtype=np.float64)
@@ -296,18 +296,17 @@ class DensityEstimator(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self.held_out_scores_ = scores
         return self
 
+    # Set the threshold from distinct rows and their shares of the mass. Their scores by fits that
+    # have not seen them.
+    #
+    # If these are not all rows, ``refit`` fits an estimator to all rows but those that it is given.
+    # One fold is enough then, and the scores of the others are NaN.
     def _calibrate_on(
         self,
         points: np.ndarray,
         weights: np.ndarray,
         refit: Callable[[Any, np.ndarray], Any] | None = None,
     ) -> np.ndarray:
-        """Set the threshold from distinct rows and their shares of the mass. Their scores by fits
-        that have not seen them.
-
-        If these are not all rows, ``refit`` fits an estimator to all rows but those that it is
-        given. One fold is enough then, and the scores of the others are NaN.
-        """
         n = points.shape[0]
         unseen, folds = np.full(n, np.nan), []
         if n > 1:
@@ -334,18 +333,16 @@ class DensityEstimator(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self.held_out_scores_ = unseen[known]
         return unseen
 
+    # (1 + number of held-out scores that are no higher)/(1 + number of all), weighted; with
+    # ``side`` "left", that are lower.
     def _ranks(self, scores: np.ndarray, side: Literal["left", "right"] = "right") -> np.ndarray:
-        """(1 + number of held-out scores that are no higher)/(1 + number of all), weighted; with
-        ``side`` "left", that are lower.
-        """
         known, mass = self._calibration
         n = known.shape[0]
         return np.asarray((1.0 + n * mass[np.searchsorted(known, scores, side=side)]) / (n + 1.0))
 
+    # Give the names of the fitted columns, if they have any, and the make of their table to the
+    # density.
     def _name_features(self) -> None:
-        """Give the names of the fitted columns, if they have any, and the make of their table to
-        the density.
-        """
         if (names := vars(self).get("feature_names_in_")) is not None:
             self.distribution_ = self.distribution_.with_feature_names(names)
             self.distribution_._make = self._make
@@ -371,8 +368,8 @@ class DensityEstimator(CallbackSupportMixin, DensityMixin, BaseEstimator):
         known = Checks(type(self).__name__, n_features=self.n_features_in_, names=named)
         return LogDensity(known, self.distribution_.with_feature_names(None))
 
+    # Raise what can be raised before the data are looked at.
     def _check_common(self) -> None:
-        """Raise what can be raised before the data are looked at."""
         kernel_form(self.kernel)
         if self.n_support is not None:
             as_count(self.n_support, "n_support")

@@ -308,6 +308,7 @@ class KernelSoSDensity(DensityEstimator):
             )
         return vars(self)[name]
 
+    # Fit to all samples, but for those whose hashes are in ``without``.
     def _fit_to(
         self,
         X: Any,
@@ -315,7 +316,6 @@ class KernelSoSDensity(DensityEstimator):
         checkpoint: Any = None,
         without: np.ndarray | None = None,
     ) -> Passes:
-        """Fit to all samples, but for those whose hashes are in ``without``."""
         with Run(self.time_limit, verbose=self.verbose), np.errstate(under="ignore"):
             self._check_parameters()
             forget(self, ["_running"])
@@ -338,10 +338,9 @@ class KernelSoSDensity(DensityEstimator):
             self._solve(setting, data, part, passes if many and self._by_likelihood else None)
         return passes
 
+    # The kernel sums of no samples, if kernels, support points and landmarks are known before any
+    # sample is.
     def _given_sums(self) -> KernelSums | None:
-        """The kernel sums of no samples, if kernels, support points and landmarks are known before
-        any sample is.
-        """
         kernel = isinstance(self.kernel, Kernel) or not isinstance(self.bandwidth, str)
         points = not isinstance(self.support, str) and not isinstance(
             self.landmarks, int | np.integer
@@ -352,10 +351,9 @@ class KernelSoSDensity(DensityEstimator):
         first = to_numpy(as_points(self.support, "support"))[:1]
         return self._settle(Part(first, np.ones(1), 1)).nothing
 
+    # Kernels, support points and landmarks, from the part of the ``seen`` samples that decides on
+    # them.
     def _settle(self, part: Part, seen: int | None = None, host: Array | None = None) -> _Setting:
-        """Kernels, support points and landmarks, from the part of the ``seen`` samples that decides
-        on them.
-        """
         rng, run, constant = (
             as_generator(self.random_state),
             Run.current(),
@@ -382,6 +380,8 @@ class KernelSoSDensity(DensityEstimator):
         run.report("fit", f"space of rank {space.rank}")
         return _Setting(space, cut)
 
+    # The density for the sums ``data`` of all samples; or of some, if ``passes`` can sum over all
+    # of them.
     def _solve(
         self,
         setting: _Setting,
@@ -389,9 +389,6 @@ class KernelSoSDensity(DensityEstimator):
         part: Part,
         passes: Passes | None = None,
     ) -> None:
-        """The density for the sums ``data`` of all samples; or of some, if ``passes`` can sum over
-        all of them.
-        """
         space, constant, run = setting.space, self.reference is not None, Run.current()
         _warn_if_degenerate(space, part.points)
         _warn_if_unseen(part, space)
@@ -442,16 +439,15 @@ class KernelSoSDensity(DensityEstimator):
         if wrong:
             warn_caller(ConvergenceWarning("; ".join(wrong)))
 
+    # Where samples may be: a reference is everywhere.
     @property
     def _domain(self) -> Measure:
-        """Where samples may be: a reference is everywhere."""
         return Lebesgue() if self.measure is None else self.measure
 
+    # Whether the objective asks for nothing but the embedding of the samples, and so for sums over
+    # them.
     @property
     def _embeds(self) -> bool:
-        """Whether the objective asks for nothing but the embedding of the samples, and so for sums
-        over them.
-        """
         return not isinstance(self.objective, Functional) and not self._by_likelihood
 
     def _check_parameters(self) -> None:
@@ -497,10 +493,9 @@ class KernelSoSDensity(DensityEstimator):
             as_choice(self.objective, "objective", OBJECTIVES, otherwise=" or a functional")
         check_options(self.solver, self.tol, None)
 
+    # How many samples decide on bandwidth, support points and landmarks; the likelihood, and a
+    # functional of one's own, take all that are in memory.
     def _most_looked_at(self, in_chunks: bool) -> int:
-        """How many samples decide on bandwidth, support points and landmarks; the likelihood, and a
-        functional of one's own, take all that are in memory.
-        """
         if not self._embeds:
             return MOST_BEFORE_LIKELIHOOD if in_chunks else sys.maxsize
         landmarks = int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else 0
@@ -508,10 +503,10 @@ class KernelSoSDensity(DensityEstimator):
         most = most if isinstance(self.support, str) else len(self.support)
         return max(MOST_LOOKED_AT, PER_SUPPORT_POINT * most, landmarks)
 
+    # The model kernel and the embedding kernel.
     def _kernels(
         self, part: Part, measure: Measure, rng: np.random.Generator
     ) -> tuple[Kernel, Kernel]:
-        """The model kernel and the embedding kernel."""
         (points, weights, total, _), d = part, part.points.shape[1]
         if isinstance(self.kernel, Kernel):
             kernel = self.kernel
@@ -537,10 +532,10 @@ class KernelSoSDensity(DensityEstimator):
         wider = embedding_width(d) if self._is_automatic and sees else 1.0
         return kernel, kernel if wider == 1.0 else kernel.scaled(wider)
 
+    # The support points, and whether time was too short for all of them.
     def _support(
         self, part: Part, integrals: Any, rng: np.random.Generator, stage: Any
     ) -> tuple[np.ndarray, bool]:
-        """The support points, and whether time was too short for all of them."""
         most = self._most_support_points(part.total)
         affordable = affordable_size(most)
         if isinstance(self.support, str):
@@ -556,8 +551,8 @@ class KernelSoSDensity(DensityEstimator):
                     found = found[pivots]
         return found, stage.cut or affordable == found.shape[0] < min(most, part.total)
 
+    # For ``count`` distinct samples.
     def _most_support_points(self, count: int) -> int:
-        """For ``count`` distinct samples."""
         if not isinstance(self.support, str):
             return len(self.support)
         if self.n_support is not None:
@@ -573,9 +568,9 @@ class KernelSoSDensity(DensityEstimator):
             return points[np.sort(rng.choice(points.shape[0], count, replace=False))]
         return as_points(self.landmarks, "landmarks", n_features=points.shape[1])
 
+    # Whether the bandwidth is that of the rule "auto".
     @property
     def _is_automatic(self) -> bool:
-        """Whether the bandwidth is that of the rule "auto"."""
         rule = isinstance(self.bandwidth, str) and self.bandwidth == "auto"
         return rule and not isinstance(self.kernel, Kernel)
 
@@ -584,10 +579,8 @@ class KernelSoSDensity(DensityEstimator):
         # a functional has an == of its own
         return isinstance(self.objective, str) and self.objective == "likelihood"
 
+    # λ as it was given, or as suits ``count`` distinct samples, and whether that is in units of w₀.
     def _given_strength(self, count: int) -> tuple[float, bool]:
-        """λ as it was given, or as suits ``count`` distinct samples, and whether that is in units
-        of w₀.
-        """
         if self.relative_regularization is not None:
             return float(self.relative_regularization), True
         if not isinstance(self.regularization, str):
@@ -605,8 +598,8 @@ class KernelSoSDensity(DensityEstimator):
         return 3e-3 * min(1.0, 200.0 / count) ** 0.5 if self._is_automatic else 1e-3, True
 
 
+# Warn if the landmarks are so far from the samples that the fit cannot depend on them.
 def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
-    """Warn if the landmarks are so far from the samples that the fit cannot depend on them."""
     points = like(part.points, space.landmarks)
     z = space.coordinates(MeanEmbedding(points, part.weights, kernel=space.embedding_kernel))
     if inner(z, z) <= _UNSEEN:
@@ -616,9 +609,9 @@ def _warn_if_unseen(part: Part, space: SoSSpace) -> None:
         )
 
 
+# Warn if the kernel matrix is close to I (among the support points) or to 11ᵀ (between them and the
+# data).
 def _warn_if_degenerate(space: SoSSpace, points: np.ndarray) -> None:
-    """Warn if the kernel matrix is close to I (among the support points) or to 11ᵀ (between them
-    and the data)."""
     kernel, support = space.kernel, to_numpy(space.support_points)
     m = support.shape[0]
     K = kernel(support) * (1.0 - np.eye(m))

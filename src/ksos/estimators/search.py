@@ -193,11 +193,10 @@ class KernelSoSDensityCV(DensityEstimator):
                 )
             return self._fit(learned, sample_weight)
 
+    # The same, of samples or of what was learned of a table. Only ``features`` must differ, for a
+    # target that repeats a feature is no mistake.
     @np.errstate(under="ignore")
     def _fit(self, X: Any, sample_weight: Any, features: slice = slice(None)) -> Self:
-        """The same, of samples or of what was learned of a table. Only ``features`` must differ,
-        for a target that repeats a feature is no mistake.
-        """
         with Run(self.time_limit, verbose=self.verbose) as run:
             columns = X.columns if isinstance(X, Learned) else None
             search = (
@@ -219,14 +218,14 @@ class KernelSoSDensityCV(DensityEstimator):
             warn_caller(ConvergenceWarning(self.solution_.message))
         return self
 
+    # Whether columns may be of any kind and cells missing.
     @property
     def _takes_tables(self) -> bool:
-        """Whether columns may be of any kind and cells missing."""
         usual = (self.objective, self.criterion) == ("likelihood", "log_likelihood")
         return usual and isinstance(self._reference, str) and self._reference == "mixture"
 
+    # The kinds of the columns, if the table is not one of plain numbers without gaps.
     def _learn(self, X: Any) -> Learned:
-        """The kinds of the columns, if the table is not one of plain numbers without gaps."""
         if self._takes_tables:
             return learn(X, self.columns, self.missing)
         if self.columns is not None or self.missing != "model":
@@ -236,8 +235,8 @@ class KernelSoSDensityCV(DensityEstimator):
             )
         return Learned([])
 
+    # The search for checked parameters and the cells of a table.
     def _search_table(self, learned: Learned, columns: Columns, sample_weight: Any) -> Any:
-        """The search for checked parameters and the cells of a table."""
         self._check_parameters()
         forget(self)
         d, who = len(columns.listed), type(self).__name__
@@ -270,8 +269,8 @@ class KernelSoSDensityCV(DensityEstimator):
             slopes,
         )
 
+    # The search for checked parameters and samples.
     def _search(self, X: Any, sample_weight: Any, features: slice) -> Search:
-        """The search for checked parameters and samples."""
         self._check_parameters()
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C")
         masses, names = as_masses(sample_weight, X.shape[0]), vars(self).get("feature_names_in_")
@@ -303,17 +302,17 @@ class KernelSoSDensityCV(DensityEstimator):
             self.verbose,
         )
 
+    # The reference, None if there is none: of "auto", the choice.
     @property
     def _reference(self) -> Any:
-        """The reference, None if there is none: of "auto", the choice."""
         if not isinstance(self.reference, str) or self.reference != "auto":
             return self.reference
         gaussian = isinstance(kernel_form(self.kernel), Gaussian) and self.measure is None
         default = (self.objective, self.criterion) == ("likelihood", "log_likelihood")
         return "mixture" if gaussian and default else None
 
+    # Raise what can be raised before the data are looked at.
     def _check_parameters(self) -> None:
-        """Raise what can be raised before the data are looked at."""
         self._check_common()
         as_choice(self.objective, "objective", OBJECTIVES)
         as_choice(self.criterion, "criterion", CRITERIA)
@@ -333,8 +332,8 @@ class KernelSoSDensityCV(DensityEstimator):
         check_folds(self.cv)
         check_jobs(self.n_jobs)
 
+    # The grid of λ, descending.
     def _strengths(self) -> list[float]:
-        """The grid of λ, descending."""
         name, corrects = "relative_regularizations", self._reference is not None
         if self.relative_regularizations is None:
             return list(REGULARIZATIONS[self.objective, corrects])
@@ -346,8 +345,8 @@ class KernelSoSDensityCV(DensityEstimator):
             )
         return sorted(set(given.tolist()), reverse=True)
 
+    # The same for n samples.
     def _strengths_for(self, n: int) -> list[float]:
-        """The same for n samples."""
         strengths = self._strengths()
         if self.relative_regularizations is None and n <= FEW_SAMPLES:
             # few samples cannot tell neighbors apart: the scores of n = 100 in benchmarks/quality
@@ -356,15 +355,15 @@ class KernelSoSDensityCV(DensityEstimator):
             return [*strengths[:1], *strengths[1::2]] if corrects else strengths[::2]
         return strengths
 
+    # The grid of bandwidths, ascending.
     def _multiples(self) -> list[float]:
-        """The grid of bandwidths, ascending."""
         if self.bandwidths is None:
             default = self.criterion == "log_likelihood", self._reference is not None
             return list(BANDWIDTHS[default])
         return sorted(set(as_grid(self.bandwidths, "bandwidths", positive=True).tolist()))
 
+    # Fit the chosen pair to all samples, and set the fitted attributes.
     def _report(self, search: Any, columns: Columns | None) -> None:
-        """Fit the chosen pair to all samples, and set the fitted attributes."""
         self.solution_, relative = search.answer(self.tol)
         self.status_, density = self.solution_.status, self.solution_.distribution
         space, (j, i) = self.solution_.space, search.choice

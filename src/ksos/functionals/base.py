@@ -604,8 +604,8 @@ class Objective:
         slope = self._noisy_slope(point)
         return None if slope is None else self.map.rounding_matrix(slope)
 
+    # ∂f/∂a if A has been formed by integrals that round.
     def _noisy_slope(self, point: Point) -> Array | None:
-        """∂f/∂a if A has been formed by integrals that round."""
         noisy = self.term.uses_embedding and self.map.noise is not None
         return self.term.gradient(point.a, point.C)[0] if noisy else None
 

@@ -144,13 +144,13 @@ class _BoundCustom(BoundTerm):
             C = like(g @ g.T / np.sum(g * g), space.T)
             self._evaluate(space.map.apply(C) if self.uses_embedding else None, C)
 
+    # What φ sees of a point, or of a direction.
     def _inputs(self, a: Array | None, C: Array) -> list[Array]:
-        """What φ sees of a point, or of a direction."""
         embedding = [a if self.E is None else self.E @ a] if self.uses_embedding else []
         return embedding if self.psi is None else [*embedding, density_values(self.psi, C)]
 
+    # The adjoint of that.
     def _pulled_back(self, g: Array) -> Pair:
-        """The adjoint of that."""
         first = g[: self.split]
         embedding = first if self.E is None else first @ self.E
         values = None if self.psi is None else from_values(self.psi, g[self.split :])
@@ -169,10 +169,10 @@ class _BoundCustom(BoundTerm):
         self._last = (inputs, value, gradients)
         return value, gradients
 
+    # f(y) ≥ f(x) + ⟨∇f(x), y − x⟩ for the new point and each of the last ones, both ways.
     def _check_convexity(
         self, inputs: Sequence[np.ndarray], value: float, gradients: Sequence[np.ndarray]
     ) -> None:
-        """f(y) ≥ f(x) + ⟨∇f(x), y − x⟩ for the new point and each of the last ones, both ways."""
         x, g = np.concatenate(inputs), np.concatenate(gradients)
         for y, other, h in self._seen:
             for start, slope, here, there in ((y, h, other, value), (x, g, value, other)):
@@ -194,8 +194,8 @@ class _BoundCustom(BoundTerm):
     def gradient(self, a: Array | None, C: Array) -> Pair:
         return self._pulled_back(like(np.concatenate(self._evaluate(a, C)[1]), self._like))
 
+    # The matrix of second derivatives.
     def _second(self, a: Array | None, C: Array) -> Array:
-        """The matrix of second derivatives."""
         inputs = tuple(to_numpy(x) for x in self._inputs(a, C))
         n = sum(x.shape[0] for x in inputs)
         try:
@@ -248,10 +248,10 @@ class _BoundCustom(BoundTerm):
         return xp.reshape(out, (r, k, r, k))
 
 
+# φ at a point; whatever it does wrong becomes a FunctionalError in words.
 def _call(
     functional: CustomFunctional, inputs: tuple[np.ndarray, ...]
 ) -> tuple[float, list[np.ndarray]]:
-    """φ at a point; whatever it does wrong becomes a FunctionalError in words."""
     shapes = " and ".join(str(x.shape) for x in inputs)
     try:
         if functional.torch:
@@ -339,10 +339,10 @@ def check_gradient(
     return GradientCheck(max(first), max(second, default=None))
 
 
+# (function(C + hD) − function(C − hD))/2h for every h.
 def _differences(
     objective: Objective, function: Callable[[Point], Any], C: Point, D: Point
 ) -> list[Any]:
-    """(function(C + hD) − function(C − hD))/2h for every h."""
     ends = [
         (h, function(objective.point(C.C + h * D.C)), function(objective.point(C.C - h * D.C)))
         for h in _STEPS
@@ -350,9 +350,8 @@ def _differences(
     return [(there - back) / (2.0 * h) for h, there, back in ends]
 
 
+# Half the center, half a random point of low rank: away from the boundary, so that a step in any
+# direction stays inside.
 def _random_point(rng: np.random.Generator, r: int) -> np.ndarray:
-    """Half the center, half a random point of low rank: away from the boundary, so that a step in
-    any direction stays inside.
-    """
     g = rng.standard_normal((r, 2))
     return np.asarray(0.5 * np.eye(r) / r + 0.5 * (g @ g.T) / np.sum(g * g))

@@ -121,12 +121,10 @@ class SquaredL2(ScaledFunctional):
         return f"SquaredL2({shown}{', relative=True' if self.relative else ''})"
 
 
+# Nodes, log weights, and how far ∫p²dρ may be off with them, estimated, in units of exp(−log_unit).
+#
+# There are as few nodes as possible: every evaluation of the functional visits all of them.
 def _l2_rule(space: SoSSpace, target: SoSDensity | None) -> tuple[np.ndarray, np.ndarray, float]:
-    """Nodes, log weights, and how far ∫p²dρ may be off with them, estimated, in units of
-    exp(−log_unit).
-
-    There are as few nodes as possible: every evaluation of the functional visits all of them.
-    """
     if (atoms := space.measure.atoms) is not None:
         return to_numpy(atoms.points), np.log(to_numpy(atoms.weights)), 0.0
     d = space.n_features

@@ -136,10 +136,9 @@ class Expectation(Functional):
         term, constant = self._around_the_support(space)
         return Functional.bind_excess(Bound(term), space, bound - constant)
 
+    # E_p[f − c], and c: since ∫ψψᵀdρ = I, a large constant has the matrix c·I to the last digit,
+    # and a bound need not contain it.
     def _around_the_support(self, space: SoSSpace) -> tuple[BoundLinear, float]:
-        """E_p[f − c], and c: since ∫ψψᵀdρ = I, a large constant has the matrix c·I to the last
-        digit, and a bound need not contain it.
-        """
         X, T = to_numpy(space.support_points), to_numpy(space.T)
         f, constant = self.f, 0.0
         # with jitter ∫ψψᵀdρ is not I, and with labels f depends on them: nothing to take out

@@ -108,9 +108,9 @@ def to_device(value: np.ndarray, device: Any) -> Array:
         raise ValueError(f"device={device!r} cannot be used: {error}") from None
 
 
+# The stream of a GPU on which samples are copied to it.
 @cache
 def _copying(device: Any) -> Any:
-    """The stream of a GPU on which samples are copied to it."""
     import torch
 
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call, unused-ignore]

@@ -87,11 +87,10 @@ def replace_whole(
         raise
 
 
+# Remove the temporary files of writers that were killed: those that nobody has written to for an
+# hour. Once a process is enough.
 @cache
 def _remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of writers that were killed: those that nobody has written to for
-    an hour. Once a process is enough.
-    """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -100,10 +99,9 @@ def _remove_leftovers(folder: Path) -> None:
                         os.unlink(entry.path)
 
 
+# The permissions of the file to be replaced, or None if there is no such file; OSError if it must
+# not be replaced.
 def _existing_mode(target: Path) -> int | None:
-    """The permissions of the file to be replaced, or None if there is no such file; OSError if it
-    must not be replaced.
-    """
     try:
         found = target.stat()
     except FileNotFoundError:
@@ -119,8 +117,8 @@ def _existing_mode(target: Path) -> int | None:
     return stat.S_IMODE(found.st_mode) & 0o777
 
 
+# Flush the new name itself to the disk, where the system can.
 def _sync_folder(folder: Path) -> None:
-    """Flush the new name itself to the disk, where the system can."""
     if os.name != "posix":
         return
     try:

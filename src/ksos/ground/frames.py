@@ -97,8 +97,8 @@ def _of_pandas(home: Any, column: Any, x: np.ndarray) -> Any:
     return home.Series(x) if np.any(x != x) and dtype.islower() else home.Series(x).astype(dtype)
 
 
+# Python's values, None where a cell is missing.
 def _listed(column: Any, x: np.ndarray) -> list[Any]:
-    """Python's values, None where a cell is missing."""
     whole = x.dtype != object and column.dtype.lower().startswith(("int", "uint"))
     return [None if a is None or a != a else int(a) if whole else a for a in x.tolist()]
 

@@ -98,8 +98,8 @@ def _machine_memory() -> float:
     return math.inf
 
 
+# What the limit of the process's address space (``ulimit -v``) leaves.
 def _process_memory() -> float | None:
-    """What the limit of the process's address space (``ulimit -v``) leaves."""
     with suppress(
         ImportError, AttributeError, OSError, ValueError, IndexError
     ):  # not on every system
@@ -151,11 +151,9 @@ def group_memory(process: Path = Path("/proc/self")) -> float | None:
     return min(free, default=None)
 
 
+# The folders of the groups that a process belongs to, from its own to the top of what is mounted.
 @cache
 def _groups(process: Path) -> list[tuple[_Controller, Path]]:
-    """The folders of the groups that a process belongs to, from its own to the top of what is
-    mounted.
-    """
     found: list[tuple[_Controller, Path]] = []
     with suppress(OSError, ValueError, IndexError):
         own = {

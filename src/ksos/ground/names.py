@@ -273,8 +273,8 @@ def require_columns(table: Any, what: str) -> None:
     _checked(table, _labels(table), what)
 
 
+# The columns as arrays of numbers; raise one error that names all columns that are not.
 def _checked(table: Any, labels: list[Any], what: str, gaps: bool = False) -> list[np.ndarray]:
-    """The columns as arrays of numbers; raise one error that names all columns that are not."""
     columns: list[np.ndarray] = []
     wrong: dict[str, dict[str, str]] = {}
     for label in labels:
@@ -294,10 +294,9 @@ def _problem(head: str, found: dict[str, str]) -> str:
     )
 
 
+# The values and, if they are not finite numbers, how the error begins, what they are, and a
+# suggested fix.
 def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
-    """The values and, if they are not finite numbers, how the error begins, what they are, and a
-    suggested fix.
-    """
     values = np.asarray(column)
     # categories look like text or like numbers, by the library that holds them
     kind = values.dtype.kind
@@ -326,8 +325,8 @@ def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
     return values, head, f"has infinities {where}", "leave those rows out"
 
 
+# Objects as numbers, missing ones as NaN; or what they are instead.
 def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
-    """Objects as numbers, missing ones as NaN; or what they are instead."""
     text = next((entry for entry in values if isinstance(entry, (str, bytes))), None)
     if text is not None:
         return np.asarray([text], dtype=object), "text"
@@ -348,8 +347,8 @@ def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
         return np.asarray([odd], dtype=object), f"values of type {type(odd).__name__}"
 
 
+# None, and pandas' NA and NaT, which are not even equal to themselves.
 def _is_missing(entry: Any) -> bool:
-    """None, and pandas' NA and NaT, which are not even equal to themselves."""
     return entry is None or type(entry).__name__ in ("NAType", "NaTType")
 
 

@@ -302,10 +302,9 @@ class Run:
         else:
             self.tell(what)
 
+    # The seconds left: foreseen, or as many for each unit as those before took. ``inner`` are those
+    # of the call inside.
     def _left(self, now: float, inner: float | None) -> float | None:
-        """The seconds left: foreseen, or as many for each unit as those before took. ``inner`` are
-        those of the call inside.
-        """
         if self._foreseen is not None:
             return max(self._foreseen - (now - self._at), 0.0)
         if self._total == 0.0:
@@ -424,8 +423,8 @@ class _Display:
             run._written, self._last = True, now
             self._line.write(*self._words(run, now))
 
+    # What is done, and the times.
     def _words(self, run: Run | None, now: float) -> tuple[str, str]:
-        """What is done, and the times."""
         left: float | None = None
         doing: list[str] = []
         while run is not None:
@@ -452,8 +451,8 @@ class _Display:
                 self._line.erase()
 
 
+# Write the line now and then, as long as there is one.
 def _tick(display: weakref.ref[_Display], closed: threading.Event, after: float) -> None:
-    """Write the line now and then, as long as there is one."""
     closed.wait(after)
     while not closed.wait(_SECONDS_BETWEEN):
         if (alive := display()) is None:
@@ -489,8 +488,8 @@ def _innermost() -> Run | None:
     return None if reference is None else reference()
 
 
+# The line of this process, if somebody can see it.
 def _default_line() -> Any:
-    """The line of this process, if somebody can see it."""
     # processes of a pool, and threads of a server, work for somebody else
     alone = threading.current_thread() is threading.main_thread()
     if not alone or current_process().name != "MainProcess":

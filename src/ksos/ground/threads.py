@@ -63,8 +63,8 @@ def free_processors() -> int:
     return _counted[1]
 
 
+# How many threads of other programs run or wait for a processor; 0 if nobody counts them.
 def _busy_elsewhere() -> int:
-    """How many threads of other programs run or wait for a processor; 0 if nobody counts them."""
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
         if running <= 1:  # this one
@@ -77,14 +77,13 @@ def _busy_elsewhere() -> int:
     return max(0, running - max(own, 1))
 
 
+# Run on at most so many threads of BLAS and OpenMP.
+#
+# Those of BLAS belong to the process, not to the Python thread: the least limit of all calls in
+# progress holds, and the last one out restores what was. OpenMP keeps its number for every Python
+# thread, so there is nothing to count.
 @contextmanager
 def _at_most(threads: int) -> Iterator[None]:
-    """Run on at most so many threads of BLAS and OpenMP.
-
-    Those of BLAS belong to the process, not to the Python thread: the least limit of all calls in
-    progress holds, and the last one out restores what was. OpenMP keeps its number for every Python
-    thread, so there is nothing to count.
-    """
     libraries = _openmp().lib_controllers
     own = [library.num_threads for library in libraries]
     with _lock:

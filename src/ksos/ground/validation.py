@@ -337,8 +337,8 @@ def _no_metric(name: str, given: np.ndarray) -> ValueError:
     )
 
 
+# Symmetric positive definite matrices (c, d, d), called by their ``names`` in errors.
 def _definite(S: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Symmetric positive definite matrices (c, d, d), called by their ``names`` in errors."""
     for c in np.flatnonzero(~np.isfinite(S).all(axis=(1, 2))).tolist():
         raise _no_metric(names[c], S[c])
     size = np.sqrt(np.abs(np.diagonal(S, axis1=1, axis2=2)))
@@ -654,10 +654,9 @@ def as_powers(powers: Any, d: int, names: Sequence[str] | None = None) -> tuple[
     return tuple(as_count(power, "every exponent of a moment", minimum=0) for power in whole)
 
 
+# ``X``, which was made of ``given``, or its copy if somebody else may still write to its memory;
+# nobody can write to the result.
 def _frozen(X: np.ndarray, given: Any) -> np.ndarray:
-    """``X``, which was made of ``given``, or its copy if somebody else may still write to its
-    memory; nobody can write to the result.
-    """
     fresh = isinstance(given, (list, tuple)) or (
         isinstance(given, np.ndarray) and X is not given and X.base is None
     )
@@ -672,8 +671,8 @@ def _frozen(X: np.ndarray, given: Any) -> np.ndarray:
     return X
 
 
+# What scikit-learn's check_array asks of a matrix, on the matrix's own device.
 def _as_matrix(X: Array, name: str, allow_empty: bool) -> Array:
-    """What scikit-learn's check_array asks of a matrix, on the matrix's own device."""
     X = X.detach() if hasattr(X, "detach") else X
     xp = namespace(X)
     if X.ndim != 2:
@@ -715,8 +714,8 @@ def naming(name: str) -> Iterator[None]:
         raise kind(f"{name}: {error}") from None
 
 
+# A finite number for which ``holds``; ``wanted`` says both in words.
 def _as_number(value: Any, name: str, wanted: str, holds: Callable[[float], bool]) -> float:
-    """A finite number for which ``holds``; ``wanted`` says both in words."""
     wrong = ValueError(f"{name} must be a number; got {value!r}")
     if isinstance(value, (bool, str, bytes)):
         raise wrong
