@@ -19,7 +19,7 @@ missing completely at random in the training rows.
 from __future__ import annotations
 
 import csv
-import importlib
+import importlib.util
 import itertools
 import json
 import math
@@ -115,8 +115,12 @@ REPORTED: dict[str, Callable[[], pd.DataFrame]] = {
     "fair": lambda: statsmodels(
         "fair", "age yrs_married affairs C:religious C:educ C:occupation C:rate_marriage"
     ),
-    "modechoice": lambda: statsmodels("modechoice", "ttme invc invt gc hinc C:psize C:choice C:mode"),
-    "randhie": lambda: statsmodels("randhie", "mdvis lpi fmde disea C:idp C:lncoins C:hlthg C:hlthf"),
+    "modechoice": lambda: statsmodels(
+        "modechoice", "ttme invc invt gc hinc C:psize C:choice C:mode"
+    ),
+    "randhie": lambda: statsmodels(
+        "randhie", "mdvis lpi fmde disea C:idp C:lncoins C:hlthg C:hlthf"
+    ),
     "housing": lambda: r(
         "Housing", "price lotsize C:bedrooms C:bathrms C:driveway C:recroom C:fullbase C:airco"
     ),
@@ -308,7 +312,7 @@ def multivariate(train: Table, test: Table) -> np.ndarray:
     methods = importlib.import_module("statsmodels.nonparametric.kernel_density")
     subsets = methods.EstimatorSettings(efficient=True, n_sub=60, n_res=8)
     kinds = "c" * train.u.shape[1] + "u" * len(train.levels)
-    np.random.seed(0)  # noqa: NPY002, as it draws subsets with the global generator
+    np.random.seed(0)
     kde = methods.KDEMultivariate(joined(train), kinds, bw="cv_ml", defaults=subsets)
     return np.log(np.maximum(kde.pdf(joined(test)), 1e-300))
 
@@ -464,17 +468,17 @@ def speed(n: int, shares: tuple[float, ...]) -> Iterator[tuple[str, float]]:
     codes = np.minimum(np.stack(drawn, axis=1), np.array(levels) - 1)
     table = Table(u, codes, tuple(tuple(map(str, range(count))) for count in levels))
 
-    def timed(fit: Callable[[], Any]) -> float:
+    def seconds(fit: Callable[[Any], Any], rows: Any) -> float:
         start = time.process_time()
-        fit()
+        fit(rows)
         return time.process_time() - start
 
-    numeric = timed(lambda: ksos.KernelSoSDensityCV().fit(u))
+    numeric = seconds(ksos.KernelSoSDensityCV().fit, u)
     yield "seconds, 5 numeric columns", numeric
-    yield "times that, 5 + 3 columns", timed(lambda: fitted(table)) / numeric
+    yield "times that, 5 + 3 columns", seconds(fitted, table) / numeric
     for share in shares:
         gaps = with_gaps(table, share, 0)
-        yield f"seconds, 5 + 3 columns, {share:.0%} missing", timed(lambda: fitted(gaps))
+        yield f"seconds, 5 + 3 columns, {share:.0%} missing", seconds(fitted, gaps)
 
 
 def run(name: str, seed: int, options: Any) -> list[dict[str, Any]]:
@@ -524,6 +528,8 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--output", type=Path, help="a CSV file of all numbers")
     others = [name for name in OTHERS if name != "statsmodels"]
+    if importlib.util.find_spec("statsmodels") is None:
+        parser.set_defaults(others=others)
     options = parse(parser, only=["iris"], seeds=1, missing=[0.1], most=60, others=others)
     if options.export is not None:
         export(options.export)
