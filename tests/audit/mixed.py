@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from audit.referee import Finding
-from ksos.density import Correction, MixedReference, MixedTerms
+from ksos import mmd
+from ksos.density import Column, Columns, Correction, MixedReference, MixedTerms, TableDensity
+from ksos.kernels import Gaussian
 from ksos.solvers import fit_to_cells
 from ksos.space import MixedSpace
 
@@ -120,6 +123,24 @@ def mixed(seed: int) -> list[Finding]:
         every = np.array([left[table.codes[rows, 0] == b].sum() for b in range(LEVELS[0])])
         if c[i, 0] < 0:
             judge("posterior", p.posterior(u[[i]], c[[i]], 0)[0], every / every.sum())
+    # distances, with a kernel of width one and 1/2 between levels
+    other = replace(p.correction, constant=p.correction.constant + 0.5, factor=-p.correction.factor)
+    q = MixedTerms.of(reference, other)
+    G = np.concatenate([q.correction.constant[None], q.correction.factor])
+    away = (density - table.rho * np.sum((table.phi @ G) ** 2, axis=2)).reshape(
+        [-1, *[table.axis.size] * d]
+    )
+    same = np.where(table.codes[:, None] == table.codes, 1.0, 0.5).prod(axis=2)
+    smooth = np.tensordot(same, away, axes=1)
+    for k in range(1, d + 1):
+        K = np.exp(-((table.axis[:, None] - table.axis) ** 2))
+        smooth = np.moveaxis(np.tensordot(K, smooth, axes=(1, k)), 0, k)
+    listed = [Column(f"x{k}", "numeric") for k in range(d)]
+    listed += [Column(f"c{n}", "categorical", levels=tuple("abc"[:n])) for n in LEVELS]
+    columns = Columns(tuple(listed))
+    pair = (TableDensity(columns, [(1.0, terms)]) for terms in (p, q))
+    square = float(np.vdot(away, smooth)) * table.step ** (2 * d)
+    judge("squared MMD", mmd(*pair, kernel=Gaussian(1.0)) ** 2, square)
     # the certificate
     space = MixedSpace(reference, **kernel)
     u, c = random_rows(rng, d, 25)

@@ -8,7 +8,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.density import SoSDensity, from_terms, square_of
 from ksos.density.estimate import Estimate
 from ksos.density.io import load, read_header, save
-from ksos.density.kinds import DTYPES, Column, Columns
+from ksos.density.kinds import DTYPES, Column, Columns, restored
 from ksos.density.mixed import MixedTerms
 from ksos.density.mixed_reference import MixedReference
 from ksos.density.mixed_square import Correction
@@ -50,6 +50,7 @@ __all__ = [
     "normal_groups",
     "read_header",
     "reference_density",
+    "restored",
     "save",
     "square_of",
     "standardize",

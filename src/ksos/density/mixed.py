@@ -21,6 +21,7 @@ from ksos.density.estimate import Estimate
 from ksos.density.factor import hadamard_factor, log_sum, unit_rows
 from ksos.density.mixed_reference import Hidden, MixedReference, patterns
 from ksos.density.mixed_square import Correction, Expected, ExpectedOfOne, Sides
+from ksos.density.normals import Group
 from ksos.density.questions.condition import in_interval
 from ksos.density.questions.moments import mean_and_covariance
 from ksos.density.square import NoMass, Square
@@ -331,6 +332,32 @@ class MixedTerms:
             if (mass := square.mass()) > 0.0:
                 found.append((float(weight) * mass, Corrected(square.scaled_to_one(mass), shown)))
         return found
+
+    def groups(self) -> Iterator[tuple[Group, list[np.ndarray]]]:
+        """The density as a signed sum of normal densities, in groups, times a factor for every
+        level of each categorical column, (n, levels).
+        """
+        if self.within:
+            raise ValueError(
+                "a density given an interval has no closed form here; take samples of it, as"
+                " p.rvs(1000), or condition on values and levels"
+            )
+        (d, q), one, shown = self.reference.shape, self.correction, list(self.numeric_shown)
+        nothing = np.zeros(d, dtype=bool), np.zeros(q, dtype=bool)
+        every = Expected(self.reference, one, *nothing, {})
+        row, near = np.empty((1, 0)), np.ones((1, one.points.shape[0]))
+        for k, share in enumerate(self.reference.weights):
+            for weights, means, V, (i, j) in every.component(k).normals(row, near):
+                total, levels = share * weights, {}
+                for column, chances in enumerate(self.reference.chances):
+                    of_one = one.codes[:, [column]] == np.arange(chances.shape[1])
+                    kappa = np.where(of_one, 1.0, one.thetas[column])
+                    kappa = np.concatenate([np.ones((1, chances.shape[1])), kappa])
+                    levels[column] = chances[k] * kappa[i] * kappa[j]
+                for column in levels.keys() - set(self.categorical_shown):
+                    total = total * levels[column].sum(axis=1)
+                group = Group(total, means, V).restrict(shown)
+                yield group, [levels[column] for column in self.categorical_shown]
 
     @property
     def _normals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ share them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -159,10 +160,10 @@ class ExpectedOfOne:
     def __init__(self, all_of: Expected, k: int) -> None:
         self.all_of, self.k, hidden = all_of, k, all_of.hidden
         self.V, C = hidden.covariances[k], all_of.start @ all_of.apart[k]
-        levels = all_of.correction.levels(all_of.reference, k, all_of.missing)
-        self.tau = levels[0, 1:]
-        self.pairs = np.exp(-_distances(C, C))
-        self.pairs *= levels[1:, 1:]
+        self.levels = all_of.correction.levels(all_of.reference, k, all_of.missing)
+        self.tau = self.levels[0, 1:]
+        self.apart = np.exp(-_distances(C, C))
+        self.pairs = self.apart * self.levels[1:, 1:]
         F, a = all_of.correction.factor, all_of.correction.constant
         self.linear, self.own = self.tau * (F @ a), float(a @ a)
 
@@ -185,9 +186,9 @@ class ExpectedOfOne:
 
     def values(self, x: np.ndarray, near: np.ndarray) -> np.ndarray:
         """E_k[‖a + Fᵀφ‖² | observed], within the intervals if there are any, (n,)."""
-        h, b, y = self.parts(x, near)
         if self.all_of.inside:
-            return self._values_inside(x, h, b, y)
+            return self._values_inside(x, near)
+        h, b, _ = self.parts(x, near)
         value = self.own + 2.0 * (h @ self.linear) + np.einsum("nm,nm->n", b, b @ self.product)
         # Jensen's inequality: rounding does not take the value below
         F, a = self.all_of.correction.factor, self.all_of.correction.constant
@@ -236,22 +237,32 @@ class ExpectedOfOne:
         mean = total[:, None] * m + shift
         return total, mean, square + m * (2.0 * shift + total[:, None] * m)
 
-    def _values_inside(
-        self, x: np.ndarray, h: np.ndarray, b: np.ndarray, y: np.ndarray
-    ) -> np.ndarray:
-        """The same where hidden cells lie in intervals: every product of kernels is normal."""
-        all_of, V, out = self.all_of, self.V, np.empty(x.shape[0])
+    def normals(
+        self, x: np.ndarray, near: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]]:
+        """f·N of one row as a signed sum of normal densities of the hidden cells, with no kernel,
+        one and two: weights, means, a covariance, and which kernels; ``levels`` of these are not
+        among the weights.
+        """
+        all_of, V, (h, b, y) = self.all_of, self.V, self.parts(x, near)
+        F, a = all_of.correction.factor, all_of.correction.constant
+        mean, t, m = all_of.hidden.means(self.k, x)[0], all_of.start - y[0], h.shape[1]
+        yield np.array([self.own]), mean[None], V, (np.zeros(1, int), np.zeros(1, int))
+        if all_of.correction.is_silent:
+            return
         W1, W2 = (V @ np.linalg.inv(V + all_of.widths / (2.0 * q)) for q in (1, 2))
-        means, m = all_of.hidden.means(self.k, x), h.shape[1]
+        once = np.zeros(m, int), 1 + np.arange(m)
+        yield 2.0 * h[0] * (F @ a), mean + t @ W1.T, V - W1 @ V, once
         i, j = np.triu_indices(m)
-        weights = np.where(i == j, 1.0, 2.0) * self.product[i, j]
+        weights = np.where(i == j, 1.0, 2.0) * (F @ F.T * self.apart)[i, j] * b[0, i] * b[0, j]
+        yield weights, mean + 0.5 * (t[i] + t[j]) @ W2.T, V - W2 @ V, (1 + i, 1 + j)
+
+    def _values_inside(self, x: np.ndarray, near: np.ndarray) -> np.ndarray:
+        """The same where hidden cells lie in intervals."""
+        out = np.zeros(x.shape[0])
         for row in range(x.shape[0]):
-            t = all_of.start - y[row]
-            alone = self._masses(means[row][None], V)[0]
-            once = self._masses(means[row] + t @ W1.T, V - W1 @ V)
-            pairs = self._masses(means[row] + 0.5 * (t[i] + t[j]) @ W2.T, V - W2 @ V)
-            value = self.own * alone + 2.0 * float((h[row] * self.linear) @ once)
-            out[row] = value + float((weights * b[row, i] * b[row, j]) @ pairs)
+            for weights, means, covariance, which in self.normals(x[[row]], near[[row]]):
+                out[row] += weights * self.levels[which] @ self._masses(means, covariance)
         return np.maximum(out, 0.0)
 
     def _masses(self, means: np.ndarray, covariance: np.ndarray) -> np.ndarray:

@@ -167,22 +167,22 @@ class TableDensity:
         keep = as_features(features, self.n_features, "features", self._words)
         return self._answer(keep, self.parts, self.columns)
 
-    def only(self, k: int) -> TableDensity:
-        """The marginal of one column, also where it is plain."""
+    def only(self, *keep: int) -> TableDensity:
+        """The marginal of some columns, also where they are plain."""
         columns = self.columns
-        u = [columns.lines.index(k)] if columns.listed[k].is_numeric else []
-        c = [columns.coded.index(k)] if columns.listed[k].n_codes else []
+        u = [columns.lines.index(k) for k in keep if columns.listed[k].is_numeric]
+        c = [columns.coded.index(k) for k in keep if columns.listed[k].n_codes]
         parts = [(w, terms.marginal(u, c)) for w, terms in self.parts]
-        return TableDensity(columns.take([k]), parts)
+        return TableDensity(columns.take(keep), parts)
 
     def _answer(self, keep: Sequence[int], parts: Parts, columns: Columns) -> Any:
         """The density of the columns ``keep`` of parts over ``columns``."""
-        u = [columns.lines.index(k) for k in keep if columns.listed[k].is_numeric]
-        c = [columns.coded.index(k) for k in keep if columns.listed[k].n_codes]
-        chosen, found = columns.take(keep), [(w, terms.marginal(u, c)) for w, terms in parts]
-        if all(column.is_plain for column in chosen.listed):
-            return from_terms(_numeric(found), chosen.names)
-        return TableDensity(chosen, found)
+        found = TableDensity(columns, parts).only(*keep)
+        if not all(column.is_plain for column in found.columns.listed):
+            return found
+        plain = from_terms(_numeric(found.parts), found.feature_names)
+        plain._make = found._make
+        return plain
 
     @property
     def _words(self) -> list[str] | None:

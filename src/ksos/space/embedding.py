@@ -19,13 +19,16 @@ import numpy as np
 from ksos.data.kernel_sums import KernelSums
 from ksos.data.sources import Chunk, Chunks, as_source
 from ksos.density import (
+    Columns,
     Corrected,
     SoSDensity,
     Square,
+    TableDensity,
     embedded,
     feature_scales,
     inner_product,
     normal_groups,
+    with_gaps,
 )
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.arrays import Array, inner, like, namespace, norm, to_numpy, zeros
@@ -43,10 +46,26 @@ from ksos.observables import KernelFunction, Observable
 from ksos.observables.base import ObservableMatrix, sum_over_nodes
 from ksos.quadrature import composite, log_outer, tensor_grid
 from ksos.space.bandwidth import MOST_MEDIAN_POINTS, bandwidth_rule
+from ksos.space.tables import (
+    PAIR,
+    Sum,
+    TableKernel,
+    cells_of,
+    density_kernel,
+    embedding_at,
+    encoded,
+    is_mixed,
+    recoded,
+    rows_kernel,
+    sum_of_rows,
+    sums_of_density,
+    together,
+)
 
 __all__ = [
     "MeanEmbedding",
     "Projection",
+    "TableEmbedding",
     "TensorRule",
     "Witness",
     "as_target",
@@ -117,6 +136,23 @@ class MeanEmbedding(KernelSum):
         )
 
 
+class TableEmbedding(MeanEmbedding):
+    """The same of encoded rows of a table with columns of any kind; it is evaluated at tables."""
+
+    def __init__(
+        self, columns: Columns, points: np.ndarray, weights: Any = None, *, kernel: TableKernel
+    ) -> None:
+        super().__init__(points, weights, kernel=kernel)
+        self.columns = columns
+
+    def __call__(self, Z: Any) -> Array:
+        return self.at_rows(encoded(self.columns, self.columns.read(Z, "Z")))
+
+    def at_rows(self, rows: np.ndarray) -> np.ndarray:
+        """The same at encoded rows."""
+        return np.asarray(_atoms_at(self, self.kernel, rows))
+
+
 # what a target becomes: its embedding can be evaluated anywhere
 Embedded = MeanEmbedding | SoSDensity
 
@@ -170,12 +206,13 @@ def mmd(
 
     Parameters
     ----------
-    a, b : array (n, d), MeanEmbedding or SoSDensity
+    a, b : array (n, d), data frame, MeanEmbedding, SoSDensity or TableDensity
         Or samples in chunks, ``ksos.chunks(…)``, an array or a data frame of Dask: any number with
         ``landmarks``, else at most 20,000.
     kernel : Kernel, optional
         Default: that of an embedding among ``a`` and ``b``, else that of a density; between arrays
-        ``median_kernel(a, b)``.
+        ``median_kernel(a, b)``. The kernel of columns of any kind is a product: Gaussian for
+        numbers, as they are encoded, and 1 or a constant for equal and for different levels.
     landmarks : array (ℓ, d), optional
         Project on these first: cheap, and a lower bound of the exact value. Without them the value
         is exact: for a density by a tensor rule in up to three features, or from the order-4
@@ -189,6 +226,8 @@ def mmd(
     1.124385
     """
     a, b = as_source(a)[0], as_source(b)[0]
+    if is_mixed(a) or is_mixed(b):
+        return _table_mmd(a, b, kernel, landmarks, max_operations)
     names = _names(a) or _names(b)
     a, b = _in_order(a, names, "a"), _in_order(b, names, "b")
     if kernel is None:
@@ -228,6 +267,58 @@ def mmd(
         for k, (w, other) in enumerate(forms[i:])
     )
     return math.sqrt(max(square, 0.0))
+
+
+def _table_mmd(a: Any, b: Any, kernel: Any, landmarks: Any, max_operations: float) -> float:
+    """The same for densities and rows of tables with columns of any kind."""
+    sides = [with_gaps(t) if isinstance(t, SoSDensity) else t for t in (a, b)]
+    if wrong := [t for t in sides if isinstance(t, (MeanEmbedding, Chunks))]:
+        raise TypeError(
+            "columns of any kind are compared between densities and tables in memory; got"
+            f" {wrong[0]!r}"
+        )
+    densities = [t for t in sides if isinstance(t, TableDensity)]
+    known = [t.columns for t in densities]
+    pairs = [] if densities else [cells_of(t, what) for t, what in zip(sides, "ab", strict=True)]
+    known += [columns for columns, _ in pairs]
+    columns = known[0] if len(known) == 1 else together(*known)
+    if not densities:
+        rows = [encoded(columns, recoded(cells, own, columns)) for own, cells in pairs]
+        found = rows_kernel(columns, np.concatenate(rows), kernel)
+        one, other = (TableEmbedding(columns, part, kernel=found) for part in rows)
+        points = None if landmarks is None else encoded(columns, columns.read(landmarks))
+        return mmd(one, other, found, points, max_operations=max_operations)
+    found, forms = density_kernel(densities[0], columns, kernel), []
+    for target, sign, what in zip(sides, (1.0, -1.0), "ab", strict=True):
+        if isinstance(target, TableDensity):
+            sums = sums_of_density(target, columns)
+        else:
+            sums = [_complete_rows(columns, target, what)]
+            sums = [one._replace(weights=one.weights / one.weights.size) for one in sums]
+        forms += [one._replace(weights=sign * one.weights) for one in sums]
+    if landmarks is not None:
+        Z = _complete_rows(columns, landmarks, "landmarks")
+        away = np.sum([embedding_at(one, Z, found, columns) for one in forms], axis=0)
+        points = encoded(columns, columns.read(landmarks))
+        return norm(Projection(found, points).S @ away)
+    n = sum(one.weights.size for one in forms)
+    _require_operations(0.5 * PAIR * n**2, f"sums of {n} normal distributions", max_operations)
+    square = sum(
+        (2.0 - (k == 0)) * float(embedding_at(one, other, found, columns) @ other.weights)
+        for i, one in enumerate(forms)
+        for k, other in enumerate(forms[i:])
+    )
+    return math.sqrt(max(square, 0.0))
+
+
+def _complete_rows(columns: Columns, X: Any, what: str) -> Sum:
+    cells = columns.read(X, what)
+    if np.isnan(cells).any():
+        raise ValueError(
+            f"{what} has missing cells, which a density cannot be compared with; fill them with"
+            " draws, as p.impute(X, how='draw'), or drop those rows"
+        )
+    return sum_of_rows(columns, encoded(columns, cells), np.ones(cells.shape[0]))
 
 
 def _side(

@@ -19,21 +19,30 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import gammaincc
 
-from ksos.density import SoSDensity
+from ksos.density import Columns, SoSDensity, TableDensity
 from ksos.ground.arrays import to_numpy
 from ksos.ground.memory import row_blocks
-from ksos.ground.names import column_names, in_order
+from ksos.ground.names import column_names, in_order, warn_caller
 from ksos.ground.run import Run
-from ksos.ground.validation import as_count, as_points
+from ksos.ground.validation import as_choice, as_count, as_points
 from ksos.kernels import Kernel
-from ksos.space.embedding import MeanEmbedding, Projection, median_kernel
+from ksos.space.embedding import MeanEmbedding, Projection, TableEmbedding, median_kernel
+from ksos.space.tables import (
+    cells_of,
+    decoded,
+    encoded,
+    is_mixed,
+    recoded,
+    rows_kernel,
+    together,
+)
 
 __all__ = ["KernelScore", "TwoSampleTest", "WitnessPoint", "two_sample_test"]
 
@@ -76,7 +85,9 @@ class KernelScore(NamedTuple):
 
 
 class WitnessPoint(NamedTuple):
-    """Where the witness is largest or smallest, and the ``value`` of w_a − w_b there."""
+    """Where the witness is largest or smallest, and the ``value`` of w_a − w_b there. Of tables
+    with columns of any kind, the ``point`` is one of their rows.
+    """
 
     point: np.ndarray
     value: float
@@ -110,7 +121,8 @@ class TwoSampleTest:
     mmd : float
         ‖w_a − w_b‖ in its RKHS, projected on the landmarks.
     witness : MeanEmbedding
-        w_a − w_b, a function: positive where ``a`` has more mass than ``b``.
+        w_a − w_b, a function: positive where ``a`` has more mass than ``b``. It takes tables if the
+        samples were tables with text or gaps.
     projected_witness : MeanEmbedding
         The same, projected on the landmarks, which are its points: so quick that extrema can be
         looked for.
@@ -159,6 +171,14 @@ class TwoSampleTest:
         witness itself larger.
         """
         projected, Z = self.projected_witness, to_numpy(self.projected_witness.points)
+        if isinstance(self.witness, TableEmbedding):
+            values, columns = self.witness.at_rows(Z), self.witness.columns
+            complete = ~np.any(Z < 0.0, axis=1, where=np.arange(Z.shape[1]) >= Z.shape[1] // 2)
+            values = np.where(complete | ~complete.any(), sign * values, -np.inf)
+            best = int(np.argmax(values))
+            return WitnessPoint(
+                decoded(columns, Z[best]), sign * float(values[best]), self.feature_names
+            )
         start = Z[int(np.argmax(sign * to_numpy(projected(Z))))]
         low, high = Z.min(axis=0), Z.max(axis=0)
         unit = np.where(high > low, high - low, 1.0)
@@ -189,6 +209,7 @@ def two_sample_test(
     *,
     n_permutations: int = 999,
     n_landmarks: int = 256,
+    missing: str = "model",
     rng: Any = None,
 ) -> TwoSampleTest:
     """Test whether the rows of ``a`` and ``b`` have the same distribution, by permutations: with
@@ -197,7 +218,8 @@ def two_sample_test(
     Parameters
     ----------
     a, b : array (n, d) and (m, d), or data frames
-        Rows that are independent of each other and count the same.
+        Rows that are independent of each other and count the same. Columns of data frames may hold
+        text, flags or categories, and missing cells.
     kernel : Kernel or sequence of them, optional
         The squared MMD in their RKHSs, aggregated. Default: Gaussian kernels of 4, 1, 1/4 and 1/16
         times the median distance between the rows (:func:`ksos.median_kernel`), the two wide ones
@@ -207,6 +229,9 @@ def two_sample_test(
     n_landmarks : int
         Embeddings are projected on so many of the rows, drawn at random: time and memory grow in
         proportion to the rows. With at most so many rows nothing is lost.
+    missing : {"model", "drop", "raise"}
+        What to do about missing cells. "model": a missing cell stands for all observed cells of its
+        column, of both samples. The level is exact. "drop": incomplete rows are dropped.
     rng : seed or Generator, optional
         For permutations and landmarks.
 
@@ -219,7 +244,8 @@ def two_sample_test(
     >>> found.pvalue, found.reject(0.01), found.most_a.point < found.most_b.point
     (0.001, True, array([ True]))
     """
-    names, x, y = _samples(a, b)
+    as_choice(missing, "missing", ("model", "drop", "raise"))
+    columns, names, x, y = _samples(a, b, missing)
     as_count(n_permutations, "n_permutations")
     as_count(n_landmarks, "n_landmarks")
     generator, n, m = np.random.default_rng(rng), x.shape[0], y.shape[0]
@@ -230,7 +256,13 @@ def two_sample_test(
             " rows"
         )
         warnings.warn(message, UserWarning, stacklevel=3)
-    family = _family(kernel, x, y, generator)
+    if columns is None:
+        family = _family(kernel, x, y, generator)
+    else:
+        given = kernel if isinstance(kernel, Iterable) else [kernel]
+        rows = np.concatenate([x, y])
+        of_rows = [rows_kernel(columns, rows, one) for one in given]
+        family = _multiples(of_rows[0]) if kernel is None else [(k, (None,)) for k in of_rows]
     # different rows of both samples; which sample a row is of plays no part
     both, few = np.concatenate([x, y]), n_landmarks
     chosen = np.arange(n + m) if n + m <= few else generator.choice(n + m, few, replace=False)
@@ -259,6 +291,7 @@ def two_sample_test(
     evidence = np.log10(np.mean(1.0 / np.maximum(pvalues, _SMALLEST), axis=0))
     best = min(views if kernel is not None else views[1:3], key=lambda view: view.plain_pvalue)
     both.setflags(write=False)
+    embed: Any = MeanEmbedding if columns is None else partial(TableEmbedding, columns)
     return TwoSampleTest(
         statistic=float(evidence[0]),
         pvalue=float(np.mean(evidence >= evidence[0] - _EQUAL)),
@@ -267,18 +300,22 @@ def two_sample_test(
         scores=tuple(scores),
         kernel=best.kernel,
         mmd=math.sqrt(float(np.sum(best.difference**2))),
-        witness=MeanEmbedding(both, np.repeat([1.0 / n, -1.0 / m], [n, m]), kernel=best.kernel),
-        projected_witness=MeanEmbedding(
+        witness=embed(both, np.repeat([1.0 / n, -1.0 / m], [n, m]), kernel=best.kernel),
+        projected_witness=embed(
             landmarks, best.S.T @ (best.S @ best.at_landmarks), kernel=best.kernel
         ),
         feature_names=names,
     )
 
 
-def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, np.ndarray, np.ndarray]:
-    """The names of the features, and the rows with features in the same order."""
+def _samples(
+    a: Any, b: Any, missing: str
+) -> tuple[Columns | None, tuple[str, ...] | None, np.ndarray, np.ndarray]:
+    """The columns unless all are plain numbers, the names of the features, and the rows with
+    features in the same order.
+    """
     for name, sample in (("a", a), ("b", b)):
-        if isinstance(sample, SoSDensity):
+        if isinstance(sample, (SoSDensity, TableDensity)):
             raise TypeError(
                 f"{name} is a density, but the test needs rows: draw some, as p.rvs(1000); ksos.mmd"
                 " measures distances"
@@ -288,6 +325,17 @@ def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, np.ndarray, np.nda
                 f"{name} is an embedding, whose weights permutations would not keep; pass its rows,"
                 " or rows drawn with its weights, as rng.choice(points, size, p=weights)"
             )
+    if is_mixed(a) or is_mixed(b):
+        pairs = [cells_of(sample, what, missing) for what, sample in (("a", a), ("b", b))]
+        columns = together(*(own for own, _ in pairs))
+        for what, (_, cells) in zip("ab", pairs, strict=True):
+            if gaps := int(np.isnan(cells).sum()):
+                warn_caller(
+                    f"{what} has {gaps} missing cells, each of which stands for all observed cells"
+                    " of its column (missing='model'); missing='drop' drops their rows"
+                )
+        x, y = (encoded(columns, recoded(cells, own, columns)) for own, cells in pairs)
+        return columns, columns.names, x, y
     names = column_names(a, "a") or column_names(b, "b")
     x, y = (
         to_numpy(as_points(in_order(sample, names, what), what))
@@ -295,7 +343,7 @@ def _samples(a: Any, b: Any) -> tuple[tuple[str, ...] | None, np.ndarray, np.nda
     )
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"a has {x.shape[1]} features, but b has {y.shape[1]}")
-    return names, x, y
+    return None, names, x, y
 
 
 def _family(
@@ -303,8 +351,7 @@ def _family(
 ) -> list[tuple[Kernel, tuple[float | None, ...]]]:
     """Kernels, and the degrees of freedom of their statistics."""
     if kernel is None:
-        median = median_kernel(x, y, rng=rng)
-        return [(median.scaled(multiple), degrees) for multiple, degrees in _FAMILY]
+        return _multiples(median_kernel(x, y, rng=rng))
     given = list(kernel) if isinstance(kernel, Iterable) else [kernel]
     if not given or not all(isinstance(k, Kernel) for k in given):
         raise TypeError(
@@ -314,6 +361,10 @@ def _family(
     for k in given:
         k.check_features(x.shape[1])
     return [(k, (None,)) for k in given]
+
+
+def _multiples(median: Kernel) -> list[tuple[Kernel, tuple[float | None, ...]]]:
+    return [(median.scaled(multiple), degrees) for multiple, degrees in _FAMILY]
 
 
 @dataclass(frozen=True)
