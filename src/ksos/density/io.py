@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ksos._version import __version__
-from ksos.density.corrected import Corrected
 from ksos.density.density import SoSDensity, from_terms
 from ksos.density.kinds import Column, Columns
 from ksos.density.mixed import MixedTerms
@@ -28,6 +27,7 @@ from ksos.ground.arrays import quiet, to_numpy
 from ksos.ground.files import replace_whole
 from ksos.ground.frames import MAKES
 from ksos.ground.memory import FLOAT_BYTES, require_memory
+from ksos.ground.names import as_feature_names
 from ksos.kernels import KERNELS
 from ksos.measures import MEASURES
 
@@ -52,10 +52,8 @@ _OWN_ARRAYS = ("log_unit", "support_points", "unit_factor")
 _CONSTANT = "unit_constant"
 _INTERVAL = "interval"
 _WORDS = (bool, int, str, type(None))
-_COMMON_KEYS = {"format_version", "library_version", "measure", "arrays", "sha256"}
 _TABLES: dict[str, Mapping[str, type[Any]]] = {"kernel": KERNELS, "measure": MEASURES}
 
-Words = dict[str, "bool | int | str | None"]
 Arrays = dict[str, np.ndarray]
 
 
@@ -77,7 +75,7 @@ def save(density: SoSDensity | TableDensity, path: str | os.PathLike[str]) -> No
             " give features shorter names with p.with_feature_names([…])"
         )
     try:
-        _assemble(_parse(text), dict(arrays))  # as load will
+        _assemble(_parse(text), arrays)  # as load will
     except ValueError as error:
         raise ValueError(f"this density cannot be saved: {error}") from None
     prefix = _MAGIC + len(text).to_bytes(8, "little") + hashlib.sha256(text).digest()
@@ -118,7 +116,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
         except ModelFormatError as error:
             raise ModelFormatError(f"{os.fsdecode(path)}: {error}") from None
-        except (ValueError, TypeError, ArithmeticError) as error:
+        except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
             raise ModelFormatError(
                 f"{os.fsdecode(path)} is not a model that ksos can read: {error}; expected a whole"
                 " file as SoSDensity.save wrote it: copy it again from its source, or save the"
@@ -129,47 +127,42 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 # A density as a header and arrays
 
 
-def _describe(density: SoSDensity | TableDensity) -> tuple[dict[str, Any], Arrays]:
-    """What the file says of ``density``: its header, and its arrays in their order."""
-    if isinstance(density, TableDensity):
-        return _describe_table(density)
-    terms, names, arrays = density.terms.on_host, density.feature_names, Arrays()
+def _describe(
+    density: SoSDensity | TableDensity, *, in_parts: bool = False
+) -> tuple[dict[str, Any], Arrays]:
+    """What the file says of ``density``: its header, and its arrays in their order; a density of
+    one term perhaps as a mixture of one part.
+    """
+    arrays, names = Arrays(), None
     header: dict[str, Any] = {"format_version": 2, "library_version": __version__}
-    if (own := terms.own) is not None and own.is_whole:
-        header |= _describe_square(own.joint, "", arrays)
-        header["format_version"] = 1 if own.joint.unit_constant is None else 2
+    if isinstance(density, TableDensity):
+        header |= {"format_version": 5, "make": density.columns.make}
+        header["columns"] = [column.words() for column in density.columns.listed]
+        arrays["weights"] = _as_floats([weight for weight, _ in density.parts])
+        for number, (_, part) in enumerate(density.parts):
+            own = part.arrays().items()
+            arrays |= {f"parts.{number}.{name}": _as_floats(one) for name, one in own}
     else:
-        header |= {"measure": _describe_role("measure", terms.measure, "", arrays), "parts": []}
-        arrays["weights"] = _as_floats([weight for weight, _ in terms.weighted])
-        for number, (_, term) in enumerate(terms.weighted):
-            prefix = f"parts.{number}."
-            entry = _describe_square(term.joint, prefix, arrays) | {"features": term.shown}
-            if (interval := term.interval) is not None:
-                header["format_version"], entry["within"] = 4, interval.feature
-                arrays[prefix + _INTERVAL] = _as_floats([interval.low, interval.high])
-            header["parts"].append(entry)
+        terms, names = density.terms.on_host, density.feature_names
+        if (one := terms.own) is not None and one.is_whole and not in_parts:
+            header |= _describe_square(one.joint, "", arrays)
+            header["format_version"] = 1 if one.joint.unit_constant is None else 2
+        else:
+            header |= {"measure": _describe_role("measure", terms.measure, "", arrays), "parts": []}
+            arrays["weights"] = _as_floats([weight for weight, _ in terms.weighted])
+            for number, (_, term) in enumerate(terms.weighted):
+                prefix = f"parts.{number}."
+                entry = _describe_square(term.joint, prefix, arrays) | {"features": term.shown}
+                if (interval := term.interval) is not None:
+                    header["format_version"], entry["within"] = 4, interval.feature
+                    arrays[prefix + _INTERVAL] = _as_floats([interval.low, interval.high])
+                header["parts"].append(entry)
     if names is not None:
         version = max(3, header["format_version"])
         header |= {"format_version": version, "feature_names": list(names)}
         if density._make != "pandas":
             header["make"] = density._make
     shapes = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
-    return header | {"arrays": shapes, "sha256": _checksum(arrays)}, arrays
-
-
-def _describe_table(density: TableDensity) -> tuple[dict[str, Any], Arrays]:
-    """The columns with their kinds, and the arrays of every part."""
-    arrays = {"weights": _as_floats([weight for weight, _ in density.parts])}
-    for number, (_, terms) in enumerate(density.parts):
-        prefix = f"parts.{number}."
-        arrays |= {prefix + name: _as_floats(one) for name, one in terms.arrays().items()}
-    shapes = [{"name": name, "shape": list(array.shape)} for name, array in arrays.items()]
-    header = {
-        "format_version": 5,
-        "library_version": __version__,
-        "columns": [column.words() for column in density.columns.listed],
-        "make": density.columns.make,
-    }
     return header | {"arrays": shapes, "sha256": _checksum(arrays)}, arrays
 
 
@@ -188,128 +181,122 @@ def _describe_role(role: str, part: Any, prefix: str, arrays: Arrays) -> dict[st
             f"this density cannot be saved: its {role} {part!r} is none of those that a file can"
             f" name: {', '.join(table)}"
         )
-    words, numbers = _split(part.parameters())
-    arrays |= {f"{prefix}{role}.{name}": value for name, value in numbers.items()}
+    # JSON keeps flags, whole numbers and words; the arrays keep real numbers to the last bit
+    given = part.parameters()
+    words = {name: value for name, value in given.items() if isinstance(value, _WORDS)}
+    reals = {name: value for name, value in given.items() if name not in words}
+    arrays |= {f"{prefix}{role}.{name}": _as_floats(value) for name, value in reals.items()}
     return {"name": part.name, "parameters": words}
 
 
 def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | TableDensity:
     """What ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not
     that it makes sense.
+
+    One rule finds whatever a constructor converts, fills in or leaves out: what is made must be
+    described by just this header and these arrays.
     """
     for name, array in arrays.items():
         # no temporary as large as the array, as isnan(array).any() would need
         whole = not array.size or not np.isnan(array.min())
         _require(whole, f"its array {name!r} has NaN inside")
-    if "columns" in header:
-        return _assemble_table(header, arrays)
-    if "parts" in header:
-        terms = _assemble_terms(header, arrays)
-    else:
-        square = _assemble_square(header, arrays, "", constants=header["format_version"] > 1)
-        terms = Terms([(1.0, as_term(square))], square.measure)
-    _require(not arrays, f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
-    if "feature_names" not in header:
-        return from_terms(terms)
-    names, d = header["feature_names"], terms.n_features
-    _require(
-        _is_list_of(names, str) and len(names) == d,
-        f"its feature names must be {d} words; got {_shown(names)}",
-    )
-    _require(len(set(names)) == d, f"its feature names must differ; got {_shown(names)}")
-    for name in names:
+    _require_word(header["library_version"], _LONGEST_VERSION, "its library version")
+    make, left = header.get("make"), dict(arrays)
+    _require(make in (None, *MAKES), f"its make must be one of {MAKES}; got {_shown(make)}")
+    density = _assemble_table(header, left) if "columns" in header else _with_names(header, left)
+    again, same = _describe(density, in_parts="parts" in header)
+    for field in sorted((header.keys() | again.keys()) - {"library_version", "sha256"}):
+        # the order of the arrays does not matter
+        got, true = (
+            json.dumps(sorted(one.get(field, ()), key=str) if field == "arrays" else one.get(field))
+            for one in (header, again)
+        )
+        _require(
+            got == true and field in header,
+            f"its field {field} is {_shown(got)}, where its density has {_shown(true)}",
+        )
+    for name, array in same.items():
+        # shares are scaled to sum one
+        equal = np.allclose if name == "weights" else np.array_equal
+        _require(equal(arrays[name], array), f"its array {name!r} is not that of its density")
+    return density
+
+
+def _with_names(header: dict[str, Any], arrays: Arrays) -> SoSDensity:
+    terms = _assemble_terms(header, arrays)
+    names = header.get("feature_names")
+    for name in names or ():
         _require_word(name, _LONGEST_NAME, "the name of a feature in a file")
-    density = from_terms(terms, tuple(names))
-    density._make = header.get("make", density._make)
-    _require_make(density._make)
+    names = None if names is None else as_feature_names(names, terms.n_features)
+    density = from_terms(terms, names)
+    density._make = header.get("make") or density._make
     return density
 
 
 def _assemble_table(header: dict[str, Any], arrays: Arrays) -> TableDensity:
     """The density of a table; every part must be a density over the columns of the header."""
-    entries, make = header["columns"], header["make"]
-    _require(isinstance(entries, list) and len(entries) > 0, "its header must list the columns")
-    _require_make(make, None)
-    columns = Columns(tuple(Column.of_words(entry) for entry in entries), make)
+    columns = Columns(tuple(map(Column.of_words, header["columns"])), header["make"])
     names = [column.name for column in columns.listed]
-    _require(len(set(names)) == len(names), f"its columns must differ; got {_shown(names)}")
-    weights = arrays.pop("weights", np.empty(0))
-    fits = weights.ndim == 1 and weights.size > 0 and float(weights.min()) > 0.0
-    fits = fits and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE
-    _require(fits, "its weights must be positive and sum to 1")
+    _require(len(set(names)) == len(names) > 0, f"its columns must differ; got {_shown(names)}")
     parts = []
-    for number, weight in enumerate(weights.tolist()):
+    for number, weight in enumerate(_weights(arrays)):
         prefix = f"parts.{number}."
         own = [name for name in arrays if name.startswith(prefix)]
         terms = MixedTerms.from_arrays({k.removeprefix(prefix): arrays.pop(k) for k in own})
         same = terms.levels == columns.levels and terms.n_numeric == len(columns.lines)
         _require(same, f"its part {number} has other columns than the header lists")
         parts.append((weight, terms))
-    _require(not arrays, f"it holds arrays that belong to nothing: {_shown(sorted(arrays))}")
     return TableDensity(columns, parts)
 
 
+def _weights(arrays: Arrays) -> list[float]:
+    weights: list[float] = arrays.pop("weights").tolist()
+    fits = min(weights) > 0.0 and abs(math.fsum(weights) - 1.0) <= _MASS_TOLERANCE
+    _require(fits, "its weights must be positive and sum to 1")
+    return weights
+
+
 def _assemble_terms(header: dict[str, Any], arrays: Arrays) -> Terms:
-    entries, measure = header["parts"], _rebuild("measure", header["measure"], arrays, "")
-    _require(
-        isinstance(entries, list) and len(entries) > 0,
-        f"its header must list the parts of the mixture; got {_shown(entries)}",
-    )
-    n, weights = len(entries), arrays.pop("weights", np.empty(0))
-    _require(
-        weights.shape == (n,), f"its mixture of {n} parts must have an array of as many weights"
-    )
-    _require(
-        weights.min() > 0.0 and abs(float(weights.sum()) - 1.0) <= _MASS_TOLERANCE,
-        "its weights must be positive and sum to 1",
-    )
-    parts = []
-    for number, (entry, weight) in enumerate(zip(entries, weights.tolist(), strict=True)):
-        inside = header["format_version"] > 3 and isinstance(entry, dict) and "within" in entry
-        keys = {"kernel", "measure", "features"} | ({"within"} if inside else set())
-        _check_keys(entry, keys, "a part of its mixture")
+    if "parts" not in header:
+        square = _assemble_square(header, arrays, "")
+        return Terms([(1.0, as_term(square))], square.measure)
+    parts, measure = [], _rebuild("measure", header["measure"], arrays, "")
+    for number, (entry, weight) in enumerate(zip(header["parts"], _weights(arrays), strict=True)):
+        _require(isinstance(entry, dict), f"a part must have fields; got {_shown(entry)}")
         parts.append((weight, _assemble_part(entry, arrays, f"parts.{number}.")))
     return Terms(parts, measure, check=True)
 
 
 def _assemble_part(entry: dict[str, Any], arrays: Arrays, prefix: str) -> Term:
     """Only a square with a constant over normal densities can hide features."""
-    square = _assemble_square(entry, arrays, prefix, constants=True)
-    d, shown, interval = square.n_features, entry["features"], None
-    _require(
-        _is_list_of(shown, int) and set(shown) <= set(range(d)) and len(set(shown)) == len(shown),
-        f"the features of a part must be different numbers from 0 to {d - 1}; got {_shown(shown)}",
-    )
+    square, interval = _assemble_square(entry, arrays, prefix), None
+    shown = [int(k) for k in entry["features"]]
+    used = [*shown]
     if "within" in entry:
-        feature, sides = entry["within"], arrays.pop(prefix + _INTERVAL, np.empty(0))
-        _require(
-            type(feature) is int and feature in set(range(d)) - set(shown),
-            f"the feature of a part in an interval must be one of the {d} that are integrated out;"
-            f" got {_shown(feature)}",
-        )
-        _require(
-            sides.shape == (2,) and bool(sides[0] < sides[1]),
-            f"an interval must have two sides, the lower one first; got {_shown(sides.tolist())}",
-        )
-        interval = Interval(feature, float(sides[0]), float(sides[1]))
-    term, whole = as_term(square, shown, interval), shown == square.shown and interval is None
-    plain = square.unit_constant is None and square.measure.normals(d) is None
+        interval = Interval(int(entry["within"]), *arrays.pop(prefix + _INTERVAL).tolist())
+        used.append(interval.feature)
+        _require(interval.low < interval.high, "an interval must have its lower side first")
+    known = set(range(square.n_features))
     _require(
-        isinstance(term, Corrected) or (whole and plain),
-        "a part that hides features or is relative to normal densities must have a constant"
-        f" over a Normal or GaussianMixture measure; got one on {square.measure!r}",
+        len(shown) > 0 and set(used) <= known and len(set(used)) == len(used),
+        f"the features of a part, and that of an interval, must be different ones of {len(known)};"
+        f" got {_shown(used)}",
     )
-    return term
+    alone = square.unit_constant is None and square.measure.normals(square.n_features) is not None
+    _require(
+        not alone,
+        "a part that is relative to normal densities must have a constant; got one on"
+        f" {square.measure!r}",
+    )
+    return as_term(square, shown, interval)
 
 
-def _assemble_square(
-    entries: Mapping[str, Any], arrays: Arrays, prefix: str, *, constants: bool
-) -> Square:
+def _assemble_square(entries: Mapping[str, Any], arrays: Arrays, prefix: str) -> Square:
     kernel, measure = (_rebuild(role, entries[role], arrays, prefix) for role in _TABLES)
     missing = {prefix + name for name in _OWN_ARRAYS} - arrays.keys()
     _require(not missing, f"its arrays lack {', '.join(sorted(missing))}")
     log_unit, points, F = (arrays.pop(prefix + name) for name in _OWN_ARRAYS)
-    constant = arrays.pop(prefix + _CONSTANT, None) if constants else None
+    constant = arrays.pop(prefix + _CONSTANT, None)
     _require(
         log_unit.ndim == 0 and points.ndim == F.ndim == 2 and len(F) == len(points),
         "log_unit, support_points and unit_factor must have shapes (), (m, d) and (m, k); "
@@ -348,43 +335,24 @@ def _assemble_square(
     return square
 
 
-def _split(parameters: Mapping[str, Any]) -> tuple[Words, Arrays]:
-    """Flags, whole numbers and words, which JSON keeps, apart from real numbers, which the arrays
-    keep to the last bit.
-    """
-    words = {name: value for name, value in parameters.items() if isinstance(value, _WORDS)}
-    return words, {name: _as_floats(parameters[name]) for name in parameters if name not in words}
-
-
 def _rebuild(role: str, entry: Any, arrays: Arrays, prefix: str) -> Any:
     """The kernel or the measure, made of its entry in the header and of its arrays ``….role.…``,
     which are taken out of ``arrays``.
     """
-    _check_keys(entry, {"name", "parameters"}, f"the {role} in its header")
     name, words, table = entry["name"], entry["parameters"], _TABLES[role]
-    what = f"the parameters of its {role}"
     _require(
         isinstance(name, str) and name in table,
         f"its {role} is {_shown(name)}, where one of {', '.join(table)} was expected",
     )
     _require(
-        isinstance(words, dict) and _is_list_of(list(words.values()), *_WORDS),
-        f"{what} must be flags, whole numbers and words; got {_shown(words)}",
+        isinstance(words, dict) and all(type(one) in _WORDS for one in words.values()),
+        f"the parameters of its {role} must be flags, whole numbers and words; got {_shown(words)}",
     )
     start = f"{prefix}{role}."
     own = [key for key in arrays if key.startswith(start)]
     numbers = {key.removeprefix(start): arrays.pop(key) for key in own}
     scalars = {key: value if value.ndim else float(value) for key, value in numbers.items()}
-    part = table[name](**words, **scalars)
-    # A constructor fills gaps and converts types: what it made must say of itself exactly what the
-    # file says of it.
-    true_words, true_numbers = _split(part.parameters())
-    same = numbers.keys() == true_numbers.keys() and words == true_words
-    same = same and all(type(words[key]) is type(true_words[key]) for key in words)  # True == 1
-    same = same and all(np.array_equal(numbers[key], true_numbers[key]) for key in numbers)
-    got = _shown(sorted({*words, *numbers}))
-    _require(same, f"{what} are not those of a {name} {role}: {got}")
-    return part
+    return table[name](**words, **scalars)
 
 
 def _as_floats(value: Any) -> np.ndarray:
@@ -449,17 +417,6 @@ def _parse(text: bytes) -> dict[str, Any]:
             f" {_shown(header.get('library_version'))}; this ksos reads versions up to"
             f" {_FORMAT_VERSION}: update ksos"
         )
-    if version > 4 and "columns" in header:
-        _check_keys(header, _COMMON_KEYS - {"measure"} | {"columns", "make"}, "its header")
-        _require_word(header["library_version"], _LONGEST_VERSION, "its library version")
-        return header
-    mixed = version > 1 and "parts" in header
-    named = (
-        {"feature_names"} if version == 3 or (version > 3 and "feature_names" in header) else set()
-    )
-    named |= {"make"} & header.keys() if named else set()
-    _check_keys(header, _COMMON_KEYS | named | ({"parts"} if mixed else {"kernel"}), "its header")
-    _require_word(header["library_version"], _LONGEST_VERSION, "its library version")
     return header
 
 
@@ -469,8 +426,13 @@ def _read_arrays(file: BinaryIO, header: dict[str, Any], data_start: int) -> Arr
     """
     size = os.fstat(file.fileno()).st_size
     # of a table without categories, or without numbers, some arrays are empty
-    fewest = 0 if "columns" in header else 1
-    shapes = _shapes(header["arrays"], (size - data_start) // FLOAT_BYTES, fewest)
+    fewest, most = 0 if "columns" in header else 1, (size - data_start) // FLOAT_BYTES
+    shapes = {entry["name"]: entry["shape"] for entry in header["arrays"]}
+    for name, shape in shapes.items():
+        # no side is longer than the file, so that products stay small
+        fits = isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS
+        fits = fits and all(type(n) is int and fewest <= n <= most for n in shape)
+        _require(fits, f"its array {_shown(name)} cannot have shape {_shown(shape)}")
     expected = data_start + FLOAT_BYTES * sum(math.prod(shape) for shape in shapes.values())
     _require(size == expected, f"it has {size} bytes, where its header announces {expected}")
     require_memory(expected - data_start, "the model", "load it where there is more memory")
@@ -480,29 +442,6 @@ def _read_arrays(file: BinaryIO, header: dict[str, Any], data_start: int) -> Arr
         _require(n == array.nbytes, "it ended while it was read")
     _require(_checksum(arrays) == header["sha256"], "the checksum of its arrays does not match")
     return {name: array.astype(np.float64, copy=False) for name, array in arrays.items()}
-
-
-def _shapes(entries: Any, available: int, fewest: int) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every array; none has a side longer than the ``available`` numbers, so that
-    products stay small.
-    """
-    _require(isinstance(entries, list), f"its header must list the arrays; got {_shown(entries)}")
-    shapes: dict[str, tuple[int, ...]] = {}
-    for entry in entries:
-        _check_keys(entry, {"name", "shape"}, "an array in its header")
-        name, shape = entry["name"], entry["shape"]
-        _require(
-            isinstance(name, str) and name not in shapes,
-            f"its arrays must have names, one each; got {_shown(name)}",
-        )
-        _require(
-            _is_list_of(shape, int)
-            and len(shape) <= _MOST_DIMENSIONS
-            and all(fewest <= n <= available for n in shape),
-            f"its array {_shown(name)} cannot have shape {_shown(shape)}",
-        )
-        shapes[name] = tuple(shape)
-    return shapes
 
 
 def _require(true: bool, message: str) -> None:
@@ -517,24 +456,6 @@ def _require_word(value: Any, most: int, what: str) -> None:
         isinstance(value, str) and value.isprintable() and len(value) <= most,
         f"{what} must be printable, of at most {most} characters; got {_shown(value)}",
     )
-
-
-def _check_keys(entry: Any, keys: set[str], what: str) -> None:
-    got = sorted(entry) if isinstance(entry, dict) else entry
-    _require(
-        isinstance(entry, dict) and entry.keys() == keys,
-        f"{what} must have the fields {', '.join(sorted(keys))}; got {_shown(got)}",
-    )
-
-
-def _require_make(make: Any, *others: Any) -> None:
-    known = [*MAKES, *others]
-    _require(make in known, f"its make must be one of {', '.join(map(str, known))}; got {make!r}")
-
-
-def _is_list_of(value: Any, *types: type) -> bool:
-    """Whether it is a list of these types and none derived from them: True is no number."""
-    return isinstance(value, list) and all(type(one) in types for one in value)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
