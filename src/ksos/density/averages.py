@@ -21,8 +21,6 @@ from ksos.ground.names import order_of
 from ksos.ground.run import Run
 from ksos.ground.validation import as_count, as_positive, as_powers
 
-__all__ = ["Averages"]
-
 
 @without_underflow
 class Averages(Scores):

@@ -16,7 +16,6 @@ from ksos.ground.memory import FLOAT_BYTES, require_memory
 if TYPE_CHECKING:
     from ksos.density.density import SoSDensity
 
-__all__ = ["Compression", "compressed"]
 
 # a function this close to those chosen (squared, relative) brings rounding, not shape
 _RESOLVED = 1e-10

@@ -20,8 +20,6 @@ from ksos.density.square import Square
 from ksos.ground.memory import row_blocks
 from ksos.quadrature import PanelDistribution
 
-__all__ = ["ConditionalLine"]
-
 # a polynomial through 16 nodes is right to 1e-12 on the length on which the kernel is smooth: fewer
 # nodes in all than the short panels of a sampler, whose density every sample evaluates on one panel
 _NODES_PER_PANEL = 16

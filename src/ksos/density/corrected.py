@@ -33,8 +33,6 @@ from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Measure, Normal, Normals
 from ksos.quadrature import composite
 
-__all__ = ["Corrected"]
-
 # values of kernels that are held at a time: 2 MB, which a core's cache holds
 _BLOCK_ELEMENTS = 1 << 18
 # values of normal densities that are held at a time: 8 MB, with few passes over all of them

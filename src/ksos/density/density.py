@@ -47,8 +47,6 @@ from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
 
-__all__ = ["SoSDensity", "from_terms", "square_of"]
-
 # a mass that differs from one by more is no rounding
 _MASS_TOLERANCE = 1e-6
 

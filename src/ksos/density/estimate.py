@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
-__all__ = ["Estimate", "coarsest"]
-
 
 class Estimate(float):
     """A float with an estimate of its error beside it; everything that takes a float takes it.

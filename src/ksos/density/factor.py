@@ -9,17 +9,6 @@ from ksos.ground.arrays import Array, namespace, quiet, row_squares
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.threads import one_blas_thread
 
-__all__ = [
-    "fewer_rows",
-    "hadamard_factor",
-    "hadamard_rows",
-    "log_squares",
-    "log_sum",
-    "merge_points",
-    "split_columns",
-    "unit_rows",
-]
-
 _EPSILON = float(np.finfo(np.float64).eps)
 # relative to the largest: eigenvalues below it are rounding
 _DROP = 1e-15

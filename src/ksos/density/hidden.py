@@ -19,7 +19,6 @@ from ksos.measures import Normals
 if TYPE_CHECKING:
     from ksos.density.corrected import Corrected
 
-__all__ = ["ExpectedSquare", "Inside"]
 
 # the rounding of one operation in float64
 _ROUNDING = 2.3e-16

@@ -31,8 +31,6 @@ from ksos.ground.names import as_feature_names
 from ksos.kernels import KERNELS
 from ksos.measures import MEASURES
 
-__all__ = ["load", "read_header", "save"]
-
 _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings have been converted
 _CONDITIONAL_MAGIC = b"\x89KSOC"  # another kind of file, which holds more than a density
 # 1: a density; 2: the constant of a density, mixtures; 3: names of features; 4: parts given an

@@ -22,8 +22,6 @@ from ksos.measures import GaussianMixture, Lebesgue, Measure
 if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture as FittedMixture
 
-__all__ = ["mixture", "reference_density", "to_sklearn"]
-
 
 def mixture(densities: Any, weights: Any = None) -> SoSDensity:
     r"""The distribution Σ_a w_a p_a of densities of the same features.

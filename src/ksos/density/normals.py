@@ -20,20 +20,6 @@ from ksos.kernels.base import squared_distances
 from ksos.measures import GaussianMixture, Normals
 from ksos.quadrature import tensor_grid
 
-__all__ = [
-    "Group",
-    "Interval",
-    "NormalComponents",
-    "conditional_normals",
-    "corrected_normals",
-    "embedded",
-    "inner_product",
-    "mean_and_covariance",
-    "moment",
-    "pairs_of",
-    "times_normal",
-]
-
 # numbers held at a time
 _BLOCK_ELEMENTS = 1 << 20
 # terms that are this much smaller than the sum of all terms do not change it

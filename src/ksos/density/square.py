@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ksos.density.sampling.rejection import Envelope
     from ksos.density.sampling.trains import Squares
 
-__all__ = ["NoMass", "Square", "assemble", "central_first", "feature_scales"]
 
 # numbers held at a time: blocks of a matrix that stay in the cache
 _BLOCK_ELEMENTS = 1 << 18

@@ -15,8 +15,6 @@ from ksos.density.square import Square, central_first, feature_scales
 from ksos.integrals.gaussian import Axes, axes_of
 from ksos.kernels import Gaussian, Kernel
 
-__all__ = ["Standard", "kernel_image", "standardize"]
-
 _FARTHEST = 1e300  # a point this many bandwidths away stays a number
 # what is left of a gap of more than twice as many bandwidths: on either side of its middle every
 # kernel is 0 in floating point

@@ -18,8 +18,6 @@ from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue, Measure, Normal
 
-__all__ = ["Term", "Terms", "Weighted", "as_by_volume", "as_term", "weighed"]
-
 # weights that are scaled already keep their last bits
 _ROUNDING = 1e-14
 # weights that floats barely hold are dropped

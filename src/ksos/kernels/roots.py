@@ -26,20 +26,6 @@ from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice
 
-__all__ = [
-    "MANY_POINTS",
-    "ROUTES",
-    "VERY_MANY_POINTS",
-    "Pivots",
-    "Whitening",
-    "choose_pivots",
-    "definite_root",
-    "thin_root",
-    "untruncated",
-    "whiten",
-    "whiten_columns",
-]
-
 MANY_POINTS = 500
 """With fewer points than this a thin root does not pay."""
 

@@ -14,8 +14,6 @@ from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix
 from ksos.observables.functions import NumericFunction
 
-__all__ = ["Event", "Maximum"]
-
 
 class _ByQuadrature(Observable):
     """A function whose integrals are found by quadrature."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["Display", "axes_grid", "color_map", "require_matplotlib", "sheet", "single_axes"]
 
 _RAMP = [
     "#ffffff",

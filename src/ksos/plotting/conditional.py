@@ -17,7 +17,6 @@ from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ConditionalDisplay"]
 
 _KINDS = ("fan", "pit", "calibration")
 # intervals of 90, 70, 50 and 30%, and the median

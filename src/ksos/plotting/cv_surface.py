@@ -12,8 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from ksos.ground.validation import as_grid, as_positive
 from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
 
-__all__ = ["CrossValidationDisplay"]
-
 _CHOSEN, _LINE, _UNSEEN, _NEAR = "#B5480A", "#375f99", "#e6e6e6", "#1a1a1a"
 # of color: as many as an eye tells apart in a color bar
 _BANDS = 12

@@ -21,7 +21,6 @@ from ksos.plotting.panels import Atoms, Look, OnGrid, Window, window_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MOST_PAIRED", "DensityDisplay", "figure_size"]
 
 MOST_PAIRED = 8
 """The most features of a pair plot: of more the panels are too small to be read."""

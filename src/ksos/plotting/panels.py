@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-__all__ = ["Atoms", "Look", "OnGrid", "Window", "window_around", "window_of"]
 
 # colors that people with any kind of color vision tell apart
 _DENSITY, _DISTRIBUTION, _SUPPORT, _DATA = "#234484", "#B5480A", "#E8710A", "#262626"

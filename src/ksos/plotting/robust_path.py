@@ -9,8 +9,6 @@ import numpy as np
 
 from ksos.plotting.canvas import Display, require_matplotlib, single_axes
 
-__all__ = ["RobustPathDisplay"]
-
 _COST, _BOUND, _PLAIN = "#234484", "#B5480A", "#6a98c3"
 
 

@@ -17,7 +17,6 @@ from ksos.solvers import Progress, Solution
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SolutionDisplay"]
 
 _OBJECTIVE, _BOUND, _GAP = "#234484", "#afd0e8", "#B5480A"
 # objectives that fall by more than this factor are drawn on a logarithmic scale

@@ -16,7 +16,6 @@ from ksos.plotting.canvas import Display, axes_grid, require_matplotlib
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["TableDisplay"]
 
 _POINTS = 300  # of a curve: finer than a figure shows
 _SHARE = 0.01  # of the mass beyond each end of a curve: far tails would squeeze the rest

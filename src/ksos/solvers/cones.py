@@ -27,17 +27,6 @@ from ksos.ground.arrays import (
 )
 from ksos.ground.memory import row_blocks
 
-__all__ = [
-    "ConePair",
-    "ScaledPair",
-    "SchurSystem",
-    "cone_divide",
-    "cone_product",
-    "cone_step",
-    "diagonal",
-    "longest_step",
-]
-
 # of the tensor at a time: what a processor's cache holds between the two products
 _BLOCK_ELEMENTS = 500_000
 _DEVICE_ELEMENTS = 125_000_000  # 1 GB: a GPU wants few large products instead

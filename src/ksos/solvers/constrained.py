@@ -55,12 +55,6 @@ from ksos.solvers.spectraplex import center, certify, factor
 from ksos.space.embedding_map import SMALL_TENSOR
 from ksos.space.space import SoSSpace
 
-__all__ = [
-    "Goal",
-    "follow_central_path",
-    "minimize_constrained",
-]
-
 _PATIENCE = 4  # rounds in a row without a smaller gap after which rounding has the last word
 # a penalty, or a multiplier, from which on a violation that stays raises the question whether
 # anything is feasible

@@ -26,15 +26,6 @@ from ksos.functionals import (
 from ksos.ground.arrays import Array, flat, inner, like, namespace, norm, to_numpy, zeros
 from ksos.solvers.spectraplex import center, lowest_bound
 
-__all__ = [
-    "FEASIBLE",
-    "Augmented",
-    "BoundConstraint",
-    "ConstrainedProblem",
-    "Multipliers",
-    "restored",
-]
-
 FEASIBLE = 1e-11  # a violation, in units of a constraint's size, that is rounding
 # inequalities are aimed at a little inside, so that rounding does not carry the point out again
 _INSIDE = 1e-13

@@ -15,8 +15,6 @@ from ksos.ground.run import Run
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import lowest_eigenpairs, project, step_along
 
-__all__ = ["Fista", "FrankWolfe", "ProjectedGradient"]
-
 _MARGIN = 1.02  # beyond the curvature of one move, so that the next ones are accepted as a rule
 _MOST_BACKTRACKS = 60  # doublings: from 1e-6 to 1e12 times the first guess
 

@@ -53,8 +53,6 @@ from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import center
 from ksos.space.embedding_map import SMALL_TENSOR, CompressedMap
 
-__all__ = ["ConicProgram", "InteriorPoint", "central_path", "minimum_on_face", "optimum_on_face"]
-
 _SHORTEST_STEP = 1e-6  # of the whole one: rounding blocks the way
 _ROUNDING = 1e-17  # μ in units of the gradient: the pair has then lost its last digit
 

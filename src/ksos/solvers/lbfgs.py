@@ -31,8 +31,6 @@ from ksos.ground.validation import as_nonnegative
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import DENSE, center, grown, lowest_bound, lowest_eigenpairs, pruned
 
-__all__ = ["LBFGS", "Secants", "descend", "descend_until", "lowest"]
-
 # certificates by dense eigenvalues up to this r: Lanczos iterations take long near an optimum,
 # where the lowest eigenvalues lie close together
 _DENSE = 3000

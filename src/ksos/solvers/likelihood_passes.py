@@ -43,8 +43,6 @@ from ksos.solvers import Progress, Solution
 from ksos.solvers.spectraplex import lowest_bound
 from ksos.space.space import SoSSpace
 
-__all__ = ["fit_to_all"]
-
 _LOUDEST = 1024  # samples that are kept: few beside a part of thousands, and they matter most
 _MOST_PASSES = 12  # each makes the gap several times smaller, so that more never helped
 

@@ -23,8 +23,6 @@ from ksos.solvers.loop import Solution
 from ksos.solvers.minimize import minimize
 from ksos.space import MixedSpace, SoSSpace
 
-__all__ = ["RowLikelihood", "fit_to_cells"]
-
 # of the least value that a row can have at an optimum: the logarithm goes on as a parabola below
 _FLOOR = 1e-8
 

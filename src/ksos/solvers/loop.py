@@ -21,18 +21,6 @@ from ksos.ground.validation import as_callback, as_count
 from ksos.solvers.spectraplex import certify, factor
 from ksos.space.space import SoSSpace
 
-__all__ = [
-    "STATUSES",
-    "Outcome",
-    "Progress",
-    "Solution",
-    "Solver",
-    "Stage",
-    "Stepper",
-    "Watch",
-    "iterate",
-]
-
 _MAY_BE_ZERO = {"extra_steps", "face_columns", "dense_unknowns"}
 
 STATUSES = {

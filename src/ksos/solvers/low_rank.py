@@ -40,8 +40,6 @@ from ksos.solvers.spectraplex import (
     step_along,
 )
 
-__all__ = ["FactorHessian", "LowRank"]
-
 # directions of a rough start, one after the other: on moons of 25 to 200 points it halves the steps
 _LEVELS = (8, 16)
 _LEADING = 24  # directions on which a quadratic is minimized exactly: its steps cost some 24^4 each

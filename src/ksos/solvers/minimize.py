@@ -52,9 +52,6 @@ from ksos.space.mixed import MixedSpace
 from ksos.space.space import SoSSpace
 from ksos.space.support import pivoted_cholesky
 
-__all__ = ["SOLVERS", "Auto", "as_solver", "check_options", "minimize"]
-__all__ += ["quick_mmd_fit", "regularization_path"]
-
 _STEPPERS = (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())
 #: Every solver by name, with its default options. To add one: a class with ``init`` and ``step``
 #: (see loop.py), listed here.

@@ -12,8 +12,6 @@ from typing import cast
 
 import numpy as np
 
-__all__ = ["Minimum", "Value", "newton", "proven_minimum"]
-
 # from θ to the value and the gradient
 Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
 # eigenvalues and eigenvectors

@@ -30,23 +30,6 @@ from ksos.ground.arrays import (
     to_numpy,
 )
 
-__all__ = [
-    "DENSE",
-    "Certificate",
-    "center",
-    "certify",
-    "certify_integrals",
-    "factor",
-    "graded_bound",
-    "grown",
-    "lowest_bound",
-    "lowest_eigenpairs",
-    "project",
-    "project_simplex",
-    "pruned",
-    "step_along",
-]
-
 DENSE = 400  # up to this size, dense eigenvalues: accurate to rounding, hence a bound by themselves
 _UNIT = 2.0**-52  # the rounding unit of doubles
 _LANCZOS_TOLERANCE = 1e-9  # relative: a direction needs no more, and certificates add a proof

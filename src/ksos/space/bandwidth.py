@@ -28,25 +28,6 @@ from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure
 from ksos.space.support import cluster_centers, unexplained
 
-__all__ = [
-    "MOST_MEDIAN_POINTS",
-    "PER_SUPPORT_POINT",
-    "RULES",
-    "LeaveOneOut",
-    "automatic_kernel",
-    "bandwidth_rule",
-    "embedding_width",
-    "leave_one_out",
-    "normal_score_correlations",
-    "predict_left_out",
-    "robust_silverman",
-    "spreads",
-    "subset_and_factor",
-    "takes_metrics",
-    "widest_good",
-    "without_outliers",
-]
-
 # every rule by name
 RULES = ("auto", "median", "scott", "silverman")
 # samples looked at per support point: memory and time of a fit follow the support points, however

@@ -34,18 +34,6 @@ from ksos.integrals.triple import (
 from ksos.kernels import Kernel
 from ksos.kernels.roots import MANY_POINTS
 
-__all__ = [
-    "SMALL_TENSOR",
-    "CompressedMap",
-    "EmbeddingMap",
-    "PairwiseMap",
-    "Tangent",
-    "blocks_of",
-    "embedding_map",
-    "gram_at_nodes",
-    "node_rule",
-]
-
 # entries of a stored tensor that always fits: 134 MB
 SMALL_TENSOR = 1 << 24
 

@@ -15,8 +15,6 @@ from ksos.ground.validation import as_points, as_weights, instead
 from ksos.kernels import Kernel
 from ksos.space.embedding import MeanEmbedding, mmd
 
-__all__ = ["LabeledDensity", "LabeledEmbedding"]
-
 
 def _position(labels: np.ndarray, label: Any) -> int:
     found = np.flatnonzero(labels == label)

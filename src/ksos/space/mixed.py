@@ -12,8 +12,6 @@ from ksos.density import Correction, MixedReference, MixedTerms
 from ksos.ground.memory import row_blocks
 from ksos.kernels.roots import whiten
 
-__all__ = ["MixedSpace"]
-
 # of the trace of M(o): what a factor of it drops changes a log-likelihood by no more
 _LEFT_OUT = 1e-12
 # of a component: 1e-11 of what is known of a row

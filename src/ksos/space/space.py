@@ -35,8 +35,6 @@ from ksos.space.embedding_map import (
 )
 from ksos.space.labeled import LabeledDensity, LabeledEmbedding
 
-__all__ = ["Nodes", "SoSSpace", "finer_nodes", "nodes_of"]
-
 # kernel values at once: 32 MB, beyond which larger blocks are not faster
 _BLOCK_ELEMENTS = 1 << 22
 # of squared distances and masses, which lose half of their digits

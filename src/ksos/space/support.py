@@ -19,22 +19,6 @@ from ksos.kernels.roots import VERY_MANY_POINTS, choose_pivots, definite_root
 from ksos.measures import Box, Measure
 from ksos.quadrature import sobol, tensor_grid
 
-__all__ = [
-    "SELECTIONS",
-    "affordable_size",
-    "cluster_centers",
-    "finest_bandwidth",
-    "grid",
-    "landmark_candidates",
-    "pivoted_cholesky",
-    "pivots",
-    "region",
-    "scattered",
-    "select_support",
-    "support_cover",
-    "unexplained",
-]
-
 # every rule by name
 SELECTIONS = ("auto", "pivoted", "random", "kmeans")
 

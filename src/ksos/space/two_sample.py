@@ -44,8 +44,6 @@ from ksos.space.tables import (
     together,
 )
 
-__all__ = ["KernelScore", "TwoSampleTest", "WitnessPoint", "two_sample_test"]
-
 # Multiples of the median distance, and the degrees of freedom of the statistics with that kernel;
 # None: the squared MMD. Wide kernels see shifts and scales, narrow ones waves of many periods.
 _FAMILY: tuple[tuple[float, tuple[float | None, ...]], ...] = (

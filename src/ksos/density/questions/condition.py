@@ -25,15 +25,6 @@ from ksos.measures import Atoms, Discrete, GaussianMixture, Lebesgue, Measure
 from ksos.observables import BoxIndicator
 from ksos.quadrature import Panels, composite
 
-__all__ = [
-    "at_values",
-    "conditional_logpdf",
-    "in_interval",
-    "log_panel_masses",
-    "marginal",
-    "warn_if_far",
-]
-
 Side = tuple[float, float]
 Given = tuple[float, Term]
 """log of the density or the mass of a condition, and what is left under it."""

@@ -23,8 +23,6 @@ from ksos.kernels import Gaussian
 from ksos.observables import NumericFunction
 from ksos.quadrature import composite, cut
 
-__all__ = ["between_squares", "kl_divergence", "l2_distance", "normal_groups"]
-
 # of logarithms
 _ROUNDING = 1e-13
 # of normal densities: some seconds

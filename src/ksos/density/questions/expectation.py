@@ -36,17 +36,6 @@ from ksos.observables import (
 )
 from ksos.quadrature import NODES_PER_CELL, cells as box_cells, integrate, sobol
 
-__all__ = [
-    "Work",
-    "affordable",
-    "average",
-    "embedded",
-    "entropy",
-    "expectation",
-    "mean_of",
-    "term_clouds",
-]
-
 Integrand = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """g(x, log p(x)), p being by volume; on atoms, where there is no volume, relative to them."""
 Cells = tuple[np.ndarray, np.ndarray]

@@ -15,8 +15,6 @@ from ksos.density.terms import Terms
 from ksos.integrals.regions import cells
 from ksos.quadrature import legendre, tensor_grid, weighted_level
 
-__all__ = ["highest_density_level"]
-
 # rounds of cutting cells: four digits of the side of a cell at the boundary
 _ROUNDS = 6
 # parts per axis of a cell that is cut, at most: more would leave the next round nothing

@@ -16,8 +16,6 @@ from ksos.ground.memory import row_blocks
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import LINE_ORDER, PanelDistribution, Panels, cut, merged
 
-__all__ = ["Line", "axis_ends", "crps", "line", "mean_difference", "panel_ends"]
-
 # a polynomial through 16 nodes is right to rounding on a quarter of the kernel's length
 _PANELS_PER_LENGTH = 4
 # Inside, all panels are equally long, and beyond lies a mass of about e⁻⁶⁴.

@@ -26,8 +26,6 @@ from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator
 from ksos.quadrature import PanelDistribution
 
-__all__ = ["Masses", "box_masses", "cumulative", "masses_within", "quantiles", "term_masses"]
-
 Sides = dict[int, tuple[float, float]]
 
 # boxes times components that are held at a time

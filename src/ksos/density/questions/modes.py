@@ -17,8 +17,6 @@ from ksos.density.terms import Terms
 from ksos.integrals.regions import cells
 from ksos.kernels import Kernel
 
-__all__ = ["log_and_gradient", "modes"]
-
 # features up to which starts come from a grid: beyond, support points are starts enough
 _GRID_FEATURES = 2
 # cells of the grid: 200 per axis of two features

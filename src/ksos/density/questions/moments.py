@@ -10,8 +10,6 @@ from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
 from ksos.observables import Polynomial
 
-__all__ = ["mean_and_covariance", "moment", "term_moment"]
-
 # of the moments of all pairs that are held at a time
 _BLOCK_BYTES = 128e6
 

@@ -16,8 +16,6 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Gaussian
 from ksos.measures import Discrete
 
-__all__ = ["affine", "times_gaussian"]
-
 # beyond e^600 times the weight of the heaviest atom, the density itself has underflown
 _LARGEST_LOG = 600.0
 

@@ -46,14 +46,6 @@ from ksos.quadrature import PanelDistribution, Panels, cut, positions
 if TYPE_CHECKING:
     from ksos.density.square import Square
 
-__all__ = [
-    "NODES_PER_PANEL",
-    "TREE_ROWS",
-    "Axis",
-    "densities",
-    "draw_by_inversion",
-    "without_silent_points",
-]
 
 LOST_MASS = 1e-18  # 1e9 samples would notice a mass of 1e-9: even square roots of it are below
 NODES_PER_PANEL = 12

@@ -23,7 +23,6 @@ from ksos.kernels import Laplace, Matern
 if TYPE_CHECKING:
     from ksos.density.square import Square
 
-__all__ = ["Envelope", "draw_by_rejection", "envelope", "envelope_bytes"]
 
 _LARGEST_LOG = 300.0  # e³⁰⁰ squared is still a number
 _PROPOSALS = 1 << 14  # at a time: their components and noise take few megabytes

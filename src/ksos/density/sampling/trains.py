@@ -41,7 +41,6 @@ from ksos.quadrature import Panels, from_nodes, position_on_panel, positions
 if TYPE_CHECKING:
     from ksos.density.square import Square
 
-__all__ = ["Squares", "squares_of"]
 
 _ERROR = 1.3e-4  # of f_r in L², at first: below it, the mass that is lost is rounding
 _LEAST_ERROR = 1e-5  # at last: the Gram matrices of slices have no more digits
