@@ -25,12 +25,13 @@ import numpy as np
 
 from ksos.density.factor import log_sum
 from ksos.density.hidden import ExpectedSquare, Inside
-from ksos.density.normals import Group, Interval, NormalComponents, corrected_normals
+from ksos.density.normals import Group, Interval, NormalComponents
 from ksos.density.square import Square
 from ksos.ground.arrays import Array, like, to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Measure, Normal, Normals
+from ksos.observables.over_normals import normal_pairs
 from ksos.quadrature import composite
 
 # values of kernels that are held at a time: 2 MB, which a core's cache holds
@@ -292,9 +293,13 @@ class Corrected:
         if self.interval is not None:
             yield from self.opened.groups()
             return
-        (X, F), (weights, means, covariances) = self.correction, self.all_normals
-        normals = Normals(math.exp(-self.joint.log_unit) * weights, means, covariances)
-        yield from corrected_normals(normals, self.metric, X, F, self.constant, self.shown)
+        (X, F), p = self.correction, self.joint
+        G = np.concatenate([self.constant[None], F])
+        B = (G @ G.T) * (2.0 - np.eye(G.shape[0]))  # every pair once
+        for i, j, weights, means, covariance in normal_pairs(
+            p.kernel, X, p.measure, p.log_unit, constant=True, shown=self.shown
+        ):
+            yield Group(B[i, j] * weights, means, covariance)
 
     def by_component(self) -> list[tuple[float, Corrected]]:
         """What it is a mixture of, by normal density of the reference, each of mass one."""

@@ -191,7 +191,7 @@ def _assemble(header: dict[str, Any], arrays: Arrays) -> SoSDensity | TableDensi
     """What ``header`` and ``arrays`` describe, or ValueError: checksums say what was written, not
     that it makes sense.
 
-    One rule finds whatever a constructor converts, fills in or leaves out: what is made must be
+    One rule finds whatever a constructor converts, fills in or drops: what is made must be
     described by just this header and these arrays.
     """
     for name, array in arrays.items():

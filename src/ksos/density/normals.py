@@ -6,7 +6,7 @@ What is linear in a density is a sum over them: moments, embeddings, inner produ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import gauss_mass, log_gauss_mass, normal_between, truncated_moments
 from ksos.kernels.base import squared_distances
 from ksos.measures import GaussianMixture, Normals
+from ksos.observables.over_normals import End, Powers, stein
 from ksos.quadrature import tensor_grid
 
 # numbers held at a time
@@ -83,6 +84,15 @@ class Group(NamedTuple):
             self.weights, self.means[:, features], self.covariance[np.ix_(features, features)]
         )
 
+    def seen(self) -> Group:
+        """The same without terms below the rounding of the sum."""
+        size = np.abs(self.weights)
+        order = np.argsort(size)
+        kept = np.sort(order[np.cumsum(size[order]) > _NOTHING * size.sum()])
+        if kept.size in (0, size.size):
+            return self
+        return self._replace(weights=self.weights[kept], means=self.means[kept])
+
     def collapsed(self) -> Group:
         """The same integrals of bounded functions, to rounding, with means on a Chebyshev grid.
 
@@ -91,10 +101,8 @@ class Group(NamedTuple):
         2(r/2)ⁿ/√n!. Terms below the rounding of the sum are dropped first. If the grid would not be
         much smaller, the other terms stay as they are.
         """
-        size = np.abs(self.weights)
-        if not np.all(seen := size > _NOTHING * size.sum() / size.shape[0]):
-            some = self._replace(weights=self.weights[seen], means=self.means[seen])
-            return some.collapsed() if seen.any() else self
+        if (seen := self.seen()) is not self:
+            return seen.collapsed()
         L = np.linalg.cholesky(self.covariance)
         white = np.linalg.inv(L) @ (self.means - self.means[0]).T
         low, high = white.min(axis=1), white.max(axis=1)
@@ -118,61 +126,6 @@ def _nodes(r: float) -> int:
     n = np.arange(_MOST_NODES)
     small = n * math.log(max(r, 1e-300) / 2.0) - 0.5 * gammaln(n + 1.0) <= _LOG_ERROR
     return int(np.argmax(small)) if small.any() else _MOST_NODES
-
-
-def pairs_of(
-    B: np.ndarray, log_W: np.ndarray, centers: np.ndarray, covariance: np.ndarray
-) -> Group:
-    """Σ_ij B_ij e^{log_W_ij} N((centers_i + centers_j)/2, covariance), every pair once."""
-    i, j = np.triu_indices(B.shape[0])
-    weights = np.where(i == j, 1.0, 2.0) * B[i, j] * np.exp(log_W[i, j])
-    return Group(weights, 0.5 * (centers[i] + centers[j]), covariance)
-
-
-def corrected_normals(
-    normals: Normals,
-    S: np.ndarray,
-    X: np.ndarray,
-    F: np.ndarray,
-    c: np.ndarray,
-    shown: list[int],
-) -> Iterator[Group]:
-    """Σ w N(x) ‖c + Fᵀk(x)‖² of some features, k having the metric S and the points X.
-
-    Of each N, one group for the constant, one for products with a kernel, one for those with two.
-    """
-    (weights, means, covariances), (i, j) = normals, np.triu_indices(X.shape[0])
-    white = (X - X[:1]) @ np.linalg.inv(np.linalg.cholesky(S)).T
-    spread = 0.5 * squared_distances(white, white, np.ones(X.shape[1]))[i, j]
-    linear, pairs = 2.0 * F @ c, np.where(i == j, 1.0, 2.0) * (F @ F.T)[i, j]
-    known = [_times_kernels(S / (2.0 * q), covariances) for q in (1, 2)] if X.shape[0] else []
-    for number, (weight, mean) in enumerate(zip(weights.tolist(), means, strict=True)):
-        alone = np.array([weight * float(c @ c)])
-        yield Group(alone, mean[None, :], covariances[number]).restrict(shown)
-        away = X - mean
-        for q, (logs, roots, pulls, narrowed) in enumerate(known, start=1):
-            at, centers = away @ roots[number].T, (away @ pulls[number].T + mean)[:, shown]
-            squares = np.einsum("mi,mi->m", at, at)
-            with np.errstate(under="ignore"):
-                if q == 1:
-                    values = weight * linear * np.exp(logs[number] - 0.5 * squares)
-                else:  # ‖u_i + u_j‖²/8: where this form loses digits, the pair is nothing
-                    middle = 0.125 * (squares[i] + squares[j]) + 0.25 * (at @ at.T)[i, j]
-                    values = weight * pairs * np.exp(logs[number] - middle - spread)
-                    centers = 0.5 * (centers[i] + centers[j])
-            yield Group(values, centers, narrowed[number][np.ix_(shown, shown)])
-
-
-def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Normal densities N(μ, Σ) times q kernels, a multiple of N(z̄, P): what does not depend on z̄.
-
-    ½log|P| − ½log|P+Σ|; R with ‖R(z̄ − μ)‖² = (z̄ − μ)ᵀ(P + Σ)⁻¹(z̄ − μ); Σ(Σ + P)⁻¹, by which the
-    mean moves from μ towards z̄; and the covariances.
-    """
-    L = np.linalg.cholesky(covariances + P)
-    logs = 0.5 * np.linalg.slogdet(P)[1] - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
-    pulls = np.linalg.solve(covariances + P, covariances).transpose(0, 2, 1)
-    return logs, np.linalg.inv(L), pulls, _symmetric(pulls @ P)
 
 
 def mean_and_covariance(
@@ -210,61 +163,29 @@ def moment(
     about: np.ndarray,
     interval: Interval | None = None,
 ) -> float:
-    """E[Π_k (x_k − about_k)^{powers_k}] by Stein's recursion E[y_k y^a] = m_k E[y^a] + Σ_l a_l V_kl
-    E[y^{a − e_l}].
+    """E[Π_k (x_k − about_k)^{powers_k}].
 
-    Over an interval of t it is that of E[y^a; t ∈ I], and V_kt(φ(low) E[y^a | t = low] − φ(high)
-    E[y^a | t = high]) is added.
+    Over an interval of t, the last feature, it is E[y^a; t ∈ I]/P(t ∈ I): in the recursion of Stein
+    V_kt(φ(low) E[y^a | t = low] − φ(high) E[y^a | t = high]) is added.
     """
-    used, total, whole = [k for k, power in enumerate(powers) if power], 0.0, 0.0
-    exponents, start = tuple(powers[k] for k in used), (0,) * len(used)
-    for group in groups:
-        weights, means, covariance = group.restrict(used)
-        known, ends = {start: np.ones(means.shape[0])}, []
+    d, total, whole = len(powers), 0.0, 0.0
+    monomial = tuple((k, power) for k, power in enumerate(powers) if power)
+    for weights, means, V in groups:
+        at, ends = means[:, :d] - about, list[End]()
+        known: Powers = {(): np.ones(weights.shape)}
         if interval is not None:
-            t, V = group.means[:, -1], group.covariance[-1, -1]
-            known[start] = np.exp(log_gauss_mass(*interval.scaled(t, 2.0 * V)))
-            whole += float(weights @ known[start])
-            across = group.covariance[used, -1]
+            t, variance, across = means[:, -1], V[-1, -1], V[:d, -1]
+            known[()] = np.exp(log_gauss_mass(*interval.scaled(t, 2.0 * variance)))
+            whole += float(weights @ known[()])
+            given = V[:d, :d] - np.outer(across, across) / variance
             for sign, end in ((1.0, interval.low), (-1.0, interval.high)):
                 if np.isfinite(end):
-                    density = np.exp(-0.5 * (end - t) ** 2 / V) / np.sqrt(2.0 * np.pi * V)
-                    at = (
-                        means - about[used] + np.outer(end - t, across / V),
-                        covariance - np.outer(across, across) / V,
-                    )
-                    ends.append(
-                        (sign * np.outer(across, density), *at, {start: np.ones(t.shape[0])})
-                    )
-        total += float(weights @ _power(exponents, means - about[used], covariance, known, ends))
+                    height = sign / np.sqrt(2.0 * np.pi * variance)
+                    density = height * np.exp(-0.5 * (end - t) ** 2 / variance)
+                    there = at + np.outer(end - t, across / variance)
+                    ends.append((np.outer(across, density), there, given, {(): np.ones(t.shape)}))
+        total += float(weights @ stein(monomial, at, V[:d, :d], known, ends))
     return total if interval is None else total / whole
-
-
-Powers = dict[tuple[int, ...], np.ndarray]
-End = tuple[np.ndarray, np.ndarray, np.ndarray, Powers]
-"""V_kt φ(end) with its sign, (k, n); means and covariance given t = end; the powers known there."""
-
-
-def _power(
-    a: tuple[int, ...], means: np.ndarray, V: np.ndarray, known: Powers, ends: Sequence[End] = ()
-) -> np.ndarray:
-    if a not in known:
-        k = next(k for k, power in enumerate(a) if power)
-        less = _lower(a, k)
-        value = means[:, k] * _power(less, means, V, known, ends)
-        for other, power in enumerate(less):
-            if power and V[k, other] != 0.0:
-                value = value + power * V[k, other] * _power(
-                    _lower(less, other), means, V, known, ends
-                )
-        for densities, at, rest, there in ends:
-            value = value + densities[k] * _power(less, at, rest, there)
-        known[a] = value
-    return known[a]
-
-
-def _lower(a: tuple[int, ...], k: int) -> tuple[int, ...]:
-    return (*a[:k], a[k] - 1, *a[k + 1 :])
 
 
 def embedded(

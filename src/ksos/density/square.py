@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ksos.density.factor import log_squares, merge_points, split_columns, unit_rows
+from ksos.density.normals import Group
 from ksos.ground.arrays import (
     Array,
     is_numpy,
@@ -29,6 +30,7 @@ from ksos.integrals.gaussian import axes_of
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import feature_squares, squared_distances
 from ksos.measures import Measure
+from ksos.observables.over_normals import normal_pairs
 
 if TYPE_CHECKING:
     from ksos.density.sampling.rejection import Envelope
@@ -138,6 +140,14 @@ class Square:
         """Whether this is a signed sum of normal densities: a Gaussian kernel on all of R^d."""
         free = np.all(np.isinf(self.measure.boundaries(self.n_features)))
         return bool(isinstance(self.kernel, Gaussian) and self.measure.by_volume and free)
+
+    def normal_sum(self) -> Group:
+        """A signed sum of normal densities: this for a Gaussian kernel, without its boundaries."""
+        X, F, measure = self.support_points, self.unit_factor, self.measure.without_boundary
+        (i, j, weights, means, covariance), *_ = normal_pairs(
+            self.kernel, X, measure, self.log_unit
+        )
+        return Group(np.where(i == j, 1.0, 2.0) * (F @ F.T)[i, j] * weights, means, covariance)
 
     @np.errstate(under="ignore")
     def mass(self) -> float:

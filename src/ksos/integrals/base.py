@@ -89,15 +89,9 @@ class Integrals(ABC):
         self, X: np.ndarray, origin: np.ndarray | float = 0.0
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """(ξ, w) with k(x, X_i) k(x, X_j) dρ ∝ N(½(ξ_i + ξ_j), ½ diag(w²)) within the boundary, ξ
-        (m, d) relative to ``origin``.
+        (m, d) relative to ``origin``; with a metric w is a root (d, d), and the covariance ½wwᵀ.
 
-        None for kernels that are not Gaussian.
-        """
-        return None
-
-    def pair_metric(self) -> np.ndarray | None:
-        """A⁻¹ (d, d) with k(x, X_i) k(x, X_j) dρ ∝ N(½(X_i + X_j), ½A⁻¹), for a Gaussian kernel
-        with a metric on volume; else None.
+        None for kernels that are not Gaussian, and for a metric over normal distributions.
         """
         return None
 

@@ -291,8 +291,10 @@ class GaussianMetric(Integrals):
         of_G, of_H = (Gaussian(axes.metric(product.pair_bandwidth(0, other))) for other in (1, 2))
         return product.log_volume + axes.log_volume, of_G, of_H
 
-    def pair_metric(self) -> np.ndarray:
-        return 0.5 * self.kernel.matrix(self.n_features)
+    def pair_normals(
+        self, X: np.ndarray, origin: np.ndarray | float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return X - origin, np.linalg.cholesky(0.5 * self.kernel.matrix(self.n_features))
 
 
 class GaussianNormals(Integrals):

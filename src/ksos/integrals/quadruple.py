@@ -150,14 +150,12 @@ def _pairs_of(
     # whether there is one for both kernels together
     closed_form(model, rho, X.shape[1], kernel)
     integrals = closed_form(model, rho, X.shape[1])
-    metric, normals = integrals.pair_metric(), integrals.pair_normals(X)
-    if normals is not None and integrals.pairwise:
-        xi, metric = normals[0], np.diag(normals[1] ** 2)
-    elif metric is not None:
-        xi = X
-    else:
+    normals = integrals.pair_normals(X)
+    if normals is None or not integrals.pairwise:
         raise IntegralNotAvailableError(
             f"the exact MMD of a density with {model!r} on {rho!r} has no closed form; pass"
             " landmarks= for the projected MMD, or use a discrete measure"
         )
+    xi, root = normals
+    metric = np.diag(root**2) if root.ndim == 1 else root @ root.T
     return _Pairs(integrals.log_gram(X, X) - log_unit, xi, metric)

@@ -166,7 +166,7 @@ def importance_rules(
     """
     normals, d = integrals.pair_normals(X), X.shape[1]
     # in the axes of the metric
-    if integrals.pair_metric() is not None:
+    if normals is not None and normals[1].ndim > 1:
         axes, origin, [(kernel, at_X)] = in_axes((integrals.kernel, X))
         plain = GaussianLebesgue(kernel, integrals.measure, d)
         for y, log_weights in importance_rules(plain, at_X, max_nodes, seed):

@@ -160,14 +160,10 @@ class ComponentPairs:
     """
 
     c: float
-    G: np.ndarray
-    """(m, m), at most 1."""
-    H: np.ndarray
-    """(m, ℓ), at most 1."""
-    cross: np.ndarray
-    """(m, ℓ): ∫ k_i k_σ(·, z_r) w dN."""
-    masses: np.ndarray
-    """(ℓ,): ∫ k_σ(·, z_r) w dN."""
+    G: np.ndarray  # (m, m), at most 1
+    H: np.ndarray  # (m, ℓ), at most 1
+    cross: np.ndarray  # (m, ℓ): ∫ k_i k_σ(·, z_r) w dN
+    masses: np.ndarray  # (ℓ,): ∫ k_σ(·, z_r) w dN
 
 
 def component_pairs(

@@ -4,7 +4,7 @@ distributions: moments and masses of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -13,20 +13,23 @@ from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
 from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Kernel
-from ksos.measures import Measure, Normal
+from ksos.kernels.base import squared_distances
+from ksos.measures import Measure
 
 Monomial = tuple[tuple[int, int], ...]
 """((feature, power), …), features ascending, powers positive; () is the constant 1."""
+Powers = dict[Monomial, np.ndarray]
+End = tuple[np.ndarray, np.ndarray, np.ndarray, Powers]
+"""V_kt φ(end) with its sign, (d, n); means and covariance given t = end; the powers known there."""
 
 
-class Block(NamedTuple):
-    """Some entries of ∫ f φφᵀ dρ: weights · E[f] under N(means, covariance)."""
+class Pairs(NamedTuple):
+    """Entries (i, j), i ≤ j, of ∫ f φφᵀ dρ: weights · E[f] under N(means, covariance)."""
 
-    rows: slice
-    columns: slice
+    i: np.ndarray
+    j: np.ndarray
     weights: np.ndarray
-    means: np.ndarray
-    """(…, d)."""
+    means: np.ndarray  # (n, d)
     covariance: np.ndarray
 
 
@@ -36,51 +39,77 @@ def are_normal(kernel: Kernel, measure: Measure, d: int, *, constant: bool) -> b
     """
     if measure.normals(d) is not None:
         return constant or kernel.full or measure.by_components
-    return closed_form(kernel, measure, d).pair_metric() is not None
+    pairs = closed_form(kernel, measure, d).pair_normals(np.zeros((1, d)))
+    return pairs is not None and pairs[1].ndim > 1
 
 
-def blocks(
-    kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool
-) -> Iterator[Block]:
+def normal_pairs(
+    kernel: Kernel,
+    X: np.ndarray,
+    measure: Measure,
+    log_unit: float,
+    *,
+    constant: bool = False,
+    shown: Sequence[int] | None = None,
+) -> Iterator[Pairs]:
     r"""∫ f φφᵀ dρ for φ = (k_1, …, k_m), or (1, k_1, …, k_m) with the ``constant``, in units of
-    exp(log_unit): on R^d for a kernel with a metric, or for ρ = Σ_c w_c N(μ_c, Σ_c).
+    exp(log_unit), f being a function of the features ``shown``: for Gaussian kernels on R^d, and
+    over ρ = Σ_c w_c N(μ_c, Σ_c).
 
-    q kernels of metric S with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q): under
-    them and N(μ, Σ) x has the mean μ + Σ(Σ + P)⁻¹(z̄ − μ) and the covariance Σ(Σ + P)⁻¹P. Blocks
-    off the diagonal stand for their transposes too.
+    q kernels of metric S with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q). With
+    N(μ, Σ) they are a multiple of N(μ + Σ(Σ + P)⁻¹(z̄ − μ), Σ(Σ + P)⁻¹P), the larger the smaller
+    (z̄ − μ)ᵀ(P + Σ)⁻¹(z̄ − μ).
     """
-    (m, d), first = X.shape, int(constant)
-    require_memory(
-        FLOAT_BYTES * m * m * (d + 8),
-        f"the moments of {m} support points",
-        "use fewer support points",
-    )
-    inner, one = slice(first, first + m), slice(0, 1)
+    (m, d), (i, j) = X.shape, np.triu_indices(X.shape[0])
+    index = np.arange(d) if shown is None else np.array(shown, dtype=int)
+    block = index[:, None], index
     if (normals := measure.normals(d)) is None:
         integrals = closed_form(kernel, measure, d)
-        weights = np.exp(integrals.log_gram(X, X) - log_unit)
-        yield Block(
-            inner,
-            inner,
-            weights,
-            np.asarray(0.5 * (X[:, None, :] + X)),
-            0.5 * cast("np.ndarray", integrals.pair_metric()),
-        )
+        xi, root = cast("tuple[np.ndarray, np.ndarray]", integrals.pair_normals(X))
+        weights = np.exp(integrals.log_gram(X, X)[i, j] - log_unit)
+        covariance = 0.5 * (np.diag(root**2) if root.ndim == 1 else root @ root.T)
+        yield Pairs(i, j, weights, 0.5 * (xi[i] + xi[j])[:, index], covariance[block])
         return
-    S = kernel.matrix(d)
-    for weight, mean, covariance in zip(*normals, strict=True):
-        normal = closed_form(kernel, Normal(mean, covariance), d)
-        pulls = {q: np.linalg.solve(covariance + S / (2.0 * q), covariance).T for q in (1, 2)}
-        xi = {q: mean + (X - mean) @ pull.T for q, pull in pulls.items()}
-        weights = weight * np.exp(normal.log_gram(X, X) - log_unit)
-        yield Block(
-            inner, inner, weights, np.asarray(0.5 * (xi[2][:, None, :] + xi[2])), pulls[2] @ S / 4.0
-        )
+    S, (shares, means, covariances) = kernel.matrix(d), normals
+    white = (X - X[:1]) @ np.linalg.inv(np.linalg.cholesky(S)).T
+    spread = 0.5 * squared_distances(white, white, np.ones(d))[i, j]
+    known = [_times_kernels(S / (2.0 * q), covariances) for q in (1, 2)] if m else []
+    zero = np.zeros(1, dtype=int)
+    for number, (log_share, mean) in enumerate(zip(np.log(shares) - log_unit, means, strict=True)):
+        away = X - mean
         if constant:
-            weights = weight * np.exp(normal.log_mean(X) - log_unit)
-            yield Block(one, inner, weights[None, :], xi[1][None, :, :], pulls[1] @ S / 2.0)
-            unit = np.array([[weight * np.exp(-log_unit)]])
-            yield Block(one, one, unit, mean[None, None, :], covariance)
+            alone = np.exp(log_share)[None]
+            yield Pairs(zero, zero, alone, mean[None, index], covariances[number][block])
+        for q, (logs, roots, pulls, narrowed) in enumerate(known, start=1):
+            if q == 1 and not constant:
+                continue
+            at, centers = away @ roots[number].T, (away @ pulls[number].T + mean)[:, index]
+            squares, log = 0.5 * np.einsum("mi,mi->m", at, at), log_share + logs[number]
+            places = np.zeros(m, dtype=int), np.arange(1, m + 1)
+            if q == 2:  # ‖u_i + u_j‖²/8: where this form loses digits, the pair is nothing
+                squares = 0.25 * (squares[i] + squares[j] + (at @ at.T)[i, j]) + spread
+                centers, places = 0.5 * (centers[i] + centers[j]), (i + constant, j + constant)
+            with np.errstate(under="ignore"):
+                yield Pairs(*places, np.exp(log - squares), centers, narrowed[number][block])
+
+
+def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, ...]:
+    """What does not depend on z̄: ½log|P| − ½log|P+Σ|; R with RᵀR = (P + Σ)⁻¹; Σ(Σ + P)⁻¹; and the
+    covariances.
+    """
+    L = np.linalg.cholesky(covariances + P)
+    logs = 0.5 * np.linalg.slogdet(P)[1] - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
+    pulls = np.linalg.solve(covariances + P, covariances).transpose(0, 2, 1)
+    narrowed = pulls @ P
+    return logs, np.linalg.inv(L), pulls, 0.5 * (narrowed + narrowed.transpose(0, 2, 1))
+
+
+def _pairs_of_matrix(
+    kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool
+) -> Iterator[Pairs]:
+    (m, d), what = X.shape, f"the moments of {X.shape[0]} support points"
+    require_memory(FLOAT_BYTES * m * m * (d + 8), what, "use fewer support points")
+    return normal_pairs(kernel, X, measure, log_unit, constant=constant)
 
 
 def polynomial_matrix(
@@ -95,13 +124,16 @@ def polynomial_matrix(
 ) -> np.ndarray:
     """∫ f φφᵀ dρ for a polynomial f in x − center."""
     shift = np.array([center.get(k, 0.0) for k in range(X.shape[1])])
-    out = np.zeros((X.shape[0] + constant, X.shape[0] + constant))
-    for block in blocks(kernel, X, measure, log_unit, constant=constant):
+    out = np.zeros((1, X.shape[0] + constant, X.shape[0] + constant))
+    for pairs in _pairs_of_matrix(kernel, X, measure, log_unit, constant=constant):
         with np.errstate(over="ignore", invalid="ignore"):
-            values = block.weights * _expected(terms, block.means - shift, block.covariance)
+            at, values = pairs.means - shift, 0.0 * pairs.weights
+            known: Powers = {(): np.ones(values.shape)}
+            for monomial, value in terms.items():
+                values += value * pairs.weights * stein(monomial, at, pairs.covariance, known)
         # where kernels do not overlap, moments may overflow and count nothing
-        _add(out, block, np.where(block.weights > 0.0, values, 0.0))
-    return 0.5 * (out + out.T)
+        out[:, pairs.i, pairs.j] += np.where(pairs.weights > 0.0, values, 0.0)
+    return _symmetric(out)[0]
 
 
 def box_matrices(
@@ -115,54 +147,38 @@ def box_matrices(
     constant: bool,
 ) -> np.ndarray:
     """The same for the indicator of a box: one answer, or independent estimates, (s, …)."""
-    size = X.shape[0] + constant
-    out = np.zeros((1, size, size))
-    for block in blocks(kernel, X, measure, log_unit, constant=constant):
-        # half of a symmetric block is enough
-        i, j = np.indices(block.weights.shape).reshape(2, -1)
-        if block.rows == block.columns:
-            i, j = np.triu_indices(block.weights.shape[0])
-        middle = block.means[i, j]
-        symmetric = 0.5 * (block.covariance + block.covariance.T)
-        each = box_masses(low - middle, high - middle, symmetric)
-        if each.shape[0] > out.shape[0]:
-            out = np.repeat(out, each.shape[0], axis=0)
-        for k in range(out.shape[0]):
-            values = np.zeros(block.weights.shape)
-            values[i, j] = block.weights[i, j] * each[k % each.shape[0]]
-            if block.rows == block.columns:
-                values[j, i] = values[i, j]
-            _add(out[k], block, values)
-    return out
+    out = np.zeros((1, X.shape[0] + constant, X.shape[0] + constant))
+    for pairs in _pairs_of_matrix(kernel, X, measure, log_unit, constant=constant):
+        each = box_masses(low - pairs.means, high - pairs.means, pairs.covariance)
+        out = np.repeat(out, max(each.shape[0] // out.shape[0], 1), axis=0)
+        out[:, pairs.i, pairs.j] += pairs.weights * each
+    return _symmetric(out)
 
 
-def _add(out: np.ndarray, block: Block, values: np.ndarray) -> None:
-    out[block.rows, block.columns] += values
-    if block.rows != block.columns:
-        out[block.columns, block.rows] += values.T
+def _symmetric(halves: np.ndarray) -> np.ndarray:
+    """The matrices of which these are the upper halves."""
+    return np.asarray(np.triu(halves) + np.triu(halves, 1).transpose(0, 2, 1))
 
 
-def _expected(
-    terms: Mapping[Monomial, float], means: np.ndarray, covariance: np.ndarray
+def stein(
+    monomial: Monomial, means: np.ndarray, V: np.ndarray, known: Powers, ends: Sequence[End] = ()
 ) -> np.ndarray:
-    """E[f] under N(means, covariance), the last axis being that of the features: E[t_k g] =
-    E[t_k]E[g] + Σ_l C_kl E[∂g/∂t_l] (Stein).
+    """E[t^a] under N(means, V), (n,): E[t_k g] = E[t_k]E[g] + Σ_l V_kl E[∂g/∂t_l].
+
+    Over an interval of a feature the ``ends`` add what comes from its two ends.
     """
-    known: dict[Monomial, np.ndarray] = {(): np.ones(means.shape[:-1])}
-
-    def moment(monomial: Monomial) -> np.ndarray:
-        if monomial not in known:
-            k = monomial[0][0]
-            rest = _lowered(monomial, k)
-            total = means[..., k] * moment(rest)
-            for other, power in rest:
-                total = total + power * covariance[k, other] * moment(_lowered(rest, other))
-            known[monomial] = total
-        return known[monomial]
-
-    return sum(
-        (value * moment(monomial) for monomial, value in terms.items()), np.zeros(means.shape[:-1])
-    )
+    if monomial not in known:
+        k = monomial[0][0]
+        rest = _lowered(monomial, k)
+        total = means[:, k] * stein(rest, means, V, known, ends)
+        for other, power in rest:
+            if V[k, other] != 0.0:
+                less = _lowered(rest, other)
+                total = total + power * V[k, other] * stein(less, means, V, known, ends)
+        for densities, at, given, there in ends:
+            total = total + densities[k] * stein(rest, at, given, there)
+        known[monomial] = total
+    return known[monomial]
 
 
 def _lowered(monomial: Monomial, feature: int) -> Monomial:

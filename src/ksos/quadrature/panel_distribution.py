@@ -374,12 +374,9 @@ def _flat(x: Array, which: Array | None) -> tuple[Array, Array]:
 class _Areas(NamedTuple):
     """Areas under the distribution functions P(X ≤ t) of n distributions."""
 
-    up_to: np.ndarray
-    """Up to the start of every panel, (n, panels)."""
-    mean: np.ndarray
-    """E[X] less the start of the first panel, (n,)."""
-    both: np.ndarray
-    """∫ P(X ≤ t) P(X > t) dt, (n,)."""
+    up_to: np.ndarray  # up to the start of every panel, (n, panels)
+    mean: np.ndarray  # E[X] less the start of the first panel, (n,)
+    both: np.ndarray  # ∫ P(X ≤ t) P(X > t) dt, (n,)
 
 
 class _Pieces(NamedTuple):
@@ -387,18 +384,15 @@ class _Pieces(NamedTuple):
 
     start: np.ndarray
     stop: np.ndarray
-    log_start: np.ndarray
-    """Logarithm of the density at the start."""
+    log_start: np.ndarray  # logarithm of the density at the start
     log_stop: np.ndarray
     mass: np.ndarray
-    log_peak: np.ndarray
-    """Unit of the ``series`` of each piece."""
-    series: np.ndarray
-    """Coefficients of the density, (order, pieces)."""
-    masses: np.ndarray
-    """Coefficients of the distribution's own density."""
-    up_to: tuple[np.ndarray, np.ndarray]
-    """Mass from the start of the panel up to the start and the stop of the piece."""
+    log_peak: np.ndarray  # unit of the ``series`` of each piece
+    series: np.ndarray  # coefficients of the density, (order, pieces)
+    masses: np.ndarray  # coefficients of the distribution's own density
+    up_to: tuple[
+        np.ndarray, np.ndarray
+    ]  # mass from the start of the panel up to the start and the stop of the piece
 
 
 def weighted_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
@@ -515,14 +509,10 @@ class _NodeBasis(NamedTuple):
     """What turns values at Gauss–Legendre nodes into polynomials."""
 
     weights: np.ndarray
-    to_series: np.ndarray
-    """Values at the nodes → coefficients of Legendre polynomials."""
-    integral: np.ndarray
-    """Coefficients of q → coefficients of ∫_{−1}^s q."""
-    up_to_nodes: np.ndarray
-    """Values → ∫_{−1}^{node} q."""
-    twice: np.ndarray
-    """Values → coefficients of ∫_{−1}^s ∫_{−1}^t q."""
+    to_series: np.ndarray  # values at the nodes → coefficients of Legendre polynomials
+    integral: np.ndarray  # coefficients of q → coefficients of ∫_{−1}^s q
+    up_to_nodes: np.ndarray  # values → ∫_{−1}^{node} q
+    twice: np.ndarray  # values → coefficients of ∫_{−1}^s ∫_{−1}^t q
     brackets: np.ndarray
 
 

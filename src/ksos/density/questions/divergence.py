@@ -9,7 +9,7 @@ import numpy as np
 
 from ksos.density.corrected import Corrected
 from ksos.density.estimate import Estimate
-from ksos.density.normals import Group, inner_product, pairs_of
+from ksos.density.normals import Group, inner_product
 from ksos.density.questions.expectation import Work, average, expectation
 from ksos.density.square import Square
 from ksos.density.standard import standardize
@@ -113,11 +113,7 @@ def normal_groups(term: Term) -> list[Group] | None:
     """A term as a signed sum of normal densities; None if it is none."""
     if isinstance(term, Corrected):
         return list(term.groups()) if term.interval is None else None
-    if not term.is_normal_sum:
-        return None
-    X, F = term.support_points, term.unit_factor
-    log_W = term.integrals.log_gram(X, X) - term.log_unit
-    return [pairs_of(F @ F.T, log_W, X, 0.25 * term.kernel.matrix(term.n_features))]
+    return [term.normal_sum()] if term.is_normal_sum else None
 
 
 def _all_normal_groups(p: Terms) -> list[Group] | None:

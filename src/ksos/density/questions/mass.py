@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from ksos.density.square import NoMass, Square
 from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
 from ksos.ground.memory import row_blocks
-from ksos.integrals import closed_form
-from ksos.integrals.erf import gauss_mass
 from ksos.integrals.normal_boxes import closed, mixture_box_masses, sampled_mass
 from ksos.kernels import Gaussian
 from ksos.observables import BoxIndicator
@@ -30,10 +28,8 @@ Sides = dict[int, tuple[float, float]]
 
 # boxes times components that are held at a time
 _BLOCK_ELEMENTS = 1 << 17
-# of the sum of all components: smaller ones do not change it
-_NEGLIGIBLE = 1e-17
-# logarithms of masses within a boundary: beyond e^200, floats of single components underflow
-_LOG_RANGE = 200.0
+# weights of components within a boundary: beyond, floats of single ones underflow
+_LARGEST = 1e87
 # errors of draws from components of both signs: above it, points with positive weights may do
 # better
 _ROUGH = 1e-3
@@ -158,16 +154,12 @@ def term_masses(term: Term, low: np.ndarray, high: np.ndarray) -> Masses:
         return Masses(np.clip(out, 0.0, 1.0), exact, "sum")
     standard = standardize(term, keep_features=True)
     p, low, high = standard.square, standard.coordinates(low), standard.coordinates(high)
-    if p.kernel.full:
-        values, errors = _metric_masses(p, low, high)
-        method = "quasi-Monte Carlo" if np.any(errors) else "closed form"
-        return Masses(values, errors, method)
-    found = None
-    if low.shape[0] > 1 and isinstance(p.kernel, Gaussian):
-        found = _gaussian_masses(p, low, high)
+    several = low.shape[0] > 1 and isinstance(p.kernel, Gaussian)
+    found = _normal_masses(p, low, high) if several or p.kernel.full else None
     if found is None:
-        found = np.array([_one_mass(p, a, b) for a, b in zip(low, high, strict=True)])
-    return Masses(found, exact, "closed form")
+        each = [_one_mass(p, a, b) for a, b in zip(low, high, strict=True)]
+        found = Masses(np.array(each), exact, "closed form")
+    return found
 
 
 def _inside(X: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -186,47 +178,19 @@ def _one_mass(p: Square, low: np.ndarray, high: np.ndarray) -> float:
     return float(np.clip(np.vdot(p.unit_factor @ p.unit_factor.T, M), 0.0, 1.0))
 
 
-def _gaussian_masses(p: Square, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
-    """Many boxes at once: Σ_ij P_ij Π_k ½[erf(high_k − x̄_ijk) − erf(low_k − x̄_ijk)].
+def _normal_masses(p: Square, low: np.ndarray, high: np.ndarray) -> Masses | None:
+    """Those of the signed sum of normal densities that a square with a Gaussian kernel is.
 
-    None if the measure's own box holds so little of the components that floats underflow.
+    None if the measure's own box holds so little of them that floats underflow.
     """
-    X, d = p.support_points, p.n_features
-    free = closed_form(p.kernel, p.measure.without_boundary, d)
-    normals, log_W = free.pair_normals(X), free.log_gram(X, X) - p.log_unit
-    if normals is None or float(log_W.max()) > _LOG_RANGE:
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights, means, covariance = p.normal_sum().seen()
+    if not np.abs(weights).max() < _LARGEST:
         return None
-    P, i, j = _components(p.unit_factor, log_W)
-    centers, width = 0.5 * (normals[0][i] + normals[0][j]), normals[1]
-    inner, outer = p.measure.boundaries(d)
+    inner, outer = p.measure.boundaries(p.n_features)
     low, high = np.maximum(low, inner), np.minimum(high, outer)
-    out = np.empty(low.shape[0])
-    for rows in row_blocks(low.shape[0], P.shape[0], _BLOCK_ELEMENTS):
-        terms = np.broadcast_to(P, (out[rows].shape[0], P.shape[0]))
-        for k in range(d):
-            a, b = ((side[rows, k, None] - centers[:, k]) / width[k] for side in (low, high))
-            terms = terms * gauss_mass(a, b)
-        out[rows] = terms.sum(axis=1)
-    return np.where(np.all(low < high, axis=1), np.clip(out, 0.0, 1.0), 0.0)
-
-
-def _components(F: np.ndarray, log_W: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(P, i, j): the weights B_ij W_ij of components that matter, both orders of a pair once."""
-    i, j = np.triu_indices(F.shape[0])
-    P = np.where(i == j, 1.0, 2.0) * np.einsum("nr,nr->n", F[i], F[j]) * np.exp(log_W[i, j])
-    order = np.argsort(np.abs(P))
-    kept = order[np.cumsum(np.abs(P[order])) > _NEGLIGIBLE]
-    return P[kept], i[kept], j[kept]
-
-
-def _metric_masses(p: Square, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same for a metric: every component is a normal density with the covariance S/4."""
-    X, integrals = p.support_points, p.integrals
-    P, i, j = _components(p.unit_factor, integrals.log_gram(X, X) - p.log_unit)
-    covariance = 0.5 * cast("np.ndarray", integrals.pair_metric())
-    mass, error = mixture_box_masses(P, 0.5 * (X[i] + X[j]), covariance, low, high)
-    rough = error > _ROUGH
-    if np.any(rough):
+    mass, error = mixture_box_masses(weights, means, covariance, low, high)
+    if np.any(rough := error > _ROUGH):
         found = term_clouds(p, _CLOUD_POINTS, np.random.default_rng(0))[0]
         a, b = low[rough], high[rough]
         values = np.stack([_inside(y, a, b) @ masses for y, _, masses in found])
@@ -234,7 +198,8 @@ def _metric_masses(p: Square, low: np.ndarray, high: np.ndarray) -> tuple[np.nda
         better = standard_error < error[rough]
         mass[rough] = np.where(better, values.mean(axis=0), mass[rough])
         error[rough] = np.where(better, standard_error, error[rough])
-    return np.where(np.all(low < high, axis=1), np.clip(mass, 0.0, 1.0), 0.0), error
+    mass = np.where(np.all(low < high, axis=1), np.clip(mass, 0.0, 1.0), 0.0)
+    return Masses(mass, error, "quasi-Monte Carlo" if np.any(error) else "closed form")
 
 
 def _corrected_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses:

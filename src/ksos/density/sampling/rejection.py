@@ -50,11 +50,8 @@ class Envelope:
         if isinstance(density.kernel, (Laplace, Matern)):
             self.weights = masses = positive.sum(axis=1)
         else:
-            if (metric := everywhere.pair_metric()) is not None:
-                self.root = np.linalg.cholesky(0.5 * metric)
-            else:
-                pairs = cast("tuple[np.ndarray, np.ndarray]", everywhere.pair_normals(X, X[0]))
-                self.means, self.root = pairs[0], math.sqrt(0.5) * pairs[1]
+            pairs = cast("tuple[np.ndarray, np.ndarray]", everywhere.pair_normals(X, X[0]))
+            self.means, self.root = pairs[0], math.sqrt(0.5) * pairs[1]
             overlap = np.exp(everywhere.log_gram(X, X) - self.log_norm[:, None] - self.log_norm)
             self.weights, masses = positive, (positive * overlap).ravel()
         self.cumulative = np.cumsum(masses)
@@ -98,7 +95,6 @@ def envelope(density: Square) -> Envelope | None:
     integrals, measure = density.integrals, density.measure
     known = measure.by_volume and isinstance(density.kernel, (Laplace, Matern))
     known = known or integrals.pair_normals(density.support_points[:1]) is not None
-    known = known or integrals.pair_metric() is not None
     return Envelope(density) if known and measure.atoms is None else None
 
 
