@@ -16,11 +16,11 @@ from ksos.kernels import Kernel
 from ksos.kernels.base import squared_distances
 from ksos.measures import Measure
 
+# ((feature, power), …), features ascending, powers positive; () is the constant 1
 Monomial = tuple[tuple[int, int], ...]
-"""((feature, power), …), features ascending, powers positive; () is the constant 1."""
 Powers = dict[Monomial, np.ndarray]
+# V_kt φ(end) with its sign, (d, n); means and covariance given t = end; the powers known there
 End = tuple[np.ndarray, np.ndarray, np.ndarray, Powers]
-"""V_kt φ(end) with its sign, (d, n); means and covariance given t = end; the powers known there."""
 
 
 class Pairs(NamedTuple):

@@ -8,8 +8,7 @@ from ksos.plotting.canvas import require_matplotlib, sheet
 from ksos.plotting.conditional import ConditionalDisplay
 from ksos.plotting.cv_surface import CrossValidationDisplay
 from ksos.plotting.density import MOST_PAIRED, DensityDisplay, figure_size
-from ksos.plotting.robust_path import RobustPathDisplay
-from ksos.plotting.solution import SolutionDisplay
+from ksos.plotting.solution import RobustPathDisplay, SolutionDisplay
 from ksos.plotting.tables import TableDisplay
 
 __all__ = [
