@@ -62,21 +62,6 @@ from ksos.space.tables import (
     together,
 )
 
-__all__ = [
-    "MeanEmbedding",
-    "Projection",
-    "TableEmbedding",
-    "TensorRule",
-    "Witness",
-    "as_target",
-    "evaluate",
-    "exact_inner",
-    "median_kernel",
-    "mmd",
-    "require_exact_mmd",
-    "sums_at",
-]
-
 # features: with the fewest nodes in each, a rule for four would have 16⁴ of them for every box
 _TENSOR_FEATURES = 3
 # of a tensor rule: 3 MB, and for three features 73 nodes in each, which is 7 bandwidths
