@@ -56,12 +56,14 @@ _ENDS = 5e-4
 class Cells(NamedTuple):
     """Columns of zeros and ones for all levels of all categorical columns, the numbers of levels,
     and the rows with the same numeric cells: their numbers, these cells, the other ones, and
-    samples of these alone.
+    samples of these alone. A row may stand several times, with other draws of its missing cells:
+    ``starts`` are then the first numbers of each.
     """
 
     levels: np.ndarray
     counts: tuple[int, ...]
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, Samples]]
+    starts: np.ndarray | None = None
 
     def per_column(self, totals: np.ndarray) -> np.ndarray:
         """The sum over the levels of a column, at each of them; along the last axis."""
@@ -119,6 +121,11 @@ class Samples(NamedTuple):
         scale[start : start + self.cells.counts[column]] = _APART
         return self._replace(points=self.points * scale)
 
+    def by_row(self, totals: np.ndarray) -> np.ndarray:
+        """Sums over the draws of each row, along the first axis."""
+        starts = None if self.cells is None else self.cells.starts
+        return totals if starts is None else np.add.reduceat(totals, starts)
+
     @property
     def dimension(self) -> int:
         """How many numeric columns there are."""
@@ -147,6 +154,11 @@ class Mixtures(NamedTuple):
             scales[:, None, None] ** 2 * covariances[:, None],
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Mixtures]) -> Mixtures:
+        """The weightings of several, one after the other."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+
     def smoothed(self, samples: Samples, masses: np.ndarray, smoothing: float) -> Mixtures:
         """The same with levels drawn more, or less, towards those of all components together."""
         R = self.responsibilities(samples)[0] * masses.T[:, :, None]
@@ -156,7 +168,7 @@ class Mixtures(NamedTuple):
         """How many samples each component holds, (B, c): (Σr)²/Σr² of its responsibilities times
         the ``masses`` (B, n) [Kish1965]. A sample of a large mass counts once.
         """
-        R = self.responsibilities(samples)[0] * masses.T[:, :, None]
+        R = samples.by_row(self.responsibilities(samples)[0] * masses.T[:, :, None])
         squares = np.einsum("nbc,nbc->bc", R, R)
         return np.asarray(R.sum(axis=0) ** 2 / np.maximum(squares, 1e-300))
 
@@ -381,7 +393,7 @@ def _chances(samples: Samples, R: np.ndarray, smoothing: float = _SMOOTHING) -> 
     cells = samples.cells
     counts = (R.reshape(n, B * c).T @ cells.levels).reshape(B, c, -1)
     # in rows, of which a weighting has so many
-    masses = R.sum(axis=2)
+    masses = samples.by_row(R.sum(axis=2))
     rows = (masses.sum(axis=0) ** 2 / np.maximum((masses**2).sum(axis=0), 1e-300))[:, None, None]
     counts = counts * rows / masses.sum(axis=0)[:, None, None]
     every = counts.sum(axis=1, keepdims=True) + _LEAST_ROWS

@@ -32,7 +32,7 @@ from ksos.data import Fold, Moments, held_out_rows, held_out_weights, random_fol
 from ksos.ground import Run, warn_caller
 from ksos.measures import GaussianMixture, Measure, Normal, merged
 
-__all__ = ["FLOORS", "FREEDOM", "LADDER", "MERGED", "SIZES", "Fit", "Stack", "Step"]
+__all__ = ["FEW_FLOOR", "FLOORS", "FREEDOM", "LADDER", "MERGED", "SIZES", "Fit", "Stack", "Step"]
 __all__ += ["as_reference", "certified_weights"]
 __all__ += ["require_reference", "training_masses"]
 
@@ -49,7 +49,7 @@ _STARTS = 2
 _MANY = 250
 # ... and with fewer, a larger floor takes part, and components that share one covariance: without
 # these two, wine loses 0.05 nats.
-_FEW_FLOOR = 1e-1
+FEW_FLOOR = 1e-1
 # Components that share a covariance: a limit of time, as larger fits gain little for few samples.
 _MOST_SHARED = 8
 # Of fits from k-means: one start costs 0.003 nats in the mean of benchmarks/quality, 0.15 on one
@@ -175,8 +175,11 @@ class Stack:
     ``points`` (n, d) are the distinct samples, ``weights`` their masses. With more features than a
     full covariance bears, candidates have diagonal covariances along the features and along the
     principal axes, the latter being full matrices of few numbers. ``held_out`` has the
-    log-densities (held-out samples, fold by fold; candidates) in the units.
+    log-densities (held-out samples, fold by fold; candidates) in the units. ``rounds`` is how often
+    the plan is followed.
     """
+
+    rounds = 1
 
     def __init__(
         self,
@@ -218,7 +221,7 @@ class Stack:
         steps = [Step(c, k) for k in range(_STARTS) for c in self.sizes if c > 1 or k == 0]
         several = [c for c in self.sizes if c > 1]
         if float(np.sum(self.masses[-1] ** 2)) >= 1.0 / _MANY:
-            steps += [Step(c, 0, (_FEW_FLOOR,)) for c in several]
+            steps += [Step(c, 0, (FEW_FLOOR,)) for c in several]
             return steps + [Step(c, 0, FLOORS[-1:], True) for c in several if c <= _MOST_SHARED]
         direct = [c for c in _DIRECT_SIZES if c <= max(self.sizes)]
         for start in range(_DIRECT_STARTS):
@@ -230,51 +233,61 @@ class Stack:
         """Fit step after step. When the time is up only the first one. ``begin`` is
         called with each.
         """
-        centers: dict[tuple[int, int, int | None], np.ndarray] = {}
+        centers: dict[tuple[int, int, int, int | None], np.ndarray] = {}
         for components, start, floors, shared, column in self.plan:
             begin(f"mixtures of {components} component{'s' * (components > 1)}")
             if self.fits and Run.current().over:
                 return
             fits: list[Fit] = []
-            for which, (samples, axes) in enumerate(self.samples):
-                used = [np.where(self.units.still, 1.0, floor) for floor in floors]
-                if components == 1:
-                    fits += self._tails(samples, axes, used[-1])
-                begun = samples if column is None else samples.apart(column)
-                if (which, start, column) not in centers:
-                    every = seeds(begun.points, self.masses, max(self.sizes), start)
-                    centers[which, start, column] = every
-                first = centers[which, start, column][:, :components]
-                path = mixture_path(begun, self.masses, first, used, shared=shared)
-                for mixtures, floor in zip(path, used, strict=True):
-                    one = self._without_spikes(mixtures, samples, floor)
-                    fits += [Fit(variant, axes) for variant in self._variants(one, samples)]
+            used = [np.where(self.units.still, 1.0, floor) for floor in floors]
+            for which, (complete, axes) in enumerate(self.samples):
+                found: list[list[Mixtures]] = []
+                for each, (samples, masses) in enumerate(self._weightings(complete)):
+                    begun = samples if column is None else samples.apart(column)
+                    key = (which, each, start, column)
+                    if key not in centers:
+                        centers[key] = seeds(begun.points, masses, max(self.sizes), start)
+                    first, several = centers[key][:, :components], components > 1
+                    path = mixture_path(begun, masses, first, used, shared=shared)
+                    found.append([] if several else self._tails(samples, masses, axes, used[-1]))
+                    for mixtures, floor in zip(path, used, strict=True):
+                        one = self._without_spikes(mixtures, samples, masses, floor)
+                        found[-1] += self._variants(one, samples, masses)
+                fits += [Fit(Mixtures.joined(parts), axes) for parts in zip(*found, strict=True)]
             columns = [self._unseen(fit) for fit in fits]
             self.held_out = np.column_stack([self.held_out, *columns])
             self.fits += fits
+
+    # The samples that fits are made to, and the masses of the weightings of each.
+    def _weightings(self, samples: Samples) -> list[tuple[Samples, np.ndarray]]:
+        return [(samples, self.masses)]
 
     # Student distributions, and once the wide one: normals of several scales.
     #
     # One of them is what n normal samples of unknown mean and covariance predict for the next: a
     # Student with n − d degrees of freedom and the sample covariance times (n + 1)/(n − d).
-    def _tails(self, samples: Samples, axes: np.ndarray | None, floor: np.ndarray) -> list[Fit]:
-        fits = [Fit(student(samples, self.masses, nu, floor), axes) for nu in FREEDOM]
-        mean, covariance = moments(samples, self.masses, floor)
+    def _tails(
+        self, samples: Samples, masses: np.ndarray, axes: np.ndarray | None, floor: np.ndarray
+    ) -> list[Mixtures]:
+        fits = [student(samples, masses, nu, floor) for nu in FREEDOM]
+        mean, covariance = moments(samples, masses, floor)
         n = 1.0 / float(self.masses[-1] @ self.masses[-1])
         freedom = max(n - mean.shape[1], FREEDOM[0])
         stretched = (n + 1.0) / freedom * covariance
-        fits.append(Fit(Mixtures.of_scales(*student_scales(freedom), mean, stretched), axes))
+        fits.append(Mixtures.of_scales(*student_scales(freedom), mean, stretched))
         if axes is None:
             shares = LADDER**-2.0 / np.sum(LADDER**-2.0)
-            fits.insert(0, Fit(Mixtures.of_scales(shares, LADDER, mean, covariance)))
+            fits.insert(0, Mixtures.of_scales(shares, LADDER, mean, covariance))
         return fits
 
     # Widen components that hold too few samples for a covariance, except for a value that three
     # share.
     #
     # Held-out samples hardly ever meet a spike on a lone row, so they do not speak against it.
-    def _without_spikes(self, mixtures: Mixtures, samples: Samples, floor: np.ndarray) -> Mixtures:
-        places = mixtures.places(samples, self.masses)[:, :, None]
+    def _without_spikes(
+        self, mixtures: Mixtures, samples: Samples, masses: np.ndarray, floor: np.ndarray
+    ) -> Mixtures:
+        places = mixtures.places(samples, masses)[:, :, None]
         variances = np.diagonal(mixtures.covariances, axis1=2, axis2=3)
         shared = (variances - floor < _SHARED) & (places > _PAIR)
         lone = (places < samples.dimension + 1) & ~shared
@@ -282,7 +295,7 @@ class Stack:
         return mixtures._replace(covariances=mixtures.covariances + added)
 
     # The candidates that a fit stands for.
-    def _variants(self, mixtures: Mixtures, samples: Samples) -> list[Mixtures]:
+    def _variants(self, mixtures: Mixtures, samples: Samples, masses: np.ndarray) -> list[Mixtures]:
         return [mixtures]
 
     def _unseen(self, fit: Fit) -> np.ndarray:

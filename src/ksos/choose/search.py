@@ -109,7 +109,7 @@ class Search:
     @one_blas_thread(0)
     def _compare(self) -> Steps:
         run, folds = Run.current(), len(self.folds)
-        plan = [] if self.stack is None else self.stack.plan
+        plan = [] if self.stack is None else self.stack.plan * self.stack.rounds
         # a step of expectation–maximization of all components at each floor
         costs = [float(step.components * len(step.floors)) for step in plan]
         fits, total = folds * len(self.multiples), sum(costs) or 1.0
