@@ -24,7 +24,10 @@ import ksos
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import static_explorer  # noqa: E402 - beside this file
+import module_pages  # noqa: E402 - beside this file
+import static_explorer  # noqa: E402
+
+module_pages.write(HERE / "reference" / "generated")
 
 project = "ksos"
 author = "The ksos developers"

@@ -17,6 +17,7 @@ import pytest
 from test_documents import ROOT, fences
 
 import ksos
+from docs import module_pages
 
 DOCS = ROOT / "docs"
 MODULES = [
@@ -33,7 +34,12 @@ GENERATED = {
 
 def own_pages() -> set[str]:
     pages = (page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md"))
-    return {page for page in pages if page.partition("/")[0] not in GENERATED}
+    return {page for page in pages if is_written(page)}
+
+
+def is_written(page: str) -> bool:
+    """Whether a page is one of the repository, not one of the build."""
+    return page.partition("/")[0] not in GENERATED and "generated" not in Path(page).parts
 
 
 def entries(page: str) -> list[str]:
@@ -53,7 +59,7 @@ def entries(page: str) -> list[str]:
 def test_every_page_is_reached_from_the_first_by_one_way() -> None:
     reached, waiting = ["index"], ["index"]
     while waiting:
-        new = [page for page in entries(waiting.pop()) if page.partition("/")[0] not in GENERATED]
+        new = [page for page in entries(waiting.pop()) if is_written(page)]
         reached += new
         waiting += new
     assert sorted(reached) == sorted(own_pages())
@@ -76,8 +82,12 @@ def test_every_how_to_is_asked_for() -> None:
 def listed() -> set[str]:
     """The dotted names of the reference."""
     found = set()
-    for page in (DOCS / "reference").glob("*.md"):
-        for _, block in fences(page.read_text(encoding="utf-8"), r"\{eval-rst\}"):
+    modules = [module_pages.page(module) for module in module_pages.PURPOSES]
+    assert {f"reference/generated/{name}" for name in module_pages.PURPOSES} <= set(
+        entries("reference/index")
+    )
+    for page in ((DOCS / "reference" / "index.md").read_text(encoding="utf-8"), *modules):
+        for _, block in fences(page, r"\{eval-rst\}"):
             module = re.search(r"^\.\. currentmodule:: (\S+)$", block, re.MULTILINE)
             assert module is not None
             found |= {
@@ -143,3 +153,40 @@ def test_what_the_site_is_built_with_is_pinned() -> None:
     wanted = set(re.findall(r"^[a-z0-9-]+", "\n".join(extra), re.MULTILINE))
     # what scripts of the gallery draw and solve with: their versions do not warn in the build
     assert wanted - {"matplotlib", "cvxpy"} <= pinned
+
+
+ESTIMATORS = [
+    getattr(ksos, name)
+    for name in ksos.__all__
+    if name.startswith(("KernelSoSD", "KernelSoSC", "KernelSoSI", "Robust"))
+    and inspect.isclass(getattr(ksos, name))
+    and hasattr(getattr(ksos, name), "get_params")
+]
+RESULTS = ["Solution", "Progress", "WorstCase", "Decision", "RobustSolution", "RobustMode"]
+RESULTS += ["TwoSampleTest", "Compression", "Estimate", "Ball", "TableDensity", "SoSDensity"]
+
+
+def parameters(thing: Any) -> list[str]:
+    """The names that the section of parameters of a docstring describes, in its order."""
+    section = re.search(
+        r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n---)", inspect.getdoc(thing) or "", re.M | re.S
+    )
+    assert section is not None, thing
+    entries = re.findall(r"^(\w[^:\n]*)", section[1], re.MULTILINE)
+    return [name.strip() for entry in entries for name in entry.split(",")]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: estimator.__name__)
+def test_an_estimator_says_what_each_parameter_does_in_350_words(estimator: type) -> None:
+    text = inspect.getdoc(estimator) or ""
+    assert len(text.split()) <= 350
+    assert parameters(estimator) == list(inspect.signature(estimator).parameters)
+    headings = re.findall(r"^(\w+)\n-{3,}$", text, re.MULTILINE)
+    order = ["Parameters", "Attributes", "Notes", "Examples"]
+    assert headings == [name for name in order if name in headings] and "Attributes" in headings
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_lists_its_attributes(name: str) -> None:
+    text = inspect.getdoc(getattr(ksos, name)) or ""
+    assert re.search(r"^Attributes\n-{3,}$", text, re.MULTILINE)

@@ -18,20 +18,38 @@ Command = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def commands(page: str) -> list[list[str]]:
-    """The words of every line in a fenced block that begins with ksos."""
+def commands(page: str) -> list[tuple[list[str], str | None]]:
+    """The words of every line in a fenced block that begins with ksos; and what the text block
+    behind the block shows as the output of its last line.
+    """
     text = (ROOT / page).read_text(encoding="utf-8")
     # blocks in a language are matched too, so that their ends are no beginnings
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    blocks = [block for language, block in fences if not language]
-    lines = [
-        line.split(" > ")[0]
-        for block in blocks
-        for line in block.splitlines()
-        # the explorer serves its page until Ctrl-C
-        if line.startswith("ksos ") and not line.startswith("ksos explore ")
-    ]  # not the shell's part
-    return [shlex.split(line, comments=True)[1:] for line in lines]
+    fences = re.findall(
+        r"^```(\w*)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", text, re.MULTILINE | re.DOTALL
+    )
+    found: list[tuple[list[str], str | None]] = []
+    for language, block, shown in fences:
+        lines = [
+            line.split(" > ")[0]  # not the shell's part
+            for line in block.splitlines()
+            # the explorer serves its page until Ctrl-C
+            if not language and line.startswith("ksos ") and not line.startswith("ksos explore ")
+        ]
+        words = [shlex.split(line, comments=True)[1:] for line in lines]
+        found += [(line, None) for line in words]
+        if shown and words:
+            found[-1] = (words[-1], shown)
+    return found
+
+
+NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?"
+
+
+def same(printed: str, shown: str) -> bool:
+    """Word for word; numbers to a hundredth, and a bound that is tiny only as a tiny one."""
+    numbers = [np.array([float(x) for x in re.findall(NUMBER, text)]) for text in (printed, shown)]
+    words = [re.sub(NUMBER, "#", text).split() for text in (printed, shown)]
+    return words[0] == words[1] and bool(np.allclose(*numbers, rtol=0.01, atol=1e-4))
 
 
 @pytest.mark.parametrize(("page", "least"), [("README.md", 4), ("docs/command-line.md", 20)])
@@ -60,6 +78,13 @@ def test_the_command_lines_of_a_page(
         pq.write_table(pa.table(columns), f"data/{k}.parquet")
     lines = commands(page)
     assert len(lines) >= least
-    for words in lines:
+    for words, shown in lines:
         done = ksos(*words)
         assert done.code == 0, (words, done.err)
+        assert shown is None or same(done.out, shown), (words, done.out)
+
+
+def test_outputs_are_compared() -> None:
+    assert same("P = 0.6412, gap 3e-07\n", "P = 0.641, gap 9e-08")
+    assert not same("P = 0.641", "P = 0.741") and not same("P = 0.641", "Q = 0.641")
+    assert sum(shown is not None for _, shown in commands("docs/command-line.md")) >= 3

@@ -75,7 +75,7 @@ def inspect(arguments: argparse.Namespace, console: Console) -> int:
         rows["components"] = f"{made['n_components']}{why}"
     if names:
         rows["names"] = ", ".join(names)
-    rows["mass"] = f"{mass:.12g} (1 {mass - 1.0:+.1e})"
+    rows["mass"] = f"{mass:.12g}"
     rows["format version"] = "{format_version} (written by ksos {library_version})".format(**value)
     rows["file size"] = f"{value['file_size']} bytes"
     lines = [f"{name:<18}{shown}" for name, shown in rows.items()]

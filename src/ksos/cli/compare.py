@@ -83,7 +83,7 @@ def compare(arguments: argparse.Namespace, console: Console) -> int:
     titles = [f"mean of {first.source}", f"mean of {second.source}"]
     titles += [f"{first.source} has more near", f"{second.source} has more near"]
     table = [["column", *titles]] + [
-        [name, *(f"{column[k]:.6g}" for column in columns.values())] for k, name in enumerate(names)
+        [name, *(f"{column[k]:.4g}" for column in columns.values())] for k, name in enumerate(names)
     ]
     lines = [
         f"p-value {found.pvalue:.4g} of {n} and {m} rows (statistic {found.statistic:.4g},"

@@ -24,6 +24,16 @@ _RESOLVED = 1e-10
 class Compression(NamedTuple):
     """What :meth:`SoSDensity.compress` returns.
 
+    Attributes
+    ----------
+    density : SoSDensity
+        The smaller density, of mass one.
+    mmd : float
+        Its maximum mean discrepancy to the original (the root, not the square): exact, or projected
+        if landmarks were given.
+
+    Examples
+    --------
     >>> import ksos
     >>> kernel, points = ksos.kernels.Gaussian(1.0), [[0.0], [0.1], [2.0]]
     >>> p = ksos.SoSDensity(kernel, points, np.eye(3), normalize=True)
@@ -33,11 +43,7 @@ class Compression(NamedTuple):
     """
 
     density: SoSDensity
-    """The smaller density, of mass one."""
     mmd: float
-    """Its maximum mean discrepancy to the original (the root, not the square): exact, or projected
-    if landmarks were given.
-    """
 
 
 def compressed(term: Term, rank: int | None, m: int | None) -> Term:

@@ -309,7 +309,9 @@ class TableDensity:
         (k,) = as_features([column], self.n_features, "column", self._words)
         own = self.columns.listed[k]
         if own.is_numeric:
-            raise ValueError(f"{own.name!r} is of kind {own.kind!r}, not categorical; use pmf")
+            raise ValueError(
+                f"{own.name!r} is of kind {own.kind!r}, not categorical; use probability"
+            )
         if given is not None and not isinstance(given, Mapping):
             found = self._posterior(self._cells_without(given, k), k)
             return _indexed(frame(found, own.levels, self._make), given)

@@ -77,14 +77,14 @@ _FAR = 2.0
 class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     r"""Estimate the distribution of y given x, around any regressor.
 
-    p(y | x) = q((y − μ(x))/s(x))/s(x), with regressors for location μ and scale s, and a density
-    estimator for the density q of the scaled residual. Quantiles do not cross.
+    p(y | x) = q((y − μ(x))/s(x))/s(x), with regressors for location μ and scale s, and q the
+    estimated density of the scaled residual. Quantiles do not cross.
 
     Parameters
     ----------
     regressor : regressor, list of regressors, "joint", or None, default=None
         The location. None uses gradient boosting, a ridge and a Gaussian process, weighted by
-        held-out error. "joint" conditions one density of (x, y) instead.
+        held-out error. "joint" conditions one density of (x, y).
     scale : regressor, list of regressors, "constant", or None, default=None
         Regressors for log|y − μ(x)|, used if they improve the held-out likelihood.
     given : {"auto", "prediction", None} or sequence of column numbers, default="auto"

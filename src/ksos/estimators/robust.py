@@ -377,11 +377,12 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         Bandwidths of x, as for :class:`~ksos.RobustRegressor`. Labels have none.
     measure : Box or Lebesgue, optional
         Domain of x.
-    n_support, tol, rtol, time_limit, random_state, verbose
+    n_support, tol, rtol, time_limit, random_state
         See :class:`~ksos.RobustRegressor`.
     shift : {"x", "y", "both", "anywhere"}, optional
         See :class:`~ksos.RobustRegressor`. With "y" the shares of the labels shift, and the
         distribution of x given the label does not.
+    verbose : int, default=0
 
     Attributes
     ----------

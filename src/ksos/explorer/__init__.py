@@ -23,6 +23,17 @@ class Explorer:
     """A page that is being served: its address, and what was fitted there last. It ends with
     :meth:`close`, or as a context manager.
 
+    Attributes
+    ----------
+    url : str
+        The address, with the token without which nothing is answered.
+    estimator_ : KernelSoSDensity
+        What was fitted last, in any tab. While a slider moves, the fit before it moved.
+    distribution_ : SoSDensity
+        Its density, with the names of the features that were chosen.
+
+    Examples
+    --------
     >>> import ksos
     >>> with ksos.explore([[0.0], [0.4], [1.0]], open_browser=False) as page:
     ...     page.url.startswith("http://127.0.0.1:")

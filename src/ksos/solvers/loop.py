@@ -51,6 +51,20 @@ STATUSES = {
 class Progress:
     """One line of the history, and what a callback receives.
 
+    Attributes
+    ----------
+    n_iter : int
+    objective, gap : float
+        At this certificate.
+    time : float
+        Seconds since the call began.
+    parameter, space : array, SoSSpace
+        C at this certificate. Only a callback sees it: the history does not keep it.
+    distribution : SoSDensity
+        The density at this certificate, computed when a callback asks for it.
+
+    Examples
+    --------
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
@@ -63,9 +77,7 @@ class Progress:
     n_iter: int
     objective: float
     gap: float
-    #: Seconds since the call began.
     time: float
-    #: C at this certificate. Only a callback sees it: the history does not keep it.
     parameter: Array | None = field(default=None, compare=False, repr=False)
     space: SoSSpace | None = field(default=None, compare=False, repr=False)
 
@@ -83,6 +95,47 @@ class Progress:
 class Solution:
     """The result of :func:`ksos.minimize`.
 
+    Attributes
+    ----------
+    distribution : SoSDensity
+        The density found: always valid, whatever the status.
+    objective : float
+        f at the density.
+    gap : float or None
+        f(C) − f* ≤ gap, recomputed from scratch at the point returned. With constraints it is that
+        of the Lagrangian. None if nothing is certified, because the functional is not declared
+        convex or no feasible point was found.
+    projected_mmd_bound : float or None
+        With a squared MMD in f, the projected MMD between this density and the optimal one is at
+        most this.
+    status : str
+        One of :data:`~ksos.solvers.STATUSES`.
+    solver, solver_reason : str
+        The solver at the end, and every solver that ran with the reason for its choice.
+    n_iter, history : int, list of Progress
+        Iterations, and a line for each certificate.
+    space, parameter_factor : SoSSpace, array (r, k)
+        The space, and G with C = GGᵀ: the point in its whitened parameters.
+    time : float
+        Seconds of the whole call.
+    keyboard_interrupt : bool
+        Whether an interrupted run was ended by Ctrl-C, not by a callback.
+    multipliers : tuple of float
+        One per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥ c.
+    ball_vectors : dict
+        For MMD balls, by their position among the constraints: v of R^q with ``|v|`` the multiplier.
+        The gap counts the ball as ``⟨v, A(C) − z⟩ ≤ radius·|v|``, which holds on it for any v.
+    violation : float
+        By how much the density violates the constraints, each in units of its own range.
+    least_radius : float or None
+        If an MMD ball is empty, the certified radius below which it holds no density of the space.
+    integration_error : float
+        Estimate of how far the objective is off because of quadrature. 0 for closed forms.
+    note : str
+        What else there is to say about the status.
+
+    Examples
+    --------
     >>> import ksos
     >>> from ksos.functionals import SquaredMMD, Trace
     >>> space = ksos.SoSSpace(ksos.kernels.Gaussian(1.0), [[0.0], [1.0]])
@@ -91,47 +144,23 @@ class Solution:
     ('solved', True, [0.5])
     """
 
-    #: f at the point found.
     objective: float
-    #: f(C) − f* ≤ gap, recomputed from scratch at the point returned: of the Lagrangian, where
-    #: there are constraints. None if nothing is certified, because the functional is not
-    #: declared convex or no feasible point was found.
     gap: float | None
-    #: With a squared MMD in f: the projected MMD between this density and the optimal one is at
-    #: most this.
     projected_mmd_bound: float | None
-    #: One of :data:`STATUSES`.
     status: str
-    #: What ran, at the end.
     solver: str
     n_iter: int
     history: list[Progress] = field(repr=False)
     space: SoSSpace = field(repr=False)
-    #: G with C = GGᵀ: the point in the whitened parameters of the space.
     parameter_factor: Array = field(repr=False)
-    #: Seconds of the whole call, the binding of the functional and the certificate at the end
-    #: included.
     time: float = 0.0
-    #: Every solver that ran, in turn, and why it was chosen.
     solver_reason: str = ""
-    #: Of an interrupted run: whether by Ctrl-C, and not by a callback's return value.
     keyboard_interrupt: bool = False
-    #: Of a constrained problem, one per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥
-    #: c (then, as for ≤, not negative).
     multipliers: tuple[float, ...] = ()
-    #: For MMD balls, by their position among the constraints, where the solver has them: v of
-    #: R^q, ``|v|`` being the multiplier. The gap then counts the ball as ``⟨v, A(C) − z⟩ ≤
-    #: radius·|v|``, which holds on it for any v.
     ball_vectors: Mapping[int, Any] = field(default_factory=dict, repr=False)
-    #: By how much the density violates the constraints, each in units of its own range.
     violation: float = 0.0
-    #: Of a problem that is infeasible because of an MMD ball: the certified radius below which
-    #: the ball holds no density of the space.
     least_radius: float | None = None
-    #: How far the objective may be off because of quadrature, estimated; 0 where all integrals
-    #: are closed forms.
     integration_error: float = 0.0
-    #: What else there is to say about the status.
     note: str = ""
 
     @cached_property
