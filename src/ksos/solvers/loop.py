@@ -123,7 +123,7 @@ class Solution:
     multipliers : tuple of float
         One per constraint: −∂f*/∂c for F ≤ c and F = c, ∂f*/∂c for F ≥ c.
     ball_vectors : dict
-        For MMD balls, by their position among the constraints: v of R^q with ``|v|`` the multiplier.
+        For MMD balls, by their position among the constraints: v of R^q, multiplier ``|v|``.
         The gap counts the ball as ``⟨v, A(C) − z⟩ ≤ radius·|v|``, which holds on it for any v.
     violation : float
         By how much the density violates the constraints, each in units of its own range.
