@@ -136,6 +136,8 @@ def test_the_display_of_a_path_needs_its_costs() -> None:
     drawn = display.artists_["bounds"].get_ydata()
     assert drawn.tolist() == [each.solution_.value for each in path]
     assert display.artists_["plain"].get_ydata()[0] == path[0].solution_.cost
+    plain, robust = (each.solution_.cost for each in path)
+    assert [text.get_text() for text in display.ax_.texts] == [f"{robust / plain - 1.0:+.0%}"]
     with pytest.raises(ValueError, match="pass cv=5 to robust_path"):
         ksos.RobustPathDisplay(est.path(X, y, [0.0]))
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 _OBJECTIVE, _BOUND, _GAP = "#234484", "#afd0e8", "#B5480A"
-_COST, _WORST, _PLAIN = "#234484", "#B5480A", "#6a98c3"
+# with a contrast of at least 4 to white and to black
+_COST, _WORST, _PLAIN = "#3f7ac2", "#cb5a12", "#7c7c7c"
 # objectives that fall by more than this factor are drawn on a logarithmic scale
 _LOGARITHMIC = 5.0
 
@@ -182,7 +183,7 @@ class RobustPathDisplay(Display):
     """The mean cost on held-out samples and the certified worst-case risk, against the radius.
 
     The difference of the cost to that of the first radius, 0 for the plain model, is the price of
-    robustness. Bars are one standard error of that difference.
+    robustness: in percent above each point. Bars are one standard error of that difference.
 
     Parameters
     ----------
@@ -238,6 +239,10 @@ class RobustPathDisplay(Display):
                 label="certified worst case",
             )[0],
         }
+        for radius, cost, top in zip(radii[1:], costs[1:], (costs + errors)[1:], strict=True):
+            price = f"{(cost - costs[0]) / max(abs(costs[0]), 1e-300):+.0%}"
+            above = {"xytext": (0.0, 3.0), "textcoords": "offset points", "ha": "center"}
+            self.ax_.annotate(price, (radius, top), fontsize="small", color=_COST, **above)
         self.ax_.set(xlabel="radius", ylabel="mean loss")
         self.ax_.spines[["top", "right"]].set_visible(False)
         self.ax_.legend(frameon=False, fontsize="small")
