@@ -17,7 +17,8 @@ LONG = ("ksos.KernelSoSDensityCV", "ksos.SoSDensity", "ksos.worst_case", "ksos.S
 PAGES = [
     page.relative_to(SITE).as_posix()
     for page in sorted(SITE.rglob("*.html"))
-    if page.parts[-2] not in ("explorer", "generated") and page.stem not in ("search", "genindex")
+    if page.parent.name not in ("explorer", "generated", "_static")
+    and page.stem not in ("search", "genindex")
 ] + [f"reference/generated/{name}.html" for name in LONG if SITE.exists()]
 
 # what sticks out of the window, but for what scrolls within its own box
