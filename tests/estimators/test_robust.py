@@ -382,6 +382,18 @@ class TestKinks:
         hinge = np.maximum(0.0, 1.0 - margins).mean()
         assert fits[1].worst_case_.empirical_value == pytest.approx(hinge, rel=1e-6)
 
+    def test_rounding_does_not_decide_whether_a_quantile_is_certified(self):
+        """The worst weights leave some residuals near the kink without mass: which, is rounding."""
+        rng = np.random.default_rng(1)
+        X = rng.normal(size=(60, 2))
+        y = X[:, 0] + 0.5 * rng.normal(size=60)
+        for seed in (1, 3, 4, 11):
+            rng = np.random.default_rng(seed)
+            order, noise = rng.permutation(60), 1.0 + 1e-14 * rng.normal(size=(60, 2))
+            est = ksos.RobustRegressor(radius=0.1, shift="x", loss=QuantileLoss(level=0.8))
+            solution = est.fit((X * noise)[order], y[order]).solution_
+            assert solution.status == "solved" and solution.gap < 1e-4 * solution.value
+
     def test_hinges_are_for_two_labels_and_levels_for_shares(self):
         X = np.random.default_rng(0).normal(size=(12, 2))
         with pytest.raises(ValueError, match="loss='hinge' is for two labels; got 3"):

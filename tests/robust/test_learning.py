@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy.optimize import linprog
 
 import ksos
 from ksos.exceptions import ConvexityError
@@ -439,6 +440,21 @@ class TestKinks:
         theta = np.array([0.1])
         assert risk.true_matrix(theta) == pytest.approx((psi.T * np.abs(y - 0.1)) @ psi)
         assert np.linalg.eigvalsh(risk.matrix(theta) - risk.true_matrix(theta))[-1] > 0.1
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_the_least_absolute_risk_is_that_of_linear_programming(self, seed):
+        rng = np.random.default_rng(seed)
+        U = np.column_stack([np.ones(15), rng.normal(size=(15, 2))])
+        y, masses = rng.normal(size=15), rng.dirichlet(np.ones(15))
+        masses[rng.permutation(15)[:7]] = 0.0
+        # ‖residual‖ = r⁺ + r⁻ with y − Uθ = r⁺ − r⁻
+        rows, free = np.hstack([U, np.eye(15), -np.eye(15)]), [(None, None)] * 3 + [(0, None)] * 30
+        costs = np.r_[np.zeros(3), masses, masses]
+        least = linprog(costs, A_eq=rows, b_eq=y, bounds=free, method="highs").fun
+        nodes = Nodes(U[:, 1:], np.sqrt(masses)[:, None])
+        risk = AbsoluteRisk(nodes, Residuals(AbsoluteLoss(1e-3), U, y), np.zeros(3))
+        bound = risk.proven_least(np.eye(1), 1e-9, np.zeros(3))
+        assert bound == pytest.approx(least, abs=1e-7)
 
     def test_radius_zero_is_the_median(self):
         X = samples(n=11)

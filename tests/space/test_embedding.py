@@ -139,13 +139,17 @@ def test_the_cost_of_an_exact_value_is_predicted_and_refused() -> None:
     ):
         ksos.mmd(points(3, 2), p, max_operations=9e3)
     assert ksos.mmd(points(3, 2), p, max_operations=1e4) > 0.0
-    fine = ksos.SoSDensity(
-        Gaussian(1e-3), points(3, 2), np.ones((3, 1)), Box([-2.0, -2.0], [2.0, 2.0]), normalize=True
+    box = Box([-2.0, -2.0], [2.0, 2.0])
+    coarse, fine = (
+        ksos.SoSDensity(Gaussian(eta), points(3, 2), np.ones((3, 1)), box, normalize=True)
+        for eta in (0.1, 1e-3)
     )
     with pytest.raises(
         IntegralNotAvailableError, match=r"quadrature rule with .*×.* nodes; pass landmarks="
     ):
-        ksos.mmd(points(3, 2), fine)
+        ksos.mmd(points(3, 2), coarse, Gaussian(1e-3))
+    atoms = ksos.mmd(points(3, 2, 5), points(3, 2), Gaussian(1.0))
+    assert ksos.mmd(points(3, 2, 5), fine, Gaussian(1.0)) == pytest.approx(atoms, abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from ksos.integrals import density_inner
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 from ksos.observables import KernelFunction, coordinate
+from ksos.quadrature import composite
 from ksos.space import TensorRule, require_exact_mmd
 
 every_measure = pytest.mark.parametrize(
@@ -187,5 +188,29 @@ def test_what_has_no_formula_is_refused_before_any_work(
         return
     with pytest.raises(IntegralNotAvailableError, match=message):
         require_exact_mmd(kernel, Gaussian(1.0), measure, d)
-    with pytest.raises(IntegralNotAvailableError):
-        ksos.mmd(points(4, d), p, Gaussian(1.0) if kernel.smooth else kernel)
+    if not kernel.smooth:
+        with pytest.raises(IntegralNotAvailableError):
+            ksos.mmd(points(4, d), p, kernel)
+
+
+@pytest.mark.parametrize(("eta", "d"), [(0.02, 2), (0.3, 4), (0.05, 4)])
+def test_pairs_of_kernels_on_a_box(eta: float, d: int) -> None:
+    """Kernels inside, beside each other, at the boundary and beyond it."""
+    box, kernel = Box([0.0] * d, [1.0] * d), Gaussian(np.linspace(0.4, 0.7, d))
+    X = np.array([[0.3] * d, [0.3 + 0.7 * eta] * d, [0.0] + [0.6] * (d - 1), [1.0 + eta] * d])
+    F = np.random.default_rng(d).normal(size=(4, 2)) * np.array([[1.0], [1.0], [2.0], [30.0]])
+    p = ksos.SoSDensity(Gaussian(eta), X, F, box, normalize=True)
+    F = square_of(p).unit_factor * np.exp(-0.5 * square_of(p).log_unit)
+    # per feature, a rule with 40 nodes per bandwidth: the exact integrals of all four factors
+    t, w = composite(np.arange(50) / 50, np.arange(1, 51) / 50, 40)
+    square, z = np.ones((4, 4, 4, 4)), np.full(d, 0.35)
+    cross = np.ones((4, 4))
+    for k in range(d):
+        along = kernel.restrict([k])
+        values = np.exp(-(((t[:, None] - X[:, k]) / eta) ** 2))
+        pairs = np.einsum("n,ni,nj->ijn", w, values, values)
+        square *= np.einsum("ijn,nm,klm->ijkl", pairs, along(t[:, None]), pairs, optimize=True)
+        cross *= pairs @ along(t[:, None], z[k : k + 1, None])[:, 0]
+    B = F @ F.T
+    expected = np.einsum("ij,ijkl,kl", B, square, B) - 2.0 * np.sum(B * cross) + 1.0
+    assert ksos.mmd(z[None], p, kernel) ** 2 == pytest.approx(expected, rel=1e-10)

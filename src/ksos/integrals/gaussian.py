@@ -27,11 +27,27 @@ from ksos.measures import Box, Lebesgue, Measure, Normal
 from ksos.quadrature import legendre
 
 # for e^{−t²} over ten of its lengths, to rounding
-_NODES = 48
+BELL_NODES = 48
 # e^{−45} is below rounding beside 1; powers of t add to what must have vanished
 _GONE = 45.0
 # nodes of pairs at a time: 4 MB
 _BLOCK_ELEMENTS = 1 << 19
+
+
+def bell_nodes(
+    low: np.ndarray, high: np.ndarray, more: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes t, one axis more, and weights of sum 1 for the distributions ∝ e^{−t²} on [low, high].
+
+    The rule reaches from the highest point to where e^{−t²} has fallen by e^{−45 − more}.
+    """
+    peak = np.clip(0.0, low, high)
+    reach = np.sqrt(peak**2 + _GONE + more) - np.abs(peak)
+    low, high = np.maximum(peak - reach, low)[..., None], np.minimum(peak + reach, high)[..., None]
+    nodes, weights = legendre(BELL_NODES)
+    t = low + (high - low) * (0.5 * (1.0 + nodes))
+    weights = weights * np.exp(peak[..., None] ** 2 - t**2)
+    return t, weights / weights.sum(axis=-1, keepdims=True)
 
 
 class GaussianProduct:
@@ -215,16 +231,8 @@ class GaussianBox(GaussianIntegrals):
             square = middle**2 + 2.0 * middle * shift + width**2 * second
             return [np.ones_like(middle), middle + shift, square][: order + 1]
         out = [np.empty_like(middle) for _ in range(order + 1)]
-        # e^{−t²} on the interval, seen from its highest point, until it has vanished
-        peak = np.clip(0.0, low, high)
-        reach = np.sqrt(peak**2 + _GONE + 4.0 * order) - np.abs(peak)
-        start, stop = np.maximum(peak - reach, low), np.minimum(peak + reach, high)
-        nodes, weights = legendre(_NODES)
-        for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS // _NODES):
-            low, high = start[rows, :, None], stop[rows, :, None]
-            t = low + (high - low) * (0.5 * (1.0 + nodes))
-            weight = weights * np.exp(peak[rows, :, None] ** 2 - t**2)
-            weight /= weight.sum(axis=2, keepdims=True)
+        for rows in row_blocks(X.shape[0], X.shape[0], _BLOCK_ELEMENTS // BELL_NODES):
+            t, weight = bell_nodes(low[rows], high[rows], 4.0 * order)
             for moment in out:
                 moment[rows] = weight.sum(axis=2)
                 weight *= middle[rows, :, None] + width * t

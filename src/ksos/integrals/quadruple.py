@@ -17,8 +17,9 @@ import numpy as np
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import row_blocks
 from ksos.integrals.base import Integrals
+from ksos.integrals.box_pairs import BoxPairs
 from ksos.integrals.closed_forms import closed_form
-from ksos.integrals.gaussian import GaussianLebesgue, in_axes
+from ksos.integrals.gaussian import GaussianBox, GaussianLebesgue, in_axes
 from ksos.kernels import Kernel
 from ksos.kernels.base import squared_distances
 from ksos.measures import Lebesgue, Measure
@@ -101,8 +102,11 @@ def density_inner(p: Any, q: Any, kernel: Kernel) -> float:
     distance of two means is a signed sum of the six distances between ξ_i, ξ_j, ξ'_k, ξ'_l, so the
     exponentials are those of pairs.
     """
-    F, pairs = p.unit_factor, _pairs_of(p.kernel, p.measure, p.support_points, p.log_unit, kernel)
-    E, Q, log_P, log_c = _against(q, kernel, pairs)
+    if any(isinstance(side.integrals, GaussianBox) for side in (p, q)):
+        (own, left), (other, right) = _on_a_box(p), _on_a_box(q)
+        return float(left @ own.inner(other, kernel) @ right)
+    pairs = _pairs_of(p.kernel, p.measure, p.support_points, p.log_unit, kernel)
+    F, (E, Q, log_P, log_c) = p.unit_factor, _against(q, kernel, pairs)
     return _four_fold((F @ F.T) * np.exp(log_P), E, Q) * math.exp(log_c)
 
 
@@ -112,11 +116,22 @@ def density_inner_matrix(
     """V with ⟨w_p, w_q⟩ = ⟨B, V⟩ for every density p = Σ B_ij k(·, x_i)k(·, x_j) of the model, B in
     units of exp(log_unit): O(m⁴).
     """
+    if isinstance(q.integrals, GaussianBox):
+        own, (other, masses) = BoxPairs(closed_form(model, measure, X.shape[1]), X), _on_a_box(q)
+        values = np.exp(own.log_masses - log_unit) * (own.inner(other, kernel) @ masses)
+        return own.matrix(values[:, None])[:, :, 0]
     E, Q, log_P, log_c = _against(q, kernel, _pairs_of(model, measure, X, log_unit, kernel))
     V = np.zeros_like(log_P)
     for i, j, values in _pair_sums(E, Q):
         V[i, j] = V[j, i] = values
     return V * np.exp(log_P + log_c)
+
+
+def _on_a_box(p: Any) -> tuple[BoxPairs, np.ndarray]:
+    """The pairs of a density, and what each of them counts."""
+    own = BoxPairs(p.integrals, p.support_points)
+    counts = np.where(own.i == own.j, 1.0, 2.0) * np.exp(own.log_masses - p.log_unit)
+    return own, counts * (p.unit_factor @ p.unit_factor.T)[own.i, own.j]
 
 
 class _Pairs(NamedTuple):

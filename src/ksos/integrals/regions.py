@@ -19,6 +19,7 @@ from ksos.quadrature import (
     composite,
     cut,
     halved,
+    legendre,
     log_outer,
     merged,
     tensor_grid,
@@ -93,17 +94,40 @@ def panel_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
     (integrals, X), d = sources[0], sources[0][1].shape[1]
     most = max(2, int(max_nodes ** (1.0 / d) / (2.0 * _PANEL_ORDER)))
     axes = [_panels(sources, k, most) for k in range(d)]
+    most = max_nodes // _PANEL_ORDER**d
     for halvings in range(_MOST_HALVINGS):
-        if (
-            math.prod(_PANEL_ORDER * start.shape[0] * 2 ** max(halvings, 1) for start, _ in axes)
-            > max_nodes
-        ):
+        if halvings == 0 and _reached(sources, [halved(*axis, 1) for axis in axes], most) is None:
             return
-        yield tensor_rule(
-            integrals.measure,
-            X[0],
-            [composite(*halved(*axis, halvings), _PANEL_ORDER) for axis in axes],
-        )
+        panels = [halved(*axis, halvings) for axis in axes]
+        if (found := _reached(sources, panels, most)) is None:
+            return
+        if found[0].shape[0] == math.prod(start.shape[0] for start, _ in panels):
+            rules = [composite(*panel, _PANEL_ORDER) for panel in panels]
+            yield tensor_rule(integrals.measure, X[0], rules)
+        else:
+            yield _rule_on(integrals.measure, X[0], *found)
+
+
+def _reached(
+    sources: Sequence[Source], panels: list[tuple[np.ndarray, np.ndarray]], most: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The cells that hold a part of some kernel: few of them, if kernels are far apart."""
+    zero, windows = sources[0][1][0], []
+    for integrals, X in sources:
+        each = [integrals.windows(X, k, _LOG_LEVEL)[:2] for k in range(len(panels))]
+        windows.append(to_numpy(np.array(each)).T + (X[0] - zero))
+    low, high = np.moveaxis(np.concatenate(windows), 1, 0)
+    return cells_of(panels, low, high, most)
+
+
+def _rule_on(measure: Measure, origin: np.ndarray, start: np.ndarray, stop: np.ndarray) -> Rule:
+    """A product of Gauss–Legendre rules on each cell."""
+    d, (t, w) = start.shape[1], legendre(_PANEL_ORDER)
+    half, inner = 0.5 * (stop - start), tensor_grid([t] * d)
+    points = origin + (start + half)[:, None] + half[:, None] * inner
+    points = np.clip(points.reshape(-1, d), *measure.boundaries(d))
+    logs = np.log(half).sum(axis=1)[:, None] + log_outer([w] * d)
+    return points, logs.ravel() + measure.log_density(points)
 
 
 def _panels(sources: Sequence[Source], feature: int, most: int) -> tuple[np.ndarray, np.ndarray]:

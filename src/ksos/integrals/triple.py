@@ -20,7 +20,8 @@ import numpy as np
 from ksos.ground.arrays import Array, flat, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.integrals.base import Factor, Integrals, PairFactors
-from ksos.integrals.gaussian import GaussianNormals, axes_of
+from ksos.integrals.box_pairs import BoxPairs
+from ksos.integrals.gaussian import GaussianBox, GaussianNormals, axes_of
 from ksos.kernels import Kernel
 from ksos.kernels.base import central_point, squared_distances
 from ksos.kernels.roots import thin_root
@@ -149,6 +150,12 @@ def triple_blocks(
         "use fewer support points (n_support)",
         beside=X,
     )
+    if isinstance(integrals, GaussianBox) and is_numpy(X) and not embedding_kernel.full:
+        pairs = BoxPairs(integrals, X)
+        masses = pairs.log_masses[:, None] - log_unit
+        for rows in row_blocks(Z.shape[0], m * m + _TEMPORARIES * masses.size, _BLOCK_ELEMENTS):
+            yield rows, pairs.matrix(np.exp(pairs.log_seen(Z[rows], embedding_kernel) + masses))
+        return
     for rows in row_blocks(Z.shape[0], m * m * _TEMPORARIES, _BLOCK_ELEMENTS):
         yield rows, xp.exp(integrals.log_triple(X, Z[rows, :], embedding_kernel) - log_unit)
 

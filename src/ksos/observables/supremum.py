@@ -37,8 +37,8 @@ from ksos.quadrature import tensor_grid
 _FIRST_CELLS = 4096
 _MOST_CELLS = 600_000  # in all: they end a search that does not converge, and the bound holds
 _MOST_PENDING = 200_000  # at a time: arrays of this many rows for each feature, likewise
-# of local searches: time for the chance of a better value, which is an estimate anyway
-_STARTS = 8
+# of local searches, all at once: time for the chance of a better value, an estimate anyway
+_STARTS = 64
 # d²/2 sums for each cell instead of d: beside the kernel values themselves little up to here
 _CURVED_FEATURES = 6
 _FIRST_REACH = 0.05  # steps of a search along the axes, in units of the box: starts are as close
@@ -129,33 +129,11 @@ def searched_supremum(f: Observable, box: Box, candidates: np.ndarray) -> Suprem
     """The best of the candidates in the box and of local searches from the best of them: an
     estimate from below.
     """
-    from scipy.optimize import minimize
-
     X = candidates[np.all((candidates >= box.low) & (candidates <= box.high), axis=1)]
-    values, width = f(X), box.high - box.low
-
-    def at_unit(t: np.ndarray) -> tuple[float, np.ndarray]:
-        x = np.clip(box.low + width * t, box.low, box.high)
-        return float(f(x[None, :])[0]), x
-
-    best, at, scale = (
-        float(values.max()),
-        X[int(np.argmax(values))],
-        max(float(np.ptp(values)), 1e-300),
-    )
-    for i in np.argsort(-values)[:_STARTS]:
-        if Run.current().over:
-            break
-        found = minimize(
-            lambda t: -at_unit(t)[0] / scale,
-            (X[i] - box.low) / width,
-            method="L-BFGS-B",
-            bounds=[(0.0, 1.0)] * X.shape[1],
-        )
-        value, x = at_unit(found.x)
-        if value > best:
-            best, at = value, x
-    return Supremum(best, best, at, False)
+    values = f(X)
+    X, values = climbed(f, box, X[np.argsort(-values)[:_STARTS]])
+    best = int(np.argmax(values))
+    return Supremum(float(values[best]), float(values[best]), X[best], False)
 
 
 def climbed(

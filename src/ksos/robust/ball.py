@@ -27,6 +27,8 @@ from ksos.ground.validation import (
 )
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Box, Discrete, Lebesgue, Measure
+from ksos.observables import Observable
+from ksos.quadrature import tensor_grid
 from ksos.space import (
     MeanEmbedding,
     SoSSpace,
@@ -51,14 +53,14 @@ _MOST_OTHERWISE = 200  # beyond three features no grid fits anyhow: what a secon
 _SPAN_TOL = 1e-7
 _MOST_LANDMARKS = 160  # likewise: about as many as support points
 _BLOCK_ELEMENTS = 1 << 22  # of a kernel matrix at a time: 32 MB
-# Bandwidths per side of a box, by the number of features, for which exact MMDs are affordable.
-_FINEST_PER_SIDE = {1: 400.0, 2: 45.0, 3: 7.0}
 # Support points of densities about some atoms: a step of the interior point takes half a second.
 _MOST_NEAR = {1: 64, 2: 72, 3: 100}
-# In bandwidths along each feature: kernels this far from an atom sharpen its peak.
-_AROUND = (-1.0, 1.0)
-# Likewise, outside of the boundary: a kernel there decays from the boundary on.
-_BEYOND = 2.0
+# In bandwidths along each feature, from an atom to its kernel. A square of the kernel has a standard
+# deviation of half a bandwidth: at three, it is on one side of a jump.
+_BESIDE = np.array([0.0, -3.0, 3.0])
+# Beyond the boundary a square of a kernel may fall to e^(−2·4) of its top: a space keeps its digits.
+_DEEPEST = 4.0
+_SPREAD = 0.6  # bandwidths: where the mean over a kernel is taken, about a standard deviation away
 _APART = 0.2  # of the distance of two nodes: exp(−5²/2) = 4e-6 of a kernel reaches the other one
 # Two kernels this close, as squared sines, are one: with more digits they cancel.
 _SEPARATE = 1e-4
@@ -348,29 +350,35 @@ class Adversary:
     grows: bool = True
     refines: bool = False
 
-    def near(self, atoms: np.ndarray, share: float) -> Adversary | None:
+    def near(self, atoms: np.ndarray, excess: Observable, share: float) -> Adversary | None:
         """Densities that are narrow about the places that the worst distribution uses.
 
-        Their bandwidth is this share of that of the embedding, or as small as is affordable. None
-        if these are the densities of now.
+        Their bandwidth is this share of that of the embedding. Each atom has one kernel, on the
+        side of it where the mean of ``excess`` under the kernel is largest: beside a jump, or
+        beyond the boundary, from which it decays. None if these are the densities of now.
         """
         measure, metric, d = self.ball.domain, self.ball.kernel, self.ball.n_features
-        if metric.full or (measure.atoms is None and d not in _FINEST_PER_SIDE):
+        if metric.full:
             return None
         sigma = metric.sigma_vector(d)
         if measure.atoms is None:
-            low, high = self.box.low, self.box.high
-            eta = np.maximum(share * sigma, (high - low) / _FINEST_PER_SIDE[d])
-            outward = _BEYOND * eta * ((atoms >= high).astype(float) - (atoms <= low))
-            steps = [0.0, outward, *(side * step for step in np.diag(eta) for side in _AROUND)]
-            around = np.concatenate([atoms + step for step in steps])
+            eta, (low, high) = share * sigma, measure.boundaries(d)
+            out = math.sqrt(_DEEPEST / d) * eta
+            ways = np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
+            corners = tensor_grid([_BESIDE] * d) if d <= 3 else ways * _BESIDE[-1]
+            centers = np.clip(atoms[:, None] + eta * corners, low - out, high + out)
+            seen = np.clip(centers[:, :, None] + _SPREAD * eta * ways, low, high)
+            means = excess(seen.reshape(-1, d)).reshape(*seen.shape[:3]).mean(axis=2)
+            around = centers[np.arange(atoms.shape[0]), np.argmax(means, axis=1)]
         else:
             # narrower than nodes are apart: any weights of them
             scaled = np.unique(measure.atoms.points, axis=0) / sigma
             apart = cKDTree(scaled).query(scaled, k=2)[0][:, 1].min()
             around, eta = atoms, min(share, _APART * float(apart)) * sigma
-        around = np.unique(around, axis=0)
         model = metric.with_sigma(_one(eta))
+        if model == self.space.kernel:  # another parameter: the answer minds the worst of each
+            around = np.concatenate([self.space.support_points, around])
+        around = np.unique(around, axis=0)
         support = around[pivots(model, around, _SEPARATE, _MOST_NEAR.get(d, _MOST_OTHERWISE))]
         if model == self.space.kernel and np.array_equal(support, self.space.support_points):
             return None

@@ -42,12 +42,13 @@ from ksos.observables import (
     Observable,
     Polynomial,
     Supremum,
+    climbed,
     enclosure,
     proven_supremum,
     searched_supremum,
 )
 from ksos.robust.ball import Adversary, Ball
-from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace, scattered
+from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace, pivots, scattered
 
 __all__ = ["AtomicBall", "AtomicDual", "UpperBound", "WorstAtoms", "supremum_on", "upper_bound"]
 __all__ += ["worst_atoms"]
@@ -62,6 +63,9 @@ _TAIL = -30.0  # log of what a kernel's tail may add beyond the box that is sear
 # what a density attains.
 _CLOSE = 1e-3
 _SOME = 1e-6  # of the mass: an atom that the worst distribution uses
+_STARTS = 64  # atoms from which places are searched for where the loss exceeds the dual function
+_NEW = 12  # of these places, a round: as many again, and the projections of a round take longer
+_SAME = 1e-3  # a squared sine between features: closer places say the same
 _MOST_ATOMS = 600  # about a second for one projection
 _MOST_ENTRIES = 6e7  # cells times centers of g: about a second
 _SEARCHED = 8192  # starting points of a search, a power of two as Sobol' points need
@@ -225,13 +229,14 @@ class UpperBound:
     "infinite" if the loss has no bound on the domain. ``at`` is where ℓ − g is largest: a place
     that the worst of all distributions is likely to use. The proven supremum exceeds what ℓ − g
     attains there by ``slack``, which is large if there were too few cells for so many features.
+    ``atoms`` are those of the worst distribution that is known, with its ℓ − g.
     """
 
     value: float
     kind: str
     at: np.ndarray | None
     slack: float = 0.0
-    atoms: np.ndarray | None = None
+    atoms: tuple[np.ndarray, Observable] | None = None
 
 
 def upper_bound(
@@ -287,16 +292,18 @@ def upper_bound(
         return best
     assert isinstance(data, MeanEmbedding)
     game = _Game(losses[0], space, data, box)
+    excess = losses[0] - gs[0]
     for _ in range(8):  # each costs a supremum
         if Run.current().over:
             break
-        game.add(latest.at)
+        game.add(excess, latest.at)
         try:
             g, size, value, atoms = game.answer(radius, gamma)
         except RuntimeError:  # a projection that does not converge: what has been proven stays
             break
-        latest = bound([g], size)
-        best = replace(min(best, latest, key=lambda found: found.value), atoms=atoms)
+        latest, excess = bound([g], size), losses[0] - g
+        lowest = min(best, latest, key=lambda found: found.value)
+        best = replace(lowest, atoms=(atoms, excess))
         if best.value - value <= _CLOSE * unit:
             break
     return best
@@ -309,6 +316,7 @@ class _Game:
 
     def __init__(self, loss: Observable, space: SoSSpace, data: MeanEmbedding, box: Box) -> None:
         points, measure = to_numpy(data.points), space.measure
+        self.measure, self.box = measure, measure.region or box
         self.loss, self.kernel, self.Z = loss, space.embedding_kernel, to_numpy(space.landmarks)
         self.S = to_numpy(space.projection.S)
         self.z = self.S @ (self.kernel(self.Z, points) @ to_numpy(data.weights))
@@ -323,11 +331,17 @@ class _Game:
         # losses of atoms that are too far away for the landmarks to see
         self.far = [] if tail is None else [tail[1]]
 
-    def add(self, x: np.ndarray | None) -> None:
-        """One more atom."""
-        if x is not None:
-            self.atoms = np.vstack([self.atoms, x])
-            self.values = np.append(self.values, self.loss(x[None, :]))
+    def add(self, excess: Observable, highest: np.ndarray | None) -> None:
+        """More atoms: where the loss exceeds the dual function most."""
+        places = self.atoms[np.argsort(-excess(self.atoms))[:_STARTS]]
+        if self.measure.atoms is None:
+            places, values = climbed(excess, self.box, places)
+            places = places[np.argsort(-values)]
+        if highest is not None:
+            places = np.vstack([highest, places])
+        places = places[pivots(self.kernel, places, _SAME, _NEW)]
+        self.atoms = np.concatenate([self.atoms, places])
+        self.values = np.append(self.values, self.loss(places))
 
     def answer(
         self, radius: float | None, gamma: float | None

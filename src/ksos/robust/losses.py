@@ -32,6 +32,8 @@ __all__ += ["least_expected", "proven_expected"]
 _ROUNDING = 1e-8
 # Beyond them, the rounding of terms that cancel.
 _CANCELED = 1e-14
+# Of Σ m_n|u_n|: what a gradient may have left at a minimizer, as a linear program's equations have.
+_STATIONARY = 1e-7
 # Roundings of |r| for the data themselves, in units of that of the robust problem. Each is solved
 # from where the one before has ended, ten times as sharp.
 _SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
@@ -262,8 +264,8 @@ class AbsoluteRisk(NodeRisk):
 
     It is max s·r over slopes s between two ends, −1 and 1 for |r|. For any such slopes s_n,
     Σ m_n φ(r_n(θ)) + Σ α_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ α_jθ_j², least at θ̂ where Σ m_n s_n u_n =
-    2αθ̂. The ends suit residuals by their signs. Near a residual of 0 a small linear program takes
-    the best.
+    2αθ̂. The slopes of the smooth loss are such. Where residuals with mass are near 0, a small
+    linear program takes better ones.
     """
 
     loss: Residuals
@@ -276,22 +278,27 @@ class AbsoluteRisk(NodeRisk):
 
         masses, phi = self.masses(C), self.loss.phi
         assert isinstance(phi, AbsoluteLoss)
-        theta = least_expected(self.loss, masses, self.alpha, near).theta
-        U, r = self.loss.U, self.loss.residuals(theta)
+        found = least_expected(self.loss, masses, self.alpha, near)
+        theta, U, r = found.theta, self.loss.U, self.loss.residuals(found.theta)
+        # the slopes of the smooth loss suit every minimizer of it
+        best = float(masses @ (phi.derivatives(r)[1] * r) + self.penalty(theta))
+        if np.any(np.abs(found.gradient) > _STATIONARY * (masses @ np.abs(U))):
+            best = super().proven_least(C, tol, near) - phi.excess * float(masses.sum())
         # a program of the residuals within three widths of the kink is small; if their slopes are
         # not enough for θ̂ to be the minimizer, those within thirty are tried
         for width in (3.0, 30.0):
+            if float(masses @ phi(r) + self.penalty(theta)) - best <= tol:
+                break
             free, slopes = np.abs(r) <= width * phi.delta, np.where(r < 0.0, *phi.slopes)
-            if not free.any():
-                continue
             fixed = U[~free].T @ (masses * slopes)[~free]
             A, b = U[free].T * masses[free], 2.0 * self.alpha * theta - fixed
             answer = linprog(
                 -masses[free] * r[free], A_eq=A, b_eq=b, bounds=phi.slopes, method="highs"
             )
             if answer.status == 0:
-                return float((masses * slopes * r)[~free].sum() - answer.fun + self.penalty(theta))
-        return super().proven_least(C, tol, near) - phi.excess * float(masses.sum())
+                rest = float((masses * slopes * r)[~free].sum()) + self.penalty(theta)
+                best = max(best, rest - answer.fun)
+        return best
 
 
 def least_expected(

@@ -36,7 +36,8 @@ from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.names import column_names, in_order, order_of, shown_names
 from ksos.ground.validation import as_points, as_vector
 from ksos.integrals import closed_form
-from ksos.integrals.gaussian import axes_of
+from ksos.integrals.box_pairs import BoxPairs
+from ksos.integrals.gaussian import BELL_NODES, axes_of
 from ksos.integrals.quadruple import density_inner, density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum, kernel_sums
@@ -642,22 +643,18 @@ def _exact_form(p: Square, kernel: Kernel, max_operations: float) -> _Form:
         return MeanEmbedding(atoms.points, atoms.weights * p.pdf(atoms.points), kernel=kernel)
     if not (p.kernel.smooth and kernel.smooth):
         return p  # the order-4 integrals report what is missing
-    m, d = p.support_points.shape
-    by_sums = closed_form(p.kernel, p.measure, d, kernel).pairwise
-    counts = _rule_sizes(p.kernel, p.support_points, p.measure, kernel)[1]
-    nodes = math.prod(counts) if d <= _TENSOR_FEATURES else math.inf
-    grid_cost = nodes * ((_KERNEL_VALUE + 2.0 * p.rank) * m + 2.0 * sum(counts))
+    X = p.support_points
+    sums = _cost_of_sums(p.kernel, X, p.measure, kernel)
+    counts, grid = _cost_of_grid(p.kernel, X, p.measure, kernel, p.rank)
     error = math.inf
-    if by_sums:
+    if sums < math.inf:
         # (Σ|B_ij W_ij|)²ε is the rounding error to expect of the order-4 integrals
-        X, F = p.support_points, p.unit_factor
-        W = np.exp(p.integrals.log_gram(X, X) - p.log_unit)
+        F, W = p.unit_factor, np.exp(p.integrals.log_gram(X, X) - p.log_unit)
         error = float(np.sum(np.abs(F @ F.T) * W)) ** 2 * float(np.finfo(np.float64).eps)
-    affordable = nodes <= _MOST_NODES and grid_cost <= max_operations
-    if affordable and (error > _LOST_DIGITS or grid_cost < float(m) ** 4):
-        rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
+    if grid <= max_operations and (error > _LOST_DIGITS or grid < sums):
+        rule = TensorRule.of(p.kernel, X, p.measure, kernel)
         return _OnGrid(rule, rule.masses(p))
-    if not by_sums:
+    if math.isinf(sums):
         raise IntegralNotAvailableError(
             f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a quadrature"
             f" rule with {'×'.join(map(str, counts))} nodes; pass landmarks= for the projected MMD,"
@@ -686,7 +683,8 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
     if isinstance(a, Square) and isinstance(b, Square):
         counts = a.support_points.shape[0], b.support_points.shape[0]
         what = f"densities with {counts[0]} and {counts[1]} support points"
-        _require_operations(float(counts[0]) ** 2 * float(counts[1]) ** 2, what, max_operations)
+        sums = [_cost_of_sums(p.kernel, p.support_points, p.measure, kernel) for p in (a, b)]
+        _require_operations(math.sqrt(sums[0] * sums[1]), what, max_operations)
         return density_inner(a, b, kernel)
     forms: tuple[Any, Any] = a, b
     left, right = (normal_groups(form) for form in forms)
@@ -711,7 +709,7 @@ def _embedding_at(form: _Form, kernel: Kernel, Z: Array) -> Array:
 
 
 def _require_operations(cost: float, what: str, most: float) -> None:
-    if cost > most:
+    if most < cost < math.inf:
         raise ValueError(
             f"the exact MMD of {what} is predicted to take {cost:.2g} operations, more than"
             f" max_operations={most:.2g}; pass landmarks= for the projected MMD, or raise"
@@ -747,7 +745,7 @@ class Witness(Observable):
         p, kernel = self._square, self.data.kernel
         if p.measure.atoms is not None:
             return _exact_form(p, kernel, 0.0)
-        if not _has_rule(p.kernel, p.support_points, p.measure, kernel):
+        if not _by_grid(p.kernel, p.support_points, p.measure, kernel):
             return p
         rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
         return _OnGrid(rule, rule.masses(p))
@@ -757,7 +755,7 @@ class Witness(Observable):
     ) -> ObservableMatrix:
         p, form = self._square, self._form
         points, weights = to_numpy(self.data.points), to_numpy(self.data.weights)
-        if _has_rule(kernel, X, measure, self.data.kernel):
+        if _by_grid(kernel, X, measure, self.data.kernel):
             own = (
                 kernel == p.kernel and measure == p.measure and np.array_equal(X, p.support_points)
             )
@@ -770,7 +768,7 @@ class Witness(Observable):
             return ObservableMatrix(
                 sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T)
             )
-        if not closed_form(kernel, measure, X.shape[1]).pairwise:
+        if math.isinf(_cost_of_sums(kernel, X, measure, self.data.kernel)):
             raise IntegralNotAvailableError(
                 f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger"
                 " bandwidths"
@@ -784,9 +782,41 @@ class Witness(Observable):
         return f"Witness({self.p!r}, {self.data!r})"
 
 
-def _has_rule(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> bool:
-    """Whether a tensor rule of bearable size is exact."""
+def _cost_of_grid(
+    model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel, rank: int = 1
+) -> tuple[list[int], float]:
+    """How many nodes per feature a tensor rule has for densities, and its floating-point
+    operations: infinite if there is none of bearable size.
+    """
+    counts = _rule_sizes(model, X, measure, kernel)[1]
+    if X.shape[1] > _TENSOR_FEATURES or math.prod(counts) > _MOST_NODES:
+        return counts, math.inf
+    each = (_KERNEL_VALUE + 2.0 * rank) * X.shape[0] + 2.0 * sum(counts)
+    return counts, math.prod(counts) * each
+
+
+def _cost_of_sums(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> float:
+    """The operations of the order-4 integrals, infinite if there are none."""
+    m, d = X.shape
+    if closed_form(model, measure, d, kernel).pairwise:
+        return float(m) ** 4
+    plain = isinstance(model, Gaussian) and isinstance(kernel, Gaussian) and not kernel.full
+    if (
+        measure.region is None
+        or not plain
+        or np.any(kernel.sigma_vector(d) < feature_scales(model, d))
+    ):
+        return math.inf
+    pairs = BoxPairs(closed_form(model, measure, d), X).means.shape[0]
+    return 2.0 * _KERNEL_VALUE * BELL_NODES * d * float(pairs) ** 2
+
+
+def _by_grid(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> bool:
+    """Whether a tensor rule is exact, and cheaper than sums over pairs of a box."""
     gaussian = isinstance(model, Gaussian) and isinstance(kernel, Gaussian) and not kernel.full
     if X.shape[1] > _TENSOR_FEATURES or not gaussian:
         return False
-    return math.prod(_rule_sizes(model, X, measure, kernel)[1]) <= _MOST_NODES
+    grid = _cost_of_grid(model, X, measure, kernel)[1]
+    return grid < math.inf and (
+        measure.region is None or grid < _cost_of_sums(model, X, measure, kernel)
+    )

@@ -457,8 +457,11 @@ def node_rule(
     operations = _CHEAP
     if integrals.measure.atoms is not None:
         operations = math.inf
-    elif not integrals.pairwise and _largest_square(T) > _WEAK:
-        operations = _DEAR
+    elif not integrals.pairwise:
+        # beside the kernels themselves: one beyond the boundary is small, and needs no digits
+        xp, log_sizes = namespace(X), integrals.log_diagonal(X)
+        scaled = T * xp.exp(0.5 * (log_sizes - xp.max(log_sizes)))[:, None]
+        operations = _DEAR if _largest_square(scaled) > _WEAK else _CHEAP
     most = operations / (m * r + ell * min(m, ell) + 0.5 * ell * r * r)
     endless = integrals.measure.without_boundary is integrals.measure
     if endless and integrals.kernel.smooth and most < _NODES_OF_A_KERNEL ** X.shape[1]:
