@@ -88,7 +88,8 @@ def main() -> None:
         axes = np.meshgrid(*[np.linspace(-2.0, 2.0, GRID[d])] * d)
         # what jumps at a node has its supremum just behind it
         nodes = np.stack([axis.ravel() for axis in axes], axis=1)
-        atoms = np.concatenate([nodes, np.minimum(nodes + 1e-9, 2.0)]) if d == 1 else nodes
+        behind = np.minimum(nodes + 1e-9, 2.0)
+        atoms = np.concatenate([nodes, behind]) if d == 1 else behind
         for radius in options.radii:
             ball = ksos.Ball(X, radius, kernel=Gaussian(1.0), domain=Box([-2.0] * d, [2.0] * d))
             worst, seconds = timed(lambda loss=loss, ball=ball: ksos.worst_case(loss, ball))

@@ -58,7 +58,7 @@ _MOST_NEAR = {1: 64, 2: 72, 3: 100}
 # In bandwidths along each feature, from an atom to its kernel. A square of the kernel has a standard
 # deviation of half a bandwidth: at three, it is on one side of a jump.
 _BESIDE = np.array([0.0, -3.0, 3.0])
-# Beyond the boundary a square of a kernel may fall to e^(−2·4) of its top: a space keeps its digits.
+# Beyond the boundary, the square of a kernel may fall to e^(−2·4) of its top. A space keeps that.
 _DEEPEST = 4.0
 _SPREAD = 0.6  # bandwidths: where the mean over a kernel is taken, about a standard deviation away
 _APART = 0.2  # of the distance of two nodes: exp(−5²/2) = 4e-6 of a kernel reaches the other one
