@@ -29,6 +29,8 @@ Source = tuple[Integrals, np.ndarray]
 """A kernel, with its integrals, and its support points."""
 Rule = tuple[np.ndarray, np.ndarray]
 """Nodes (N, d) and the logarithms of their weights against the measure."""
+Intervals = tuple[np.ndarray, np.ndarray]
+"""Starts and ends: of intervals of a feature, or (c, d) of cells."""
 
 # of k, whose square is below rounding there even beside the large entries of a whitening matrix
 _LOG_LEVEL = -32.0
@@ -94,27 +96,22 @@ def panel_rules(sources: Sequence[Source], max_nodes: int) -> Iterator[Rule]:
     (integrals, X), d = sources[0], sources[0][1].shape[1]
     most = max(2, int(max_nodes ** (1.0 / d) / (2.0 * _PANEL_ORDER)))
     axes = [_panels(sources, k, most) for k in range(d)]
-    most = max_nodes // _PANEL_ORDER**d
     for halvings in range(_MOST_HALVINGS):
-        if halvings == 0 and _reached(sources, [halved(*axis, 1) for axis in axes], most) is None:
-            return
+        most = max_nodes // _PANEL_ORDER**d
         panels = [halved(*axis, halvings) for axis in axes]
-        if (found := _reached(sources, panels, most)) is None:
+        found = _reached(sources, panels, _LOG_LEVEL, X[0], most if halvings else most >> d)
+        if found is None:
             return
-        if found[0].shape[0] == math.prod(start.shape[0] for start, _ in panels):
-            rules = [composite(*panel, _PANEL_ORDER) for panel in panels]
-            yield tensor_rule(integrals.measure, X[0], rules)
-        else:
-            yield _rule_on(integrals.measure, X[0], *found)
+        yield _rule_on(integrals.measure, X[0], *found)
 
 
 def _reached(
-    sources: Sequence[Source], panels: list[tuple[np.ndarray, np.ndarray]], most: int
-) -> tuple[np.ndarray, np.ndarray] | None:
+    sources: Sequence[Source], panels: list[Intervals], level: float, zero: np.ndarray, most: int
+) -> Intervals | None:
     """The cells that hold a part of some kernel: few of them, if kernels are far apart."""
-    zero, windows = sources[0][1][0], []
+    windows = []
     for integrals, X in sources:
-        each = [integrals.windows(X, k, _LOG_LEVEL)[:2] for k in range(len(panels))]
+        each = [integrals.windows(X, k, level)[:2] for k in range(len(panels))]
         windows.append(to_numpy(np.array(each)).T + (X[0] - zero))
     low, high = np.moveaxis(np.concatenate(windows), 1, 0)
     return cells_of(panels, low, high, most)
@@ -123,8 +120,8 @@ def _reached(
 def _rule_on(measure: Measure, origin: np.ndarray, start: np.ndarray, stop: np.ndarray) -> Rule:
     """A product of Gauss–Legendre rules on each cell."""
     d, (t, w) = start.shape[1], legendre(_PANEL_ORDER)
-    half, inner = 0.5 * (stop - start), tensor_grid([t] * d)
-    points = origin + (start + half)[:, None] + half[:, None] * inner
+    half = 0.5 * (stop - start)
+    points = origin + (start + half)[:, None] + half[:, None] * tensor_grid([t] * d)
     points = np.clip(points.reshape(-1, d), *measure.boundaries(d))
     logs = np.log(half).sum(axis=1)[:, None] + log_outer([w] * d)
     return points, logs.ravel() + measure.log_density(points)
@@ -208,19 +205,17 @@ def importance_rules(
 
 def cells(
     integrals: Integrals, X: np.ndarray, side: float, most: int, *, split_kinks: bool = True
-) -> tuple[np.ndarray, np.ndarray] | None:
+) -> Intervals | None:
     """(start, stop), each of shape (c, d), of cells that hold all of a density, with sides of at
     most ``side`` smooth lengths.
 
     Cells that no support point reaches are dropped; with ``split_kinks``, a cell ends where the
     kernel has a kink. None if there would be more than ``most``.
     """
-    source, axes, windows = [(integrals, X)], [], []
+    source, axes = [(integrals, X)], []
     for k in range(X.shape[1]):
         low, high, smooth = intervals(source, k, _CELL_LOG_LEVEL, origin=0.0)
         axes.append(
             cut(low, high, side * smooth, kinks(source, k, origin=0.0) if split_kinks else None)
         )
-        windows.append(np.stack(integrals.windows(X, k, _CELL_LOG_LEVEL)[:2]) + X[0, k])
-    low, high = np.stack(windows, axis=2)
-    return cells_of(axes, low, high, most)
+    return _reached(source, axes, _CELL_LOG_LEVEL, np.zeros(X.shape[1]), most)

@@ -55,8 +55,8 @@ _MOST_LANDMARKS = 160  # likewise: about as many as support points
 _BLOCK_ELEMENTS = 1 << 22  # of a kernel matrix at a time: 32 MB
 # Support points of densities about some atoms: a step of the interior point takes half a second.
 _MOST_NEAR = {1: 64, 2: 72, 3: 100}
-# In bandwidths along each feature, from an atom to its kernel. A square of the kernel has a standard
-# deviation of half a bandwidth: at three, it is on one side of a jump.
+# In bandwidths along each feature, from an atom to its kernel. The square of the kernel has a
+# standard deviation of half a bandwidth: at three, it is on one side of a jump.
 _BESIDE = np.array([0.0, -3.0, 3.0])
 # Beyond the boundary, the square of a kernel may fall to e^(−2·4) of its top. A space keeps that.
 _DEEPEST = 4.0
