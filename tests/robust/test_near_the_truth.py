@@ -86,7 +86,7 @@ def test_the_note_says_why_it_is_not_nearer() -> None:
     worst = ksos.worst_case(loss, around, rtol=1e-3)
     assert worst.value is not None and worst.upper_bound is not None
     assert worst.value < 0.99 * worst.upper_bound, "a peak beside the jump has a width"
-    assert "below the upper bound, and closer densities would cost too much" in worst.message
+    assert "below the upper bound, and narrower densities come no closer" in worst.message
 
 
 def test_with_a_parameter_both_bounds_meet() -> None:

@@ -56,10 +56,8 @@ class BoxPairs:
 
     def log_seen(self, Z: np.ndarray, kernel: Kernel) -> np.ndarray:
         """log E k(z, ·) at points Z (n, d), shape (pairs, n)."""
-        out = np.zeros((self.means.shape[0], Z.shape[0]))
-        for k, z in enumerate((Z - self.origin).T):
-            out += self.log_along(k, z, kernel)
-        return out
+        along = enumerate((Z - self.origin).T)
+        return np.asarray(sum(self.log_along(k, z, kernel) for k, z in along))
 
     def _ends(self, feature: int) -> list[np.ndarray]:
         ends = self.integrals.measure.boundary(feature)

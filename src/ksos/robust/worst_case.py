@@ -47,8 +47,8 @@ _ROUNDING = 1e-7
 
 # Of the upper bound: narrower densities are tried while the value is farther below it.
 _NEAR_THE_TRUTH = 0.01
-# Of the bandwidth of the embedding: the densities that are tried in turn. They reach 0.98 of the
-# truth, where their exact MMD is affordable (benchmarks/near_the_truth.py).
+# Of the bandwidth of the embedding: the densities that are tried in turn. They reach 0.99 of the
+# truth (benchmarks/near_the_truth.py).
 _NARROWER = (0.05, 0.01, 0.002)
 _MOST_ROUNDS = 8  # with a parameter: each adds the places that are worst for the last one
 
@@ -216,7 +216,8 @@ def worst_case(
         the space. The radius of the ball must be ``math.inf``.
     bandwidth : float or array of d floats, optional
         Bandwidth of the densities. Default: a third of that of the ball's kernel, or as fine as the
-        support points can carry across the domain.
+        support points can carry across the domain. If the bounds are not close, narrower densities
+        follow, with a kernel at each atom of the worst distribution.
     space : SoSSpace, optional
         The densities, landmarks included, instead of those chosen by default. Its embedding kernel
         and its measure must be the kernel and the domain of the ball.
@@ -403,7 +404,7 @@ def attack(
             answer, worst = again, other
     if not refine or _close(worst):
         return answer, worst
-    why = "the time is over" if Run.current().over else "closer densities would cost too much"
+    why = "the time is over" if Run.current().over else "narrower densities come no closer"
     apart = _below(worst) - worst.integration_error
     note = f"the value is {apart:.2g} below the upper bound, and {why}"
     return answer, replace(worst, note="; ".join(filter(None, [worst.note, note])))

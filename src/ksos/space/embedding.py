@@ -3,7 +3,8 @@ discrepancy.
 
 The exact MMD of a density takes the cheapest accurate route: sums over the atoms of a discrete
 measure; a tensor rule in up to three features, which sees only nonnegative values of the density;
-or the order-4 integrals of the paper's lemma, whose terms may cancel.
+or the order-4 integrals of the paper's lemma, whose terms may cancel. On a box these are sums over
+the pairs of kernels that overlap.
 """
 
 from __future__ import annotations
