@@ -31,8 +31,7 @@ from ksos.cli.options import (
 )
 from ksos.cli.report import composition
 from ksos.data import Stream, find_columns, written
-from ksos.ground.files import replace_whole
-from ksos.ground.validation import as_count
+from ksos.ground import Run, as_count, replace_whole
 
 INSPECT = [MODEL]
 
@@ -205,7 +204,7 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
     n, output = as_count(arguments.n_samples, "--n-samples"), arguments.output
     require_writable(output)
     view = take_view(_load(arguments), arguments)
-    console.status(f"drawing {n} samples ...")
+    Run.current().tell(f"drawing {n} samples ...")
     samples = view.density.rvs(n, rng=arguments.seed)
     value = {
         "n_samples": n,

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
-from ksos.ground.run import Run, overwritable, shortened
+from ksos.ground.run import overwritable, shortened
 
 # exit codes, documented in ksos --help; 1 and 2 mean what they mean for most programs
 DONE = 0
@@ -85,10 +85,6 @@ class Console:
     def watched(self) -> bool:
         """Whether stderr is a terminal on which a line can be overwritten."""
         return overwritable(sys.stderr)
-
-    def status(self, text: str) -> None:
-        """Show what the command does now, on a terminal only. Each call overwrites the last."""
-        Run.current().tell(text)
 
     def write(self, what: str, when: str = "") -> None:
         """Show a line of progress in the place of the last."""

@@ -54,7 +54,7 @@ from ksos.data import (
 from ksos.estimators.conditional_file import StoredConditional, save_conditional
 from ksos.estimators.density import OBJECTIVES, PENALTIES
 from ksos.functionals import SquaredL2
-from ksos.ground.validation import as_weights
+from ksos.ground import Run, as_weights
 from ksos.kernels import KERNELS, Gaussian
 from ksos.measures import Box
 from ksos.solvers import SOLVERS, Auto
@@ -460,7 +460,7 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
         )
     x, y = (table.take([k for k in range(d) if k != place]), table.take([place]).as_frame())
     y = y.ravel() if isinstance(y, np.ndarray) else y[y.columns[0]]
-    console.status(f"fitting regressors and the density of {target} given {d - 1} columns ...")
+    Run.current().tell(f"fitting regressors and the density of {target} given {d - 1} columns ...")
     estimator = KernelSoSConditional(**_parameters(given))
     with warnings.catch_warnings(record=True) as caught:
         estimator.fit(x.as_frame(), y, sample_weight=table.weights)

@@ -11,7 +11,7 @@ from ksos.cli.options import MODEL, READING, VIEW, WEIGHTS, open_samples, readin
 from ksos.cli.report import shortened
 from ksos.data import Stream
 from ksos.density import TableDensity, load
-from ksos.ground.files import replace_whole
+from ksos.ground import Run, replace_whole
 from ksos.plotting import (
     MOST_PAIRED,
     DensityDisplay,
@@ -116,7 +116,7 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
             f"the density has {k} columns, of which a figure shows at most {MOST_PAIRED}; choose"
             " some with --features"
         )
-    console.status("drawing ...")
+    Run.current().tell("drawing ...")
     # a dollar in a name is no mathematics
     labels = [
         names[feature].replace("$", r"\$") if names else f"$x_{{{feature + 1}}}$"

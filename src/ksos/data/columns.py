@@ -129,14 +129,10 @@ class _Given:
         kept_as = str(getattr(values, "type", written)).lower()  # of pyarrow
         is_category = kept_as.startswith(("categor", "enum", "dictionary"))
         letter = self.array.dtype.kind
-        self.gaps, self.kept = False, self.array
-        if letter in "OMmfUT":
-            gaps = (
-                np.array([_is_gap(cell) for cell in self.array], dtype=bool)
-                if letter in "OUT"
-                else self.array != self.array
-            )
-            self.gaps, self.kept = bool(gaps.any()), self.array[~gaps]
+        gaps = self.array != self.array
+        if letter in "OUT":
+            gaps = np.array([_is_gap(cell) for cell in self.array], dtype=bool)
+        self.gaps, self.observed, self.kept = bool(gaps.any()), ~gaps, self.array[~gaps]
         types = {type(cell) for cell in self.kept} if letter == "O" else set()
         flags = letter == "b" or types == {bool}
         self.is_text = letter in "UST" or (bool(types) and types <= {str, np.str_, bytes})
@@ -173,17 +169,13 @@ class _Given:
             )
             return None
         column = self._of_numbers(self.kept.astype(np.float64))
-        if (words := column.outside(self.array_of_numbers())) is not None:
+        cells = np.full(self.array.shape, np.nan)
+        cells[self.observed] = self.kept
+        if (words := column.outside(cells)) is not None:
             self.problems.append(
                 f"column {self.name!r} {words}; correct the cell, or declare another kind"
             )
         return column
-
-    def array_of_numbers(self) -> np.ndarray:
-        """The cells with NaN for gaps, to find rows."""
-        if self.array.dtype.kind != "O":
-            return self.array.astype(np.float64)
-        return np.array([np.nan if _is_gap(cell) else float(cell) for cell in self.array])
 
     def _categorical(self) -> Column | None:
         # those of pandas and of an Enum of polars; a Categorical of polars knows none of its own

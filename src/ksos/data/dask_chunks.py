@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from ksos.data.sources import Choice, Chunk, Chunks, G, is_dask
+from ksos.data.sources import Choice, Chunk, Chunks, is_dask
 
 _FAN_IN = 8  # values that are merged at a time: few of them wait in memory, and the tree stays low
 
@@ -88,7 +88,7 @@ class DaskChunks(Chunks):
             for k, chunk in enumerate(zip(self._data, self._weights, self._labels, strict=True))
         ]
 
-    def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
+    def gather(self, begun: Any, *, done: int = 0, after: Callable[..., None] | None = None) -> Any:
         if done:
             raise ValueError(
                 f"the checkpoint is of another source than {self!r}, whose passes are not stopped"
@@ -99,7 +99,7 @@ class DaskChunks(Chunks):
         while len(found) > 1:
             found = [merge(found[k : k + _FAN_IN]) for k in range(0, len(found), _FAN_IN)]
         try:
-            value: G = found[0].compute()
+            value = found[0].compute()
         except Exception as error:
             if (named := self._named(error, leaves)) is error:
                 raise
@@ -186,7 +186,7 @@ def _located(choice: Choice, width: int, data: Any, weights: Any, name: str) -> 
 
 
 # The value of no chunk, updated with one. To merge is to let no row wait.
-def _updated(begun: G, chunk: Chunk) -> G:
+def _updated(begun: Any, chunk: Chunk) -> Any:
     return begun.update(chunk).merge(begun)
 
 
@@ -202,5 +202,5 @@ def _applied(
         raise RuntimeError(f"{name}: {type(error).__name__}: {error}") from None
 
 
-def _merged(values: list[G]) -> G:
+def _merged(values: list[Any]) -> Any:
     return reduce(lambda a, b: a.merge(b), values)

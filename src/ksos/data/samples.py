@@ -82,11 +82,8 @@ def as_folds(
 
 def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> list[Fold]:
     """Folds of nearly equal numbers of samples; None: as many as suit the number of samples."""
-    n = weights.shape[0]
-    k = _number_of_folds(count, n, FEW_SAMPLES)
-    if n < k:
-        fix = "pass a smaller cv, or use KernelSoSDensity, which needs no folds"
-        raise ValueError(f"{_too_few(k, n, 'distinct samples')}; {fix}")
+    n, fix = weights.shape[0], "pass a smaller cv, or use KernelSoSDensity, which needs no folds"
+    k = _number_of_folds(count, n, FEW_SAMPLES, "distinct samples", fix)
     # sorted, so that sums over a fold do not depend on the draw
     parts = [np.sort(part) for part in np.array_split(rng.permutation(n), k)]
     rests = [np.sort(np.concatenate(parts[:i] + parts[i + 1 :])) for i in range(k)]
@@ -97,13 +94,12 @@ def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> l
 
 
 # As given. Default: five as in scikit-learn, and ten if a fifth of the samples is many.
-def _number_of_folds(cv: Any, n: int, few: int) -> int:
-    return min(10 if n <= few else 5, max(n, 2)) if cv is None else int(cv)
-
-
-def _too_few(k: int, n: int, what: str) -> str:
-    needed = f"{k} folds need at least {k} {what} of positive weight"
-    return f"{needed}; got {n} sample{'s' * (n != 1)}"
+def _number_of_folds(cv: Any, n: int, few: int, what: str, fix: str) -> int:
+    k = min(10 if n <= few else 5, max(n, 2)) if cv is None else int(cv)
+    if n < k:
+        needed = f"{k} folds need at least {k} {what} of positive weight"
+        raise ValueError(f"{needed}; got {n} sample{'s' * (n != 1)}; {fix}")
+    return k
 
 
 def row_splits(
@@ -133,11 +129,8 @@ def row_splits(
     used = used[np.argsort(group[used], kind="stable")]
     group = np.unique(group[used], return_inverse=True)[1]
     # equal rows are one group: what is held out must not have been seen
-    n = int(group.max()) + 1
-    k = _number_of_folds(cv, n, _FEW_ROWS)
-    if n < k:
-        fix = "give more rows" + " or a smaller cv" * (k > 2)
-        raise ValueError(f"{_too_few(k, n, 'different rows')}; {fix}")
+    n, fix = int(group.max()) + 1, "give more rows" + " or a smaller cv" * (cv not in (None, 2))
+    k = _number_of_folds(cv, n, _FEW_ROWS, "different rows", fix)
     if n < fewest:
         warn_caller(
             f"{n} rows say little about the distribution of y given X, which is then close to a "

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,23 +43,6 @@ class Chunk(NamedTuple):
     names: tuple[str, ...] | None = None
     dropped: int = 0
     kept: Any = None
-
-
-class Gatherer(Protocol):
-    """What a pass over the samples gathers: a value, such as sums, that grows by chunks and merges,
-    in any order, and can be pickled.
-    """
-
-    def update(self, chunk: Chunk) -> Self:
-        """This and what one more chunk adds; an error begins with the name of the chunk."""
-        ...
-
-    def merge(self, other: Self) -> Self:
-        """What is known of the chunks of both."""
-        ...
-
-
-G = TypeVar("G", bound=Gatherer)
 
 
 class Chunks:
@@ -101,9 +84,12 @@ class Chunks:
         self._begun = True
         return self._begin()
 
-    def gather(self, begun: G, *, done: int = 0, after: Callable[[G], None] | None = None) -> G:
+    def gather(self, begun: Any, *, done: int = 0, after: Callable[..., None] | None = None) -> Any:
         """``begun``, which knows the first ``done`` chunks, updated with every other chunk;
         ``after`` sees it after each of them.
+
+        It is a value, such as sums, that can be pickled: ``begun.update(chunk)`` is this and what
+        one more chunk adds, ``begun.merge(other)`` what is known of the chunks of both.
         """
         for k, chunk in enumerate(self):
             if k >= done:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ksos.ground.arrays import free_device_memory
 
@@ -112,22 +112,16 @@ def _process_memory() -> float | None:
     return None
 
 
-class _Controller(NamedTuple):
-    """One of the two generations of control groups: the kind of its file system, its name in
-    /proc/self/cgroup (that of the second generation is empty), and its files.
-    """
-
-    kind: str
-    name: str
-    limit: str
-    used: str
-    cache: str
-
-
+# Of the two generations of control groups: the kind of the file system, the name in
+# /proc/self/cgroup, the files of the limit and of what is used, and what pages of files are called.
 _CONTROLLERS = (
-    _Controller("cgroup2", "", "memory.max", "memory.current", "inactive_file "),
-    _Controller(
-        "cgroup", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "
+    ("cgroup2", "", "memory.max", "memory.current", "inactive_file "),
+    (
+        "cgroup",
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file ",
     ),
 )
 
@@ -139,22 +133,20 @@ def group_memory(process: Path = Path("/proc/self")) -> float | None:
     Pages that only cache files count as free, since the kernel drops them on demand.
     """
     free = []
-    for controller, folder in _groups(process):
+    for folder, *names, cache_name in _groups(process):
         # no such file, or the word "max"
         with suppress(OSError, ValueError, IndexError):
-            limit, used = (
-                float((folder / name).read_text()) for name in (controller.limit, controller.used)
-            )
+            limit, used = (float((folder / name).read_text()) for name in names)
             lines = (folder / "memory.stat").read_text().splitlines()
-            cached = (line.split()[1] for line in lines if line.startswith(controller.cache))
+            cached = (line.split()[1] for line in lines if line.startswith(cache_name))
             free.append(max(limit - used + sum(map(float, cached)), 0.0))
     return min(free, default=None)
 
 
 # The folders of the groups that a process belongs to, from its own to the top of what is mounted.
 @cache
-def _groups(process: Path) -> list[tuple[_Controller, Path]]:
-    found: list[tuple[_Controller, Path]] = []
+def _groups(process: Path) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
     with suppress(OSError, ValueError, IndexError):
         own = {
             line.split(":", 2)[1]: line.split(":", 2)[2]
@@ -164,13 +156,13 @@ def _groups(process: Path) -> list[tuple[_Controller, Path]]:
             before, after = line.split(" - ", 1)
             root, top = (text.replace("\\040", " ") for text in before.split()[3:5])
             kind, _, options = after.split()[:3]
-            for controller in _CONTROLLERS:
-                names = [names for names in own if controller.name in names.split(",")]
-                listed = not controller.name or controller.name in options.split(",")
-                if kind != controller.kind or not names or not listed:
+            for own_kind, name, *inside_it in _CONTROLLERS:
+                names = [names for names in own if name in names.split(",")]
+                listed = not name or name in options.split(",")
+                if kind != own_kind or not names or not listed:
                     continue
                 inside = Path(os.path.relpath(own[names[0]], root))
                 # in a container, the top of what is mounted is the group of the process
                 parts = () if ".." in inside.parts else inside.parts
-                found += [(controller, Path(top, *parts[:n])) for n in range(len(parts) + 1)]
+                found += [(Path(top, *parts[:n]), *inside_it) for n in range(len(parts) + 1)]
     return found

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import joblib
 from threadpoolctl import ThreadpoolController
@@ -36,21 +37,13 @@ _counted = -1e9, 1  # when processors were counted, and how many were free
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    # looks at every loaded library: once is enough
-    return ThreadpoolController().select(user_api="blas")
+def _libraries(api: str) -> list[Any]:
+    # looks at every loaded library: once is enough, since scikit-learn's is loaded with ksos
+    return list(ThreadpoolController().select(user_api=api).lib_controllers)
 
 
-@cache
-def _openmp() -> ThreadpoolController:
-    # scikit-learn's, which is loaded with ksos
-    return ThreadpoolController().select(user_api="openmp")
-
-
-@cache
-def _allowed() -> int:
-    # of a container, its quota, which neither BLAS nor os.cpu_count sees
-    return int(joblib.cpu_count())
+# of a container, its quota, which neither BLAS nor os.cpu_count sees
+_allowed = cache(joblib.cpu_count)
 
 
 def free_processors() -> int:
@@ -59,7 +52,7 @@ def free_processors() -> int:
     now = time.monotonic()
     if now - _counted[0] > _REMEMBERED_SECONDS:
         idle = (os.cpu_count() or 1) - _busy_elsewhere()
-        _counted = now, max(1, min(_allowed(), idle))
+        _counted = now, max(1, min(int(_allowed()), idle))
     return _counted[1]
 
 
@@ -84,7 +77,7 @@ def _busy_elsewhere() -> int:
 # thread, so there is nothing to count.
 @contextmanager
 def _at_most(threads: int) -> Iterator[None]:
-    libraries = _openmp().lib_controllers
+    libraries = _libraries("openmp")
     own = [library.num_threads for library in libraries]
     with _lock:
         _limits.append(threads)
@@ -102,7 +95,7 @@ def _at_most(threads: int) -> Iterator[None]:
 
 
 def _apply() -> None:
-    libraries = _controller().lib_controllers
+    libraries = _libraries("blas")
     if not _before:
         _before.extend(library.num_threads for library in libraries)
     for library, most in zip(libraries, _before, strict=True):

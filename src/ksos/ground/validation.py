@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from types import MethodType
 from typing import Any, TypeVar, cast
 
@@ -378,21 +378,6 @@ def as_bandwidth_or_metric(value: Any, name: str, d: int | None = None) -> np.nd
     return metric
 
 
-def as_positive(value: Any, name: str) -> float:
-    """A positive finite number."""
-    return _as_number(value, name, "positive and finite", lambda number: number > 0.0)
-
-
-def as_nonnegative(value: Any, name: str) -> float:
-    """A non-negative finite number."""
-    return _as_number(value, name, "non-negative and finite", lambda number: number >= 0.0)
-
-
-def as_finite(value: Any, name: str) -> float:
-    """A finite number."""
-    return _as_number(value, name, "finite", lambda _: True)
-
-
 def as_count(value: Any, name: str, *, minimum: int = 1) -> int:
     """A whole number of at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -504,16 +489,13 @@ def as_scales(scale: Any, d: int, name: str = "scale") -> np.ndarray:
         f" features; got {scale!r}"
     )
     try:
-        given = np.asarray(scale)
-        if given.dtype.kind not in "iuf":
-            raise wrong
-        out = np.array(np.broadcast_to(given.astype(np.float64), (d,)))
-    except (TypeError, ValueError):
+        out = np.broadcast_to(scale, (d,))
+    except ValueError:
         raise wrong from None
     # NaN is not positive either
-    if not np.all(out > 0.0):
+    if out.dtype.kind not in "iuf" or not np.all(out > 0.0):
         raise wrong
-    return out
+    return out.astype(np.float64)
 
 
 def as_levels(levels: Any, name: str = "q") -> np.ndarray:
@@ -714,8 +696,8 @@ def naming(name: str) -> Iterator[None]:
         raise kind(f"{name}: {error}") from None
 
 
-# A finite number for which ``holds``; ``wanted`` says both in words.
-def _as_number(value: Any, name: str, wanted: str, holds: Callable[[float], bool]) -> float:
+# A finite number between ``least``, in words ``wanted``, and infinity.
+def _as_number(value: Any, name: str, wanted: str = "finite", least: float = -math.inf) -> float:
     wrong = ValueError(f"{name} must be a number; got {value!r}")
     if isinstance(value, (bool, str, bytes)):
         raise wrong
@@ -725,6 +707,12 @@ def _as_number(value: Any, name: str, wanted: str, holds: Callable[[float], bool
         raise ValueError(f"{name} is too large for a float; pass a number below 1e308") from None
     except (TypeError, ValueError):
         raise wrong from None
-    if not (math.isfinite(number) and holds(number)):
+    if not (math.isfinite(number) and number >= least):
         raise ValueError(f"{name} must be {wanted}; got {value!r}")
     return number
+
+
+as_finite = _as_number
+as_nonnegative = partial(_as_number, wanted="non-negative and finite", least=0.0)
+# from the least positive float
+as_positive = partial(_as_number, wanted="positive and finite", least=math.ulp(0.0))
