@@ -13,8 +13,6 @@ import numpy as np
 
 from ksos.density import SoSDensity
 
-__all__ = ["as_scipy"]
-
 # the first version of SciPy with make_distribution
 _FIRST = (1, 15)
 # since which it takes objects like those below
@@ -70,9 +68,9 @@ class OneFeature:
         """The ends of the measure."""
         return {"endpoints": self.density.measure.boundary(0), "inclusive": (True, True)}
 
+    # The density of −x, whose lower tail is the upper one with all of its digits.
     @cached_property
     def _mirrored(self) -> SoSDensity:
-        """The density of −x, whose lower tail is the upper one with all of its digits."""
         return self.density.affine(-1.0)
 
     def pdf(self, x: Any) -> np.ndarray:
@@ -120,8 +118,8 @@ class OneFeature:
         return self.density.rvs(int(np.prod(wanted)), rng).reshape(wanted)
 
 
+# ``ask``, which takes rows, of the entries of an array of any shape, and NaN of NaN.
 def _at(ask: Any, x: Any) -> np.ndarray:
-    """``ask``, which takes rows, of the entries of an array of any shape, and NaN of NaN."""
     x = np.asarray(x, dtype=np.float64)
     out, known = np.full(x.shape, np.nan), ~np.isnan(x)  # SciPy puts NaN where it knows better
     if np.any(known):

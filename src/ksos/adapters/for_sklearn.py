@@ -10,8 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ksos.data import mean_score
 
-__all__ = ["QuantileView", "neg_crps"]
-
 
 def neg_crps(estimator: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
     """Minus the mean CRPS on held-out rows, as ``scoring=`` of scikit-learn takes it.
@@ -95,8 +93,8 @@ class QuantileView(RegressorMixin, BaseEstimator):
         return np.asarray(last.predict_quantile(rows, self.q))
 
 
+# The last step of a Pipeline, and the rows as it gets them; any other estimator as it is.
 def _last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """The last step of a Pipeline, and the rows as it gets them; any other estimator as it is."""
     if hasattr(estimator, "steps") and len(estimator.steps) > 1:
         return estimator[-1], estimator[:-1].transform(X)
     return estimator, X

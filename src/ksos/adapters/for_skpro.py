@@ -38,8 +38,6 @@ except ImportError:
 
     BaseDistFitter = BaseDistribution = BaseProbaRegressor = _Missing
 
-__all__ = ["KernelSoSDistFitter", "KernelSoSDistribution", "KernelSoSProbaRegressor"]
-
 
 class KernelSoSDistribution(BaseDistribution):
     """Distributions of one column as a distribution of skpro, with exact energies.
@@ -128,8 +126,8 @@ class KernelSoSDistribution(BaseDistribution):
         crps = self.distributions.crps(self.placed, np.reshape(x, (-1, 1)))
         return self._energies(crps + 0.5 * self.distributions.mean_difference(self.placed))
 
+    # skpro sums them over the columns, of which there is one.
     def _energies(self, found: np.ndarray) -> Any:
-        """skpro sums them over the columns, of which there is one."""
         return found if self.ndim else found[0, 0]
 
     def _sample(self, n_samples: int | None = None) -> Any:
@@ -295,14 +293,14 @@ class KernelSoSDistFitter(BaseDistFitter):
         return [{"estimator": KernelSoSDensity(tol=1e-4)}, {"estimator": KernelSoSDensityCV(cv=3)}]
 
 
+# A frame whose columns are named by text if they are not numbered; skpro has checked them.
 def _named(X: Any) -> Any:
-    """A frame whose columns are named by text if they are not numbered; skpro has checked them."""
     named = [isinstance(label, str) for label in X.columns]
     return X.set_axis(X.columns.map(str), axis=1) if any(named) and not all(named) else X
 
 
+# Parameters of the distributions at rows.
 def _asked(fitted: KernelSoSConditional, X: Any) -> dict[str, Any]:
-    """Parameters of the distributions at rows."""
     distributions, placed = fitted._asked(X)
     return {"distributions": distributions, "placed": placed}
 

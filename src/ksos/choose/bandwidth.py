@@ -21,9 +21,6 @@ from ksos.space import (
     takes_metrics,
 )
 
-__all__ = ["FARTHEST", "Units", "bandwidth_unit", "correction_bandwidth", "warn_if_flat"]
-__all__ += ["whitened"]
-
 # Standard deviations: where EM sees outliers, so that squares keep their digits.
 FARTHEST = 1e3
 # A standard deviation so many times the robust one is that of a few outliers, not of the data:

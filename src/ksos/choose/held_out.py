@@ -36,9 +36,6 @@ from ksos.solvers import LBFGS, LowRank, descend_until, regularization_path
 from ksos.space import MeanEmbedding, Projection, SoSSpace
 from ksos.space.embedding_map import embedding_map
 
-__all__ = ["CRITERIA", "FARTHEST", "Problem", "fit_path", "held_out_scores"]
-__all__ += ["likelihood_path", "projected_embedding", "regularization_unit", "simplest_good"]
-
 # Nats: a density of zero at a held-out sample counts as this much, so that squares stay finite.
 FARTHEST = -1e100
 # Entries, 32 MB per fold: beyond, projected embeddings are computed one by one.

@@ -15,8 +15,6 @@ from ksos.data import Fold
 from ksos.density import MixedReference
 from ksos.measures import merged_cells
 
-__all__ = ["MixedStack", "units_of"]
-
 # Levels of a column at which fits start: with more, few rows are left for each.
 _MOST_LEVELS = 6
 # Clusters in each level at a start.

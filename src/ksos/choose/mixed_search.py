@@ -22,8 +22,6 @@ from ksos.measures import Lebesgue
 from ksos.solvers import Solution, fit_to_cells
 from ksos.space import MixedSpace
 
-__all__ = ["MixedSearch"]
-
 # κ of two different levels: a correction is smooth in categories as well.
 _THETA = 0.5
 # Of a component at a row, in the search: what this drops, 6e-6, changes no score by 1e-4 nats.

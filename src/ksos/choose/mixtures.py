@@ -24,9 +24,6 @@ from scipy.special import gammainc, gammaincinv
 
 from ksos.ground import Run
 
-__all__ = ["MOST_FULL", "Mixtures", "Samples", "mixture_path", "seeds", "student"]
-__all__ += ["moments", "student_scales"]
-
 # Nats per sample and step: stopping there changes no cell of benchmarks/quality by 0.001 nats.
 _TOLERANCE = 1e-3
 # At that tolerance, no fit of benchmarks/quality takes as many steps.

@@ -32,10 +32,6 @@ from ksos.data import Fold, Moments, held_out_rows, held_out_weights, random_fol
 from ksos.ground import Run, warn_caller
 from ksos.measures import GaussianMixture, Measure, Normal, merged
 
-__all__ = ["FEW_FLOOR", "FLOORS", "FREEDOM", "LADDER", "MERGED", "SIZES", "Fit", "Stack", "Step"]
-__all__ += ["as_reference", "certified_weights"]
-__all__ += ["require_reference", "training_masses"]
-
 # Components, at most a quarter of the samples. The candidates were chosen with other seeds of
 # benchmarks/quality than those of its page: six sizes and one start instead of ten and two cost
 # 0.01 nats in the mean and 0.17 on iris and diabetes.

@@ -31,8 +31,6 @@ from ksos.measures import GaussianMixture, Lebesgue, Measure
 from ksos.solvers import Solution, minimize
 from ksos.space import MeanEmbedding, Projection, SoSSpace, bandwidth_rule, pivoted_cholesky
 
-__all__ = ["SUPPORT", "Search"]
-
 # Support points with a reference, and without: a correction is smooth, a density over volume is
 # not. A trade-off, as time grows with their cube.
 SUPPORT = {True: 100, False: 400}

@@ -165,8 +165,8 @@ class AnyDiscrete(Integrals):
             return namespace(out).log(out)
 
 
+# Σ_n w_n Π_f values_f[n, ·], with one axis for each factor.
 def _sums(weights: Array, values: list[Array]) -> Array:
-    """Σ_n w_n Π_f values_f[n, ·], with one axis for each factor."""
     if len(values) == 1:
         return weights @ values[0]
     if len(values) == 2:

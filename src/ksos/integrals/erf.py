@@ -91,15 +91,13 @@ def mirrored(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     return np.where(flip, -high, low), np.where(flip, -low, high), flip
 
 
+# Where e^{−t²} varies so little over [a, b] that Gauss–Legendre nodes are exact to rounding.
 def _narrow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where e^{−t²} varies so little over [a, b] that Gauss–Legendre nodes are exact to
-    rounding.
-    """
     return (b - a) * (1.0 + np.abs(a) + np.abs(b)) < 1.0
 
 
+# Nodes t in [0, b − a] and weights that hold e^{−(a+t)²}, divided by e^{−a²}.
 def _narrow_rule(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes t in [0, b − a] and weights that hold e^{−(a+t)²}, divided by e^{−a²}."""
     width, (nodes, weights) = (b - a)[..., None], legendre(_NARROW_NODES)
     t = 0.5 * (nodes + 1.0) * width
     return t, 0.5 * width * weights * np.exp(-t * (2.0 * a[..., None] + t))

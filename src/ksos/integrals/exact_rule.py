@@ -94,6 +94,10 @@ def exact_rule(
     return nodes_away, tensor_rule(integrals.measure, X[0], rules)[1]
 
 
+# Panels without a kink, which grow outside of all centers, where the product of the factors decays;
+# and their numbers of nodes.
+#
+# On a panel every factor is e^{±x/σ} times a polynomial.
 def _between_kinks(
     low: np.ndarray,
     high: np.ndarray,
@@ -102,11 +106,6 @@ def _between_kinks(
     degree: int,
     error: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Panels without a kink, which grow outside of all centers, where the product of the factors
-    decays; and their numbers of nodes.
-
-    On a panel every factor is e^{±x/σ} times a polynomial.
-    """
     centers = np.concatenate([x for _, x in factors])
     first, last, reach = centers.min(), centers.max(), float((high - low).max())
     steps = length * (2.0 ** np.arange(1.0, 2.0 + math.log2(1.0 + reach / length)) - 1.0)
@@ -128,10 +127,9 @@ def _between_kinks(
     )
 
 
+# How many Gauss nodes integrate ``left``·e^{−rate·t} times a polynomial over −1 ≤ t ≤ 1 up to one,
+# by the terms of its series.
 def _enough(rate: np.ndarray, left: np.ndarray, degree: int) -> np.ndarray:
-    """How many Gauss nodes integrate ``left``·e^{−rate·t} times a polynomial over −1 ≤ t ≤ 1 up to
-    one, by the terms of its series.
-    """
     order = np.zeros(rate.shape)
     while np.any(more := left > 1.0):
         order = np.where(more, order + 1.0, order)

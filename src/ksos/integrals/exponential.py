@@ -113,10 +113,10 @@ class LineIntegral:
             ]
             return [np.asarray(value / sums[0]) for value in sums]
 
+    # (top, [(scale, sums)]): ∫ (x − origin)^n is e^{top}·unit times Σ scale·sums_n.
     def _integrals(
         self, centers: Sequence[np.ndarray], origin: float, order: int
     ) -> tuple[np.ndarray, list[tuple[np.ndarray, list[np.ndarray]]]]:
-        """(top, [(scale, sums)]): ∫ (x − origin)^n is e^{top}·unit times Σ scale·sums_n."""
         if self.exchangeable:
             first, second, *rest = centers
             centers = np.minimum(first, second), np.maximum(first, second), *rest
@@ -126,10 +126,9 @@ class LineIntegral:
         top = functools.reduce(np.maximum, [height for height, _ in found])
         return top, [(np.exp(height - top), sums) for height, sums in found]
 
+    # The two outer pieces, then those between neighboring centers (of length 0 where centers
+    # coincide or lie beyond an end).
     def _pieces(self, centers: Sequence[np.ndarray], origin: float) -> Iterator[_Piece]:
-        """The two outer pieces, then those between neighboring centers (of length 0 where centers
-        coincide or lie beyond an end).
-        """
         points = _sorted([np.clip(center, self.low, self.high) for center in centers])
         distances = [
             [
@@ -158,15 +157,14 @@ class LineIntegral:
             yield _Piece(near, walk, height, length, np.abs(rise), start, change)
 
 
+# (height, sums): ∫ (x − origin)^n over the piece, n = 0 … order, is e^{height}·sums_n.
+#
+# Evaluating the factors at nodes, rather than multiplying their polynomials out, never cancels,
+# whatever the degree: for slow decay Gauss–Legendre is exact to rounding; for fast decay
+# Gauss–Laguerre is exact, with the part behind the far end, then small, taken off.
 def _integrate(
     piece: _Piece, polynomials: list[np.ndarray], order: int
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """(height, sums): ∫ (x − origin)^n over the piece, n = 0 … order, is e^{height}·sums_n.
-
-    Evaluating the factors at nodes, rather than multiplying their polynomials out, never cancels,
-    whatever the degree: for slow decay Gauss–Legendre is exact to rounding; for fast decay
-    Gauss–Laguerre is exact, with the part behind the far end, then small, taken off.
-    """
     decay, degree = np.asarray(piece.decay), sum(len(q) - 1 for q in polynomials) + order
     if degree == 0:
         return piece.height, [piece.length * np.where(decay > 0.0, -np.expm1(-decay) / decay, 1.0)]
@@ -221,19 +219,16 @@ class _Ray:
         return total
 
 
+# (s, weight) with ∫_0^1 P(s) e^{−decay·s} ds = Σ weight·P(s), to rounding for decay ≤ degree + 4.
 def _slow(decay: np.ndarray, degree: int) -> Iterator[tuple[np.ndarray | float, np.ndarray]]:
-    """(s, weight) with ∫_0^1 P(s) e^{−decay·s} ds = Σ weight·P(s), to rounding for decay ≤ degree +
-    4.
-    """
     for t, weight in zip(*(part.tolist() for part in legendre(12 + 2 * degree // 3)), strict=True):
         s = 0.5 * (t + 1.0)
         yield s, 0.5 * weight * np.exp(-s * decay)
 
 
+# (t, weight) with ∫_0^decay P(t) e^{−t} dt = Σ weight·P(t): ∫_0^∞ P(t) e^{−t} dt minus e^{−decay}
+# ∫_0^∞ P(decay + t) e^{−t} dt.
 def _fast(decay: np.ndarray, degree: int) -> Iterator[tuple[np.ndarray | float, np.ndarray]]:
-    """(t, weight) with ∫_0^decay P(t) e^{−t} dt = Σ weight·P(t): ∫_0^∞ P(t) e^{−t} dt minus
-    e^{−decay} ∫_0^∞ P(decay + t) e^{−t} dt.
-    """
     nodes, weights = (part.tolist() for part in laguerre(degree // 2 + 1))
     for t, weight in zip(nodes, weights, strict=True):
         yield t, np.asarray(weight)
@@ -244,8 +239,8 @@ def _fast(decay: np.ndarray, degree: int) -> Iterator[tuple[np.ndarray | float, 
             yield end + t, weight * rest
 
 
+# The points in increasing order, entry by entry.
 def _sorted(points: list[np.ndarray]) -> list[np.ndarray]:
-    """The points in increasing order, entry by entry."""
     points = list(points)
     for last in range(len(points) - 1, 0, -1):
         for i in range(last):

@@ -360,6 +360,6 @@ class GaussianNormals(Integrals):
             return peak + xp.log(total)
 
 
+# X_i + Y_j in one list.
 def _sums_of_rows(X: Array, Y: Array) -> Array:
-    """X_i + Y_j in one list."""
     return namespace(X).reshape(X[:, None, :] + Y[None, :, :], (-1, X.shape[1]))

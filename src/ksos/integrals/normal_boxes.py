@@ -130,15 +130,15 @@ def mixture_box_masses(
     return out, errors
 
 
+# The matrices of some rows; one matrix may stand for all.
 def _rows(R: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The matrices of some rows; one matrix may stand for all."""
     return R if R.shape[0] == 1 else R[rows]
 
 
+# (features, boxes): the boxes whose sides are nearer than ``reach`` in just these features.
 def _by_sides(
     low: np.ndarray, high: np.ndarray, reach: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(features, boxes): the boxes whose sides are nearer than ``reach`` in just these features."""
     sided = (low > -reach) | (high < reach)
     # one byte for eight features: bytes are sorted faster than rows
     codes = np.packbits(sided, axis=1)
@@ -149,8 +149,8 @@ def _by_sides(
         yield np.flatnonzero(sided[boxes[0]]), boxes
 
 
+# Features in groups that no R correlates.
 def _groups(R: np.ndarray) -> list[np.ndarray]:
-    """Features in groups that no R correlates."""
     correlated = np.any(R != 0.0, axis=0)
     # no search in what is most often asked
     if correlated.size and correlated.all():
@@ -159,10 +159,9 @@ def _groups(R: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(label == c) for c in range(count)]
 
 
+# Whether there is a closed form or a rule: not beyond three features, nor where they all but
+# determine each other.
 def _closed(C: np.ndarray) -> bool:
-    """Whether there is a closed form or a rule: not beyond three features, nor where they all but
-    determine each other.
-    """
     if C.shape[1] != _CLOSED_FEATURES:
         return bool(C.shape[1] < _CLOSED_FEATURES)
     least = np.min(
@@ -177,8 +176,8 @@ def _line(a: np.ndarray, b: np.ndarray, _: np.ndarray) -> np.ndarray:
     return gauss_mass(a[:, 0] / math.sqrt(2.0), b[:, 0] / math.sqrt(2.0))
 
 
+# Sums over the corners, mirrored so that they lie where the distribution function is small.
 def _plane(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
-    """Sums over the corners, mirrored so that they lie where the distribution function is small."""
     sign = np.where(a + b > 0.0, -1.0, 1.0)
     near, far = np.where(sign < 0.0, -a, b), np.where(sign < 0.0, -b, a)
     rho = R[:, 0, 1] * sign[:, 0] * sign[:, 1]
@@ -192,10 +191,9 @@ def _plane(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
     return np.clip(out, 0.0, 1.0)
 
 
+# P(t_1 ≤ h, t_2 ≤ k) = ½[Φ(h) + Φ(k)] − T(h, a_h) − T(k, a_k) − ½[hk < 0], a_h = (k − ρh)/(h√(1 −
+# ρ²)), for a correlation ρ.
 def _quadrant(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
-    """P(t_1 ≤ h, t_2 ≤ k) = ½[Φ(h) + Φ(k)] − T(h, a_h) − T(k, a_k) − ½[hk < 0], a_h = (k −
-    ρh)/(h√(1 − ρ²)), for a correlation ρ.
-    """
     # no −0
     h, k = (np.clip(side, -_FARTHEST, _FARTHEST) + 0.0 for side in (h, k))
     root = np.sqrt((1.0 - rho) * (1.0 + rho))
@@ -208,10 +206,9 @@ def _quadrant(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * (ndtr(h) + ndtr(k)) - owens_t(h, of_h) - owens_t(k, of_k) - 0.5 * apart)
 
 
+# ∫ φ(z) P(the other two in their intervals | z) dz over the feature z that the others determine the
+# least.
 def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
-    """∫ φ(z) P(the other two in their intervals | z) dz over the feature z that the others
-    determine the least.
-    """
     precisions = np.diagonal(np.linalg.inv(R), axis1=1, axis2=2)
     first = int(np.argmin(precisions.sum(axis=0)))
     others = [k for k in range(3) if k != first]
@@ -256,15 +253,14 @@ def _space(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
     return np.clip(out, 0.0, 1.0)
 
 
+# (Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional
+# distributions, (n,) and (n, d).
+#
+# Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root of
+# the covariance, is (n or 1, d, d).
 def _sequence(
     a: np.ndarray, b: np.ndarray, L: np.ndarray, unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(Π_k P(t_k in its interval | t_1 … t_{k−1}), t) along draws of t from these conditional
-    distributions, (n,) and (n, d).
-
-    Sides and ``unit`` are (n, d), though the product needs no last column of ``unit``; L, the root
-    of the covariance, is (n or 1, d, d).
-    """
     n, d = a.shape
     z, out = np.zeros((n, d)), np.ones(n)
     for k in range(d):
@@ -280,20 +276,19 @@ def _sequence(
     return out, z
 
 
+# Features in the order of their masses, the smallest first; roots of the covariances in this order;
+# the least mass of a feature.
 def _ordered(
     a: np.ndarray, b: np.ndarray, C: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features in the order of their masses, the smallest first; roots of the covariances in this
-    order; the least mass of a feature.
-    """
     deviations = np.sqrt(2.0 * np.diagonal(C, axis1=1, axis2=2))
     alone = gauss_mass(a / deviations, b / deviations)
     order = np.argsort(np.abs(weights) @ alone, kind="stable")
     return order, np.linalg.cholesky(C[:, order[:, None], order]), alone.min(axis=1)
 
 
+# Every box by points of its own, the same for all: shape (scramblings, n).
 def _estimates(a: np.ndarray, b: np.ndarray, R: np.ndarray) -> np.ndarray:
-    """Every box by points of its own, the same for all: shape (scramblings, n)."""
     order, L, _ = _ordered(a, b, R, np.ones(a.shape[0]))
     a, b = a[:, order], b[:, order]
     out = np.empty((_SCRAMBLINGS, a.shape[0]))

@@ -30,8 +30,8 @@ _BLOCK_ELEMENTS = 1 << 18
 _MOST_OPERATIONS = 3e11
 
 
+# (i, j, Σ_kl E_ik E_jk Q_kl E_il E_jl) for blocks of the pairs i ≤ j.
 def _pair_sums(E: np.ndarray, Q: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(i, j, Σ_kl E_ik E_jk Q_kl E_il E_jl) for blocks of the pairs i ≤ j."""
     first, second = np.triu_indices(E.shape[0])
     for rows in row_blocks(first.shape[0], Q.shape[0], _BLOCK_ELEMENTS):
         i, j = first[rows], second[rows]
@@ -39,10 +39,8 @@ def _pair_sums(E: np.ndarray, Q: np.ndarray) -> Iterator[tuple[np.ndarray, np.nd
         yield i, j, np.einsum("nk,nk->n", M @ Q, M)
 
 
+# Σ_ijkl P_ij Q_kl E_ik E_il E_jk E_jl for symmetric P and Q: half of the pairs (i, j) is enough.
 def _four_fold(P: np.ndarray, E: np.ndarray, Q: np.ndarray) -> float:
-    """Σ_ijkl P_ij Q_kl E_ik E_il E_jk E_jl for symmetric P and Q: half of the pairs (i, j) is
-    enough.
-    """
     return sum(
         float((np.where(i == j, 1.0, 2.0) * P[i, j]) @ values) for i, j, values in _pair_sums(E, Q)
     )
@@ -142,12 +140,11 @@ class _Pairs(NamedTuple):
     C: np.ndarray
 
 
+# (E, Q, log P, log c) for the inner product of these pairs with a density q: every distance is one
+# of the metric 4(C + C' + S).
 def _against(
     q: Any, kernel: Kernel, of_p: _Pairs
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """(E, Q, log P, log c) for the inner product of these pairs with a density q: every distance is
-    one of the metric 4(C + C' + S).
-    """
     of_q = _pairs_of(q.kernel, q.measure, q.support_points, q.log_unit, kernel)
     S = kernel.matrix(of_p.xi.shape[1])
     L = np.linalg.cholesky(of_p.C + of_q.C + S)

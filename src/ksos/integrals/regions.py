@@ -127,8 +127,8 @@ def _rule_on(measure: Measure, origin: np.ndarray, start: np.ndarray, stop: np.n
     return points, logs.ravel() + measure.log_density(points)
 
 
+# Panels that cover the region of a feature: about ``most`` of them, if possible.
 def _panels(sources: Sequence[Source], feature: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Panels that cover the region of a feature: about ``most`` of them, if possible."""
     low, high, length = intervals(sources, feature)
     breaks = kinks(sources, feature)
     if breaks.shape[0] >= most // 2:

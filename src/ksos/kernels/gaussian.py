@@ -118,8 +118,8 @@ class Gaussian(Kernel):
             else:
                 yield rows, exp_in_place(log_k), math.expm1(error) + _EXPONENTIAL
 
+    # R with k(x, z) = exp(−‖(x − z)R‖²).
     def _root(self, Z: Array) -> np.ndarray:
-        """R with k(x, z) = exp(−‖(x − z)R‖²)."""
         return (
             np.linalg.inv(np.linalg.cholesky(self.sigma)).T
             if self.full
@@ -183,10 +183,9 @@ class Products:
         xp = namespace(A)
         return xp.astype(A, xp.float32) if self.single else A
 
+    # The other factor of the product, and a bound on the error; None for X so far away that the
+    # form loses the digits.
     def _left(self, X: Array) -> tuple[Array, float] | None:
-        """The other factor of the product, and a bound on the error; None for X so far away that
-        the form loses the digits.
-        """
         xp = namespace(X)
         at_X = (X - self.center) @ self.root
         with quiet():  # squares of rows that are far away may overflow: then there is no form

@@ -162,19 +162,16 @@ def whiten_columns(
     return whiten(matrix(), tol, route)
 
 
+# M = LLᵀ with L = UΣVᵀ has the eigenvectors U and the eigenvalues Σ²: T = UΣ⁻¹, eigenvalues
+# ascending as elsewhere.
 def _by_thin_root(L: np.ndarray, tol: float) -> Whitening:
-    """M = LLᵀ with L = UΣVᵀ has the eigenvectors U and the eigenvalues Σ²: T = UΣ⁻¹, eigenvalues
-    ascending as elsewhere.
-    """
     U, sigma, _ = np.linalg.svd(L, full_matrices=False)
     kept = int(np.count_nonzero(sigma**2 > tol * sigma[0] ** 2))
     return Whitening(np.ascontiguousarray((U[:, :kept] / sigma[:kept])[:, ::-1]), 0.0)
 
 
+# M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are dropped from the space.
 def _by_eigenvectors(M: Array, tol: float) -> Whitening:
-    """M = QΛQᵀ, T = QΛ^{−1/2} on the eigenvalues above tol·Λ_max; the others are dropped
-    from the space.
-    """
     xp, m = namespace(M), M.shape[0]
     if m >= VERY_MANY_POINTS:
         _require_time(M, 2.0, "whitening")
@@ -221,10 +218,9 @@ def untruncated(M: Array, tol: float) -> Whitening | None:
     return Whitening(T, 0.0)
 
 
+# M + jitter·I = RᵀR, T = R⁻¹ (the paper's Remark); the jitter starts at tol times the mean diagonal
+# and grows until R exists.
 def _by_cholesky(M: Array, tol: float) -> Whitening:
-    """M + jitter·I = RᵀR, T = R⁻¹ (the paper's Remark); the jitter starts at tol times the mean
-    diagonal and grows until R exists.
-    """
     xp, identity = namespace(M), eye(M.shape[0], M)
     jitter = max(tol, 1e-15) * float(xp.mean(xp.linalg.diagonal(M)))
     while True:

@@ -73,9 +73,9 @@ class _Normals(Measure):
                 out[rows] = shift + xp.log(xp.sum(xp.exp(logs - shift), axis=0))
         return out
 
+    # μ_c, R_c with R_cΣ_cR_cᵀ = 1, shape (c, d, d), and log w_c N_c(μ_c), shape (c,).
     @cached_property
     def _whitening(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """μ_c, R_c with R_cΣ_cR_cᵀ = 1, shape (c, d, d), and log w_c N_c(μ_c), shape (c,)."""
         assert self.n_features is not None
         weights, means, covariances = self.normals(self.n_features)
         roots = np.linalg.inv(np.linalg.cholesky(covariances))
@@ -329,10 +329,10 @@ def merged_cells(
     return tuple(np.concatenate([a[:untouched], b[keep]]) for a, b in both)
 
 
+# Weights, means, covariances and levels of the components that differ.
 def _distinct(
     weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, chances: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Weights, means, covariances and levels of the components that differ."""
     rows = np.column_stack([means, covariances.reshape(weights.shape[0], -1), chances])
     _, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -399,8 +399,8 @@ class _Pairs:
         self.nearest[stale] = self.costs[stale].argmin(axis=1)
         return cost
 
+    # Of the pairs of i and others, the largest cost of a marginal of one feature.
     def _bounds(self, i: int, others: np.ndarray) -> np.ndarray:
-        """Of the pairs of i and others, the largest cost of a marginal of one feature."""
         a, b = self.weights[i], self.weights[others][:, None]
         away = self.means[others] - self.means[i]
         matched = (a * self.variances[i] + b * self.variances[others]) / (a + b)
@@ -408,8 +408,8 @@ class _Pairs:
         costs = (a + b) * np.log(matched) - a * self.logs[i] - b * self.logs[others]
         return np.asarray(0.5 * costs.max(axis=1, initial=0.0))
 
+    # The costs themselves, of pairs (i, j).
     def _evaluate(self, i: np.ndarray, j: np.ndarray) -> None:
-        """The costs themselves, of pairs (i, j)."""
         w = self.weights
         for rows in row_blocks(i.shape[0], self.covariances[0].size, CACHE_ELEMENTS):
             a, b = i[rows], j[rows]
@@ -420,15 +420,15 @@ class _Pairs:
             self.costs[a, b] = self.costs[b, a] = np.maximum(costs, 0.0)
             self.exact[a, b] = self.exact[b, a] = True
 
+    # What the levels add to the costs of the pairs (i, j).
     def _of_levels(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """What the levels add to the costs of the pairs (i, j)."""
         a, b, (p, q) = self.weights[i], self.weights[j], (self.chances[i], self.chances[j])
         both = p + (b / (a + b))[:, None] * (q - p)
         lost = [w * entr(levels).sum(axis=1) for w, levels in ((a + b, both), (a, p), (b, q))]
         return np.asarray(lost[0] - lost[1] - lost[2])
 
+    # Means and covariances of the pairs (i, j).
     def _matched(self, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and covariances of the pairs (i, j)."""
         share = (self.weights[j] / (self.weights[i] + self.weights[j]))[:, None]
         away = self.means[j] - self.means[i]
         spread = (share * (1.0 - share))[:, :, None] * (away[:, :, None] * away[:, None, :])

@@ -80,10 +80,9 @@ class BoxIndicator(Observable):
             else closed_form(kernel, Box(low, high), d).log_gram(X, X)
         )
 
+    # The integral on R^d times, per feature, the mass between the sides of the normal distribution
+    # that k_i k_j ρ is proportional to.
     def _log_gram_normal(self, integrals: Integrals, X: np.ndarray) -> np.ndarray:
-        """The integral on R^d times, per feature, the mass between the sides of the normal
-        distribution that k_i k_j ρ is proportional to.
-        """
         out, ends = integrals.log_gram(X, X), []
         for side in (self.box.low, self.box.high):
             normals = integrals.pair_normals(X, side)
@@ -222,8 +221,8 @@ class NumericFunction(Observable):
             [np.empty(0), *(self._values(X[rows]) for rows in row_blocks(X.shape[0], 1))]
         )
 
+    # f at some rows; whatever it does wrong becomes a ValueError in words.
     def _values(self, X: np.ndarray) -> np.ndarray:
-        """f at some rows; whatever it does wrong becomes a ValueError in words."""
         name = _name(self.function)
         try:
             values = self.function(X)
@@ -294,15 +293,14 @@ class NumericFunction(Observable):
                 found, deviations = found + more, np.concatenate([deviations, more[None]])
         return ObservableMatrix(found, deviations)
 
+    # Where, at many more nodes, f leaves the range that it has at those of a rule: these, their log
+    # weights and by how much it does.
+    #
+    # Rules agree on a peak that none of them sees. One that is seen here counts, and is as
+    # uncertain as it is high.
     def _overlooked(
         self, nodes: np.ndarray, sources: Sequence[Source]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Where, at many more nodes, f leaves the range that it has at those of a rule: these,
-        their log weights and by how much it does.
-
-        Rules agree on a peak that none of them sees. One that is seen here counts, and is as
-        uncertain as it is high.
-        """
         seen = self(nodes)
         low, high = float(seen.min()), float(seen.max())
         margin = _MARGIN * (high - low)

@@ -93,10 +93,9 @@ def normal_pairs(
                 yield Pairs(*places, np.exp(log - squares), centers, narrowed[number][block])
 
 
+# What does not depend on z̄: ½log|P| − ½log|P+Σ|; R with RᵀR = (P + Σ)⁻¹; Σ(Σ + P)⁻¹; and the
+# covariances.
 def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, ...]:
-    """What does not depend on z̄: ½log|P| − ½log|P+Σ|; R with RᵀR = (P + Σ)⁻¹; Σ(Σ + P)⁻¹; and the
-    covariances.
-    """
     L = np.linalg.cholesky(covariances + P)
     logs = 0.5 * np.linalg.slogdet(P)[1] - np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
     pulls = np.linalg.solve(covariances + P, covariances).transpose(0, 2, 1)
@@ -155,8 +154,8 @@ def box_matrices(
     return _symmetric(out)
 
 
+# The matrices of which these are the upper halves.
 def _symmetric(halves: np.ndarray) -> np.ndarray:
-    """The matrices of which these are the upper halves."""
     return np.asarray(np.triu(halves) + np.triu(halves, 1).transpose(0, 2, 1))
 
 
@@ -181,6 +180,6 @@ def stein(
     return known[monomial]
 
 
+# One power of the feature less.
 def _lowered(monomial: Monomial, feature: int) -> Monomial:
-    """One power of the feature less."""
     return tuple((k, power - (k == feature)) for k, power in monomial if power > (k == feature))

@@ -127,8 +127,8 @@ class Polynomial(Observable):
     def __call__(self, X: Any) -> np.ndarray:
         return self._for_values._at(self._points(X))
 
+    # f at the rows of X, or of X + ``origin``, in powers of x − center.
     def _at(self, X: np.ndarray, origin: np.ndarray | None = None) -> np.ndarray:
-        """f at the rows of X, or of X + ``origin``, in powers of x − center."""
         out, zero = np.zeros(X.shape[0]), np.zeros(X.shape[1]) if origin is None else origin
         center = {k: self.center.get(k, 0.0) - zero[k] for k in self._used()}
         with np.errstate(over="ignore", invalid="ignore"):
@@ -139,11 +139,10 @@ class Polynomial(Observable):
                 out += term
         return out
 
+    # The same about the center at which the power below the highest one vanishes, of (x − c)ⁿ that
+    # is c, if this makes coefficients smaller.
     @cached_property
     def _for_values(self) -> Polynomial:
-        """The same about the center at which the power below the highest one vanishes, of (x − c)ⁿ
-        that is c, if this makes coefficients smaller.
-        """
         center = {}
         for k in self._used():
             highest = max(
@@ -259,14 +258,13 @@ class Polynomial(Observable):
             out = out * self
         return out
 
+    # The features that it depends on.
     def _used(self) -> set[int]:
-        """The features that it depends on."""
         return {k for monomial in self._terms for k, _ in monomial}
 
+    # Both about one center, mine and the other's for the features that I do not have, and their
+    # number of features.
     def _aligned(self, other: Polynomial) -> tuple[Polynomial, Polynomial, int | None]:
-        """Both about one center, mine and the other's for the features that I do not have, and
-        their number of features.
-        """
         d, used = self.n_features if other.n_features is None else other.n_features, self._used()
         if self.n_features not in (None, d):
             raise ValueError(
@@ -277,8 +275,8 @@ class Polynomial(Observable):
         }
         return self._about(center), other._about(center), d
 
+    # The same polynomial in powers of x − center.
     def _about(self, center: dict[int, float]) -> Polynomial:
-        """The same polynomial in powers of x − center."""
         used = self._used()
         moved = {k: Fraction(center.get(k, 0.0)) - Fraction(self.center.get(k, 0.0)) for k in used}
         if not any(moved.values()):

@@ -108,12 +108,11 @@ def proven_supremum(
         center, half = _split(center[keep], half[keep], found.slope[keep] * width, min(d, 2))
 
 
+# Each cell in two along its longest side, or in four along the two longest; of equal sides the
+# steepest come first.
 def _split(
     center: np.ndarray, half: np.ndarray, slope: np.ndarray, sides: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each cell in two along its longest side, or in four along the two longest; of equal sides the
-    steepest come first.
-    """
     n = center.shape[0]
     order = np.lexsort((-np.abs(slope), -half), axis=1)
     for axis in range(sides):
@@ -268,10 +267,8 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
     return bounds
 
 
+# f as Σ scale·part, looking through functions that are only wrapped to be integrated by quadrature.
 def _parts(f: Observable) -> list[tuple[float, Observable]]:
-    """f as Σ scale·part, looking through functions that are only wrapped to be integrated by
-    quadrature.
-    """
     out: list[tuple[float, Observable]] = []
     for scale, part in f.parts():
         if isinstance(part, NumericFunction) and isinstance(part.function, Observable):
@@ -281,8 +278,8 @@ def _parts(f: Observable) -> list[tuple[float, Observable]]:
     return out
 
 
+# Functions of one RKHS added up: the norm of a sum is less than the sum of the norms.
 def _merged(parts: Sequence[tuple[float, KernelFunction]]) -> list[KernelFunction]:
-    """Functions of one RKHS added up: the norm of a sum is less than the sum of the norms."""
     by_kernel: dict[Kernel, list[tuple[float, KernelFunction]]] = {}
     for scale, part in parts:
         by_kernel.setdefault(part.kernel, []).append((scale, part))
@@ -348,10 +345,9 @@ def _of_kernel_function(f: KernelFunction) -> _Part:
     return bounds
 
 
+# Taylor's expansion at the center, complete: even powers are not negative, all others are at most
+# |coefficient|·h^α.
 def _of_polynomial(scale: float, f: Polynomial) -> _Part:
-    """Taylor's expansion at the center, complete: even powers are not negative, all others are at
-    most |coefficient|·h^α.
-    """
     # in powers of x − the center of the first cells, which are all of the box
     f_near: list[Polynomial] = []
 
@@ -398,10 +394,9 @@ def _of_polynomial(scale: float, f: Polynomial) -> _Part:
     return bounds
 
 
+# 1 on a cell that meets the box where the sign is +, 0 on a cell that is not inside it where the
+# sign is −.
 def _of_indicator(scale: float, f: BoxIndicator) -> _Part:
-    """1 on a cell that meets the box where the sign is +, 0 on a cell that is not inside it where
-    the sign is −.
-    """
     low, high = f.box.low, f.box.high
 
     def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
@@ -414,8 +409,8 @@ def _of_indicator(scale: float, f: BoxIndicator) -> _Part:
     return bounds
 
 
+# 1 on a cell where the function may be positive.
 def _of_event(scale: float, f: Event) -> _Part:
-    """1 on a cell where the function may be positive."""
     bounds_of = enclosure(f.function)
     assert bounds_of is not None
 
@@ -434,16 +429,16 @@ def _of_lipschitz(scale: float, f: Observable, constant: float) -> _Part:
     return bounds
 
 
+# Of a function that is at most value + rest, and of which no slope is known.
 def _jump(value: np.ndarray, rest: np.ndarray, centers: np.ndarray) -> CellBound:
-    """Of a function that is at most value + rest, and of which no slope is known."""
     curve = np.zeros((1, *centers.shape[1:] * 2))
     return CellBound(value, rest, np.zeros_like(centers), curve, rest)
 
 
+# The bounds of the pieces of a maximum: Taylor's expansion, complete.
 def _of_pieces(
     scale: float, f: Maximum, centers: np.ndarray, half: np.ndarray
 ) -> Iterator[CellBound]:
-    """The bounds of the pieces of a maximum: Taylor's expansion, complete."""
     x, d = centers - f.origin, centers.shape[1]
     for constant, linear, curve in zip(f.constants, f.slopes, f.curves, strict=True):
         bent = x @ curve

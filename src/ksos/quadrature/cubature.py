@@ -86,10 +86,10 @@ def integrate(
         )
 
 
+# Per cell ∫f and ∫|f|, shape (c,), and the error of the first along each axis, (c, d).
 def _apply(
     f: Integrand, start: np.ndarray, stop: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per cell ∫f and ∫|f|, shape (c,), and the error of the first along each axis, (c, d)."""
     n, d = start.shape
     t, fine, *coarse = _nested_rules(_INTERVALS[d])
     grid = tensor_grid([t] * d)
@@ -123,11 +123,10 @@ def _contract(y: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
     return y
 
 
+# Nodes in [0, 1], the weights of the Clenshaw–Curtis rule on all of them, and of the rules on every
+# second, even and odd.
 @cache
 def _nested_rules(intervals: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes in [0, 1], the weights of the Clenshaw–Curtis rule on all of them, and of the rules on
-    every second, even and odd.
-    """
     nodes = -np.cos(np.pi * np.arange(intervals + 1) / intervals)
     rules = []
     for chosen in (slice(None), slice(0, None, 2), slice(1, None, 2)):

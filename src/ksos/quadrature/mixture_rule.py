@@ -64,10 +64,9 @@ class MixtureRule:
             nodes = self._draw(component, np.clip(unit[:, 1:], tiny, 1.0 - tiny))
             yield nodes, -self.log_density(nodes) - math.log(n)
 
+    # Per center and feature: the boundary in units of the scale, and whether it is mirrored so that
+    # the mass lies below 0.
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Per center and feature: the boundary in units of the scale, and whether it is mirrored
-        so that the mass lies below 0.
-        """
         a, b = (self.low - self.centers) / self.scale, (self.high - self.centers) / self.scale
         flip = a > 0.0
         return np.where(flip, -b, a), np.where(flip, -a, b), flip
@@ -89,8 +88,8 @@ class MixtureRule:
                 below < 0.0, below, -np.log(-2.0 * np.expm1(np.minimum(log_p, -1e-300)))
             )
 
+    # The points of the given components at these levels of their distribution functions.
     def _draw(self, component: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """The points of the given components at these levels of their distribution functions."""
         a, b, flip = (part[component] for part in self._ends())
         log_a, log_b = self._log_cdf(a), self._log_cdf(b)
         with np.errstate(divide="ignore"):

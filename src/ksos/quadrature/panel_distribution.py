@@ -224,8 +224,8 @@ class PanelDistribution:
             self.panels.mirrored(), self.values[:, ::-1, ::-1], exact=self.exact
         )
 
+    # f(numbers of distributions, arguments) for all entries.
     def _in_blocks(self, f: Callable[[Array, Array], Array], of: Array, entries: Array) -> Array:
-        """f(numbers of distributions, arguments) for all entries."""
         out, order = 0.0 * entries, self.panels.order
         size = _DEVICE_BLOCK if on_accelerator(entries) else _HOST_BLOCK
         for block in row_blocks(entries.shape[0], order, size * order):
@@ -240,9 +240,9 @@ class PanelDistribution:
         part = np.where(s == 1.0, whole, np.clip(part, 0.0, whole))
         return np.minimum((self._up_to[of, j] + part) / self.total[of], 1.0)
 
+    # Areas under distribution functions, which are constant in the gaps between panels.
     @cached_property
     def _areas(self) -> _Areas:
-        """Areas under distribution functions, which are constant in the gaps between panels."""
         panels, total = self.panels, self.total[:, None]
         gaps = np.diff(panels.start, append=panels.start[-1] + 2.0 * panels.half[-1])
         gaps = np.maximum(gaps - 2.0 * panels.half, 0.0)
@@ -254,8 +254,8 @@ class PanelDistribution:
         both = np.sum(cdf * (1.0 - cdf) * panels.weights, axis=(1, 2))
         return _Areas(np.cumsum(each, axis=1) - each, mean, both + (behind * (1.0 - behind)) @ gaps)
 
+    # ∫_{−∞}^x P(X ≤ t) dt. All terms are positive.
     def _area_up_to(self, of: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """∫_{−∞}^x P(X ≤ t) dt. All terms are positive."""
         j, s = position_on_panel(self.panels, x)
         half, at = self.panels.half[j], np.clip(s, -1.0, 1.0)
         part = half**2 * _sum(_node_basis(self.panels.order).twice @ self.values[of, j].T, at)
@@ -263,11 +263,10 @@ class PanelDistribution:
         gap = self._up_to[of, j + 1] * half * np.maximum(s - 1.0, 0.0)
         return np.asarray(self._areas.up_to[of, j] + (started + part + gap) / self.total[of])
 
+    # Number of the distribution plus its distribution function at the end of each panel: one sorted
+    # row, in which a single search finds the panels of all quantiles.
     @cached_property
     def _keys(self) -> Array:
-        """Number of the distribution plus its distribution function at the end of each panel: one
-        sorted row, in which a single search finds the panels of all quantiles.
-        """
         xp, n = namespace(self.values), self.values.shape[0]
         shares = self._up_to[:, 1:] / self.total[:, None]
         return xp.reshape(xp.arange(n, device=shares.device)[:, None] + shares, (-1,))
@@ -308,12 +307,11 @@ class PanelDistribution:
             return low
         return float(brentq(excess, low, float(highest.max()) + 1.0, xtol=1e-13, rtol=1e-14))
 
+    # Pieces of the panels with mass on which the density is monotone.
+    #
+    # The extrema of a polynomial are the real roots of its derivative [Trefethen2013].
     @cached_property
     def _monotone_pieces(self) -> _Pieces:
-        """Pieces of the panels with mass on which the density is monotone.
-
-        The extrema of a polynomial are the real roots of its derivative [Trefethen2013].
-        """
         kept = np.flatnonzero(self.masses[0] > _NO_MASS * self.total[0])
         basis = _node_basis(self.panels.order)
         if self._log_density is None:
@@ -344,8 +342,8 @@ class PanelDistribution:
             start, stop, log_start, log_stop, mass, peak[i], series[:, i], masses[:, i], up_to
         )
 
+    # Mass of these monotone pieces where the density is above the level.
     def _mass_above(self, crossed: np.ndarray, log_level: float) -> np.ndarray:
-        """Mass of these monotone pieces where the density is above the level."""
         pieces = self._monotone_pieces
         rising = pieces.log_stop[crossed] > pieces.log_start[crossed]
         sign, level = np.where(rising, 1.0, -1.0), np.exp(log_level - pieces.log_peak[crossed])
@@ -363,8 +361,8 @@ class PanelDistribution:
         return np.maximum(np.where(rising, behind - up_to, up_to - before), 0.0)
 
 
+# Numbers of the distributions of all entries of x (rows, k), and the entries.
 def _flat(x: Array, which: Array | None) -> tuple[Array, Array]:
-    """Numbers of the distributions of all entries of x (rows, k), and the entries."""
     xp = namespace(x)
     if which is None:
         which = xp.arange(x.shape[0], device=x.device)
@@ -461,13 +459,12 @@ def increasing_root(
     return out
 
 
+# s ∈ [−1, 1] with ∫_{−1}^s q = share. The polynomial q has ``values`` (n, order) at the
+# Gauss–Legendre nodes.
+#
+# The error of the integral is small beside ``scale``, the whole mass. If ``exact``, it is small
+# beside ``share``.
 def _invert_on_panel(values: Array, share: Array, scale: Array, *, exact: bool = False) -> Array:
-    """s ∈ [−1, 1] with ∫_{−1}^s q = share. The polynomial q has ``values`` (n, order) at the
-    Gauss–Legendre nodes.
-
-    The error of the integral is small beside ``scale``, the whole mass. If ``exact``, it is small
-    beside ``share``.
-    """
     xp, basis = namespace(values), _node_basis(values.shape[1])
     to_series, integrate = like(basis.to_series, values), like(basis.integral, values)
     values = xp.asarray(values.T, copy=True)
@@ -516,9 +513,9 @@ class _NodeBasis(NamedTuple):
     brackets: np.ndarray
 
 
+# The matrices for polynomials of this order.
 @cache
 def _node_basis(order: int) -> _NodeBasis:
-    """The matrices for polynomials of this order."""
     nodes, weights = legendre(order)
     to_series = np.linalg.inv(legendre_series.legvander(nodes, order - 1))
     integral = legendre_series.legint(np.eye(order), lbnd=-1, axis=0)
@@ -537,17 +534,16 @@ def from_nodes(order: int, s: np.ndarray) -> np.ndarray:
     return np.asarray(legendre_series.legvander(s, order - 1) @ _node_basis(order).to_series)
 
 
+# Σ_j series_j P_j(s), where each coefficient broadcasts against ``s``.
 def _sum(series: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Σ_j series_j P_j(s), where each coefficient broadcasts against ``s``."""
     return np.asarray(legendre_series.legval(s, series, tensor=False))
 
 
+# :func:`_sum` of two series at once, of which the first has one term more: twice as fast if
+# millions are asked for.
+#
+# For arrays of any backend.
 def _sum_pair(first: Array, second: Array, s: Array) -> tuple[Array, Array]:
-    """:func:`_sum` of two series at once, of which the first has one term more: twice as fast if
-    millions are asked for.
-
-    For arrays of any backend.
-    """
     previous, current = 0.0 * s + 1.0, s
     one, two = first[0] + first[1] * s, second[0] + second[1] * s
     for j in range(1, second.shape[0]):
@@ -559,15 +555,15 @@ def _sum_pair(first: Array, second: Array, s: Array) -> tuple[Array, Array]:
     return one, two
 
 
+# ∫_{−1}^s of the series in the columns, by nodes inside [−1, s]: never a difference.
 def _integral_up_to(series: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """∫_{−1}^s of the series in the columns, by nodes inside [−1, s]: never a difference."""
     t, w = legendre((series.shape[0] + 1) // 2)
     half = 0.5 * (1.0 + s)
     return np.asarray(half * (w @ _sum(series[:, None, :], half * (1.0 + t[:, None]) - 1.0)))
 
 
+# Roots of a polynomial in (−1, 1), in increasing order.
 def _real_roots(series: np.ndarray) -> np.ndarray:
-    """Roots of a polynomial in (−1, 1), in increasing order."""
     trimmed = legendre_series.legtrim(series, _TRIMMED * np.abs(series).max())
     roots = legendre_series.legroots(trimmed)
     real = roots.real[(np.abs(roots.imag) < _REAL) & (np.abs(roots.real) < 1.0)]

@@ -49,8 +49,8 @@ def hermite(n: int) -> Rule:
     return _frozen((nodes, weights / math.sqrt(2.0 * math.pi)))
 
 
+# The rule is shared by all callers: nobody may write to it.
 def _frozen(rule: Rule) -> Rule:
-    """The rule is shared by all callers: nobody may write to it."""
     for part in rule:
         part.setflags(write=False)
     return rule
