@@ -713,6 +713,7 @@ def _as_number(value: Any, name: str, wanted: str = "finite", least: float = -ma
 
 
 as_finite = _as_number
+# zero is one of them
 as_nonnegative = partial(_as_number, wanted="non-negative and finite", least=0.0)
 # from the least positive float
 as_positive = partial(_as_number, wanted="positive and finite", least=math.ulp(0.0))
