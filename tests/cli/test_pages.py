@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from ksos import KernelSoSDensity
 
 Command = Callable[..., Any]
 
@@ -52,7 +55,10 @@ def same(printed: str, shown: str) -> bool:
     return words[0] == words[1] and bool(np.allclose(*numbers, rtol=0.01, atol=1e-4))
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 4), ("docs/command-line.md", 20)])
+@pytest.mark.parametrize(
+    ("page", "least"),
+    [("README.md", 4), ("docs/quickstart.md", 2), ("docs/command-line.md", 20)],
+)
 def test_the_command_lines_of_a_page(
     ksos: Command, page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +74,8 @@ def test_the_command_lines_of_a_page(
     Path("new.csv").write_text(
         "\n".join(["doors,mpg,hp", *(f"{2 + i % 4},{20 + i},{90 + i}" for i in range(5))]) + "\n"
     )
+    people = pandas.DataFrame({"bmi": 26.0 + rng.normal(size=30), "bp": 94.0 + rng.normal(size=30)})
+    KernelSoSDensity().fit(people).distribution_.save("people.ksos")
     Path("data").mkdir()
     for k in range(2):
         columns = {
