@@ -423,3 +423,27 @@ def test_all_wrong_columns_are_named_at_once() -> None:
     wrong = rows().assign(origin="Mars", price=-1.0)
     with pytest.raises(ValueError, match=r"'price'.*'origin'"):
         everything().logpdf(wrong)
+
+
+@pytest.mark.parametrize("sizes", [{"rank": 1}, {"m": 3}, {"m": 1}], ids=str)
+def test_compressed_densities_are_as_close_as_they_say(sizes: dict[str, int]) -> None:
+    p = density_of("plain", "rain", "origin")
+    small, bound = p.compress(**sizes)
+    (_, terms), kernel = small.parts[0], ksos.kernels.Gaussian(1.0)
+    kept = terms.correction.factor.shape
+    assert kept[1 if "rank" in sizes else 0] == min(sizes.values())
+    assert 0.0 < p.mmd(small, kernel) <= bound < 1.0
+    # ∫|p − q| from samples of p
+    X = p.rvs(4_000, rng=0)
+    ratio = np.abs(1.0 - np.exp(small.logpdf(X) - p.logpdf(X)))
+    assert ratio.mean() - 4.0 * ratio.std() / math.sqrt(4_000) <= bound
+    assert ratio.mean() > 0.1 * bound  # a bound that says something
+
+
+def test_what_cannot_be_compressed() -> None:
+    p = density_of("plain", "rain", "origin")
+    assert p.compress(m=50).mmd == p.compress(rank=50).mmd == 0.0
+    with pytest.raises(ValueError, match="give either rank"):
+        p.compress()
+    with pytest.raises(ValueError, match="compress the density first"):
+        p.conditional({"plain": (0.0, 1.0)}).compress(rank=1)

@@ -57,7 +57,7 @@ VISIBLE: dict[str, list[dict[str, Any]]] = {
     "tol": [{"tol": 1.0}],
     "random_state": [{"support": "random", "n_support": 9, "random_state": 1}],
 }
-APART = {"time_limit", "verbose", "contamination"}
+APART = {"time_limit", "verbose", "contamination", "columns", "missing"}
 
 
 def fit(data: np.ndarray = X, **parameters: Any) -> KernelSoSDensity:
@@ -77,7 +77,8 @@ def test_every_option_has_a_test_and_the_documented_default() -> None:
     documented |= {"relative_regularization": None, "objective": "squared_mmd", "penalty": "trace"}
     documented |= {"measure": None, "reference": None, "support": "auto", "n_support": None}
     documented |= {"landmarks": None, "embedding_bandwidth": None, "solver": "auto", "tol": None}
-    documented |= {"time_limit": None, "contamination": None, "random_state": None, "verbose": 0}
+    documented |= {"time_limit": None, "columns": None, "missing": "model", "contamination": None}
+    documented |= {"random_state": None, "verbose": 0}
     found = {name: parameter.default for name, parameter in signature.parameters.items()}
     assert list(found.items()) == list(documented.items()), "and their order"
     kinds = [parameter.kind for parameter in signature.parameters.values()]

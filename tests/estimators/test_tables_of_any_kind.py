@@ -304,3 +304,51 @@ def test_categories_alone() -> None:
         for b in "xy":
             assert p.probability({"a": a, "b": b}) == pytest.approx(table.loc[a, b], abs=0.03)
     assert p.pmf(X[:3]).shape == (3,)
+
+
+@pytest.mark.filterwarnings("ignore:X has missing cells")
+def test_a_fit_at_given_bandwidth_and_strength_is_that_of_the_search() -> None:
+    rng, n = np.random.default_rng(0), 80
+    word = rng.choice(["a", "b"], n)
+    X = pandas.DataFrame({"word": word, "x": rng.normal(size=n) + (word == "a")})
+    X["cost"] = np.exp(0.5 * rng.normal(size=n))
+    X.loc[::7, "x"] = np.nan
+    shared: dict[str, Any] = {"columns": {"cost": "positive"}, "random_state": 0}
+    search = ksos.KernelSoSDensityCV(relative_regularizations=[0.1], **shared).fit(X)
+    given = {"reference": "mixture", "objective": "likelihood", "tol": search.tol, **shared}
+    fits = [
+        ksos.KernelSoSDensity(relative_regularization=0.1, **given).fit(X),
+        ksos.KernelSoSDensity(regularization=search.regularization_, **given).fit(X),
+        ksos.KernelSoSDensity(
+            bandwidth=search.bandwidth_, relative_regularization=0.1, **given
+        ).fit(X),
+    ]
+    for fit in fits:
+        assert fit.solution_.objective == pytest.approx(search.solution_.objective, abs=1e-12)
+        assert fit.solution_.gap == pytest.approx(search.solution_.gap, abs=1e-12)
+        assert fit.relative_regularization_ == pytest.approx(0.1)
+        np.testing.assert_allclose(fit.score_samples(X), search.score_samples(X), rtol=1e-9)
+    wide = ksos.KernelSoSDensity(bandwidth=[9.0, 9.0], **given).fit(X)
+    np.testing.assert_allclose(wide.bandwidth_, 81.0 * np.eye(2))
+    weights = np.where(X["word"] == "a", 1.0, 0.0)
+    only = ksos.KernelSoSDensity(relative_regularization=0.1, **given).fit(X, sample_weight=weights)
+    assert only.distribution_.probabilities("word")["a"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reference": "mixture"}, "fitted with objective='likelihood'"),
+        ({"reference": "mixture", "solver": "lbfgs"}, "fitted with solver='auto'"),
+        ({"reference": "mixture", "contamination": 0.1}, "fitted with contamination=None"),
+        ({"reference": "mixture", "bandwidth": "median"}, "bandwidth of a table"),
+        ({"reference": "mixture", "missing": "raise"}, "missing='model'"),
+        ({"columns": {"x": "positive"}}, "need reference='mixture'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:a likelihood fit puts mass")
+def test_fits_of_tables_say_what_they_need(options: Any, message: str) -> None:
+    X = pandas.DataFrame({"word": ["a", "b"] * 20, "x": [*np.arange(1.0, 40.0), np.nan]})
+    given = {} if "reference" in options and len(options) == 1 else {"objective": "likelihood"}
+    with pytest.raises(ValueError, match=message):
+        ksos.KernelSoSDensity(**given, **options).fit(X)

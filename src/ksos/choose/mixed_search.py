@@ -164,14 +164,25 @@ class MixedSearch(Search):
     def kernel_of(self, i: int) -> Any:
         return self.multiples[i] ** 2 * self.metric
 
-    def answer(self, tol: float | None) -> tuple[Solution, float]:
+    def at(self, metric: Any, tol: float | None, absolute: float | None) -> tuple[Solution, float]:
+        """The optimum at the first λ, or at an absolute one, without any comparison; ``metric``, if
+        there is one, takes the place of that of the first bandwidth.
+        """
+        assert self.stack is not None
+        self.stack.fit()
+        self._settle()
+        if metric is not None:
+            self.metric = metric
+        return self.answer(tol, absolute)
+
+    def answer(self, tol: float | None, absolute: float | None = None) -> tuple[Solution, float]:
         j, i = self.choice
         strength, support = self.strengths[j], self.support[-1]
         if np.isinf(strength):
             # only the constant function is left of the space: its density is ρ
             support = Support(support.points[:1], support.codes[:1])
         space = _space(self.reference_of_all, self.kernel_of(i), support, np.isinf(strength))
-        relative = space.mean_square * strength
+        relative = space.mean_square * strength if absolute is None else absolute
         return fit_to_cells(space, self.u, self.c, self.weights, relative, tol), relative
 
 

@@ -19,6 +19,7 @@ from ksos.plotting import (
     figure_size,
     require_matplotlib,
     sheet,
+    table_size,
 )
 
 # without a date in it, the same density gives the same bytes on any day
@@ -123,7 +124,7 @@ def plot(arguments: argparse.Namespace, console: Console) -> int:
         for feature in view.features
     ]
     stream = io.BytesIO()
-    with sheet(*((2.6 * k + 0.6, 2.8) if is_table else figure_size(k))) as figure:
+    with sheet(*(table_size(k) if is_table else figure_size(k))) as figure:
         figure.set_layout_engine("constrained")
         if is_table:
             TableDisplay.from_density(view.density, X, ax=figure.add_subplot())

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from ksos.density.averages import Averages
-from ksos.density.compress import Compression, compressed
+from ksos.density.compress import Compression, as_sizes, compressed
 from ksos.density.estimate import Estimate
 from ksos.density.questions import condition, transform, without_underflow
 from ksos.density.questions.mass import Masses, box_masses, cumulative, masses_within, quantiles
@@ -617,13 +617,7 @@ class SoSDensity(Averages):
         >>> smaller.rank, distance < 0.01
         (1, True)
         """
-        if (rank is None) == (m is None):
-            raise ValueError(
-                "give either rank, the number of columns, or m, the number of support points; got"
-                f" rank={rank!r}, m={m!r}"
-            )
-        rank = None if rank is None else as_count(rank, "rank")
-        m = None if m is None else as_count(m, "m")
+        rank, m = as_sizes(rank, m)
         host = self.terms.on_host
         terms = [(w, compressed(term, rank, m)) for w, term in host.weighted]
         if all(a is b for (_, a), (_, b) in zip(terms, host.weighted, strict=True)):

@@ -98,9 +98,9 @@ class MixedTerms:
     def of(cls, reference: MixedReference, correction: Correction) -> MixedTerms:
         """All columns, scaled to mass one."""
         d, q = reference.shape
-        return cls(reference, correction, tuple(range(d)), tuple(range(q)), {})._to_mass_one()[1]
+        return cls(reference, correction, tuple(range(d)), tuple(range(q)), {}).to_mass_one()[1]
 
-    def _to_mass_one(self) -> tuple[float, MixedTerms]:
+    def to_mass_one(self) -> tuple[float, MixedTerms]:
         """The logarithm of the mass, and the same density with mass one before it is within
         intervals; raises NoMass.
         """
@@ -292,7 +292,7 @@ class MixedTerms:
             tuple(kept.index(j) for j in shown_c),
             {left.index(k): sides for k, sides in within.items()},
         )
-        log, found = found._to_mass_one()
+        log, found = found.to_mass_one()
         return log_mass + log - self._log_total, found
 
     def numeric(self) -> Terms:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from ksos.density.compress import Compression, as_sizes, compressed_cells
 from ksos.density.density import SoSDensity, from_terms
 from ksos.density.estimate import Estimate
 from ksos.density.kinds import Column, Columns, Piece, meet
@@ -584,6 +585,35 @@ class TableDensity:
                 drawn = self.columns.decode(*terms.draw_given(u[own], c[own], rng))
                 found[own] = np.where(np.isnan(cells[own]), drawn, cells[own])
         return found
+
+    def compress(self, rank: int | None = None, m: int | None = None) -> Compression:
+        """A smaller density, and a bound on ∫|p − q|, as a named pair ``(density, mmd)``. The bound
+        holds for the MMD of every kernel with values up to one.
+
+        Parameters
+        ----------
+        rank, m : int, optional
+            Columns of the factor, or support points, as in :meth:`SoSDensity.compress`.
+        """
+        rank, m = as_sizes(rank, m)
+        found = [(w, *compressed_cells(terms, rank, m)) for w, terms in self.parts]
+        small = TableDensity(self.columns, [(w, terms) for w, terms, _ in found])
+        return Compression(small, sum(w * bound for w, _, bound in found))
+
+    def mmd(self, other: Any, kernel: Any = None, landmarks: Any = None) -> float:
+        """:func:`ksos.mmd` between this density and another, or a table of complete rows.
+
+        Parameters
+        ----------
+        other : TableDensity or data frame
+        kernel : Gaussian, optional
+            Of the columns of numbers, as they are encoded.
+        landmarks : data frame, optional
+            Rows on which both are projected.
+        """
+        from ksos.space.embedding import mmd  # which is built on densities
+
+        return mmd(self, other, kernel, landmarks)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the density to a file that :func:`ksos.load` reads."""

@@ -19,14 +19,17 @@ from ksos.data import (
     Chunks,
     Gathered,
     KernelSums,
+    Learned,
     Part,
     Passes,
     as_source,
     forget,
+    learn,
     remember,
     require_own_weights,
     row_hashes,
 )
+from ksos.density import Columns, TableDensity
 from ksos.estimators.base import (
     DensityEstimator,
     holds_no_rows_out,
@@ -108,6 +111,19 @@ _RESULTS = ["solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_ba
 _RESULTS += ["regularization_", "relative_regularization_", "support_points_", "landmarks_"]
 
 
+# What a table with columns of any kind is fitted with.
+_OF_TABLES = {
+    "objective": "likelihood",
+    "kernel": "gaussian",
+    "penalty": "trace",
+    "support": "auto",
+    "landmarks": None,
+    "embedding_bandwidth": None,
+    "solver": "auto",
+    "contamination": None,
+}
+
+
 class _Setting(NamedTuple):
     """What is fixed before the sums: the space, and whether time was too short for all of its
     support points.
@@ -150,7 +166,8 @@ class KernelSoSDensity(DensityEstimator):
     measure : Measure, optional
         What densities refer to, such as ``Box``. Default: Lebesgue.
     reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted mixture, optional
-        A density that the model corrects.
+        A density that the model corrects. With "mixture" and ``objective="likelihood"``, tables may
+        hold text and missing cells.
     support : {"auto", "kmeans", "pivoted", "random"} or array-like of shape (m, d), default="auto"
         Support points, or how to choose them.
     n_support : int, optional
@@ -165,6 +182,10 @@ class KernelSoSDensity(DensityEstimator):
         Absolute gap. Default: 1e-8, or 1e-5 nats for the likelihood.
     time_limit : float, optional
         Seconds for the fit.
+    columns : dict, optional
+        Kinds of columns of a table, as in :class:`KernelSoSDensityCV`.
+    missing : {"model", "drop", "raise"}, default="model"
+        What to do about missing cells.
     contamination : float, optional
         Share of new rows that ``predict`` flags.
     random_state : int, RandomState or None, default=None
@@ -210,6 +231,8 @@ class KernelSoSDensity(DensityEstimator):
         solver: str | Solver = "auto",
         tol: float | None = None,
         time_limit: float | None = None,
+        columns: Any = None,
+        missing: str = "model",
         contamination: float | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -219,6 +242,7 @@ class KernelSoSDensity(DensityEstimator):
         self.penalty, self.measure, self.reference = penalty, measure, reference
         self.support, self.n_support, self.landmarks = support, n_support, landmarks
         self.embedding_bandwidth, self.solver, self.tol = embedding_bandwidth, solver, tol
+        self.columns, self.missing = columns, missing
         self.time_limit, self.contamination = time_limit, contamination
         self.random_state, self.verbose = random_state, verbose
 
@@ -248,6 +272,9 @@ class KernelSoSDensity(DensityEstimator):
                 "checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)"
             )
         with Run(None, type(self).__name__, verbose=self.verbose):
+            learned = Learned([]) if isinstance(X, Chunks) else self._learn(X)
+            if learned.columns is not None:
+                return self._fit_table(learned, learned.columns, sample_weight)
             passes = self._fit_to(X, sample_weight, checkpoint)
             if not isinstance(X, Chunks):
                 return self._calibrate(X, sample_weight)
@@ -259,6 +286,75 @@ class KernelSoSDensity(DensityEstimator):
                 part, complete = passes.part, passes.survey.complete
                 self._calibrate_on(part.points, part.weights, None if complete else refit)
             return self
+
+    # The kinds of the columns, if the table is not one of plain numbers without gaps.
+    def _learn(self, X: Any) -> Learned:
+        if isinstance(self.reference, str) and self.reference == "mixture":
+            return learn(X, self.columns, self.missing)
+        if self.columns is not None or self.missing != "model":
+            raise ValueError(
+                "columns and missing need reference='mixture' and objective='likelihood'; set both,"
+                " or drop columns and missing"
+            )
+        return Learned([])
+
+    # The certified fit of a table with columns of any kind, at the given bandwidth and λ.
+    @np.errstate(under="ignore")
+    def _fit_table(self, learned: Learned, columns: Columns, sample_weight: Any) -> Self:
+        from ksos.estimators.search import KernelSoSDensityCV  # which inherits from the same base
+
+        self._check_parameters()
+        for name, usual in _OF_TABLES.items():
+            value = getattr(self, name)
+            if not (value is usual or (isinstance(value, str) and value == usual)):
+                raise ValueError(
+                    f"a table with text, gaps or kinds of columns is fitted with {name}={usual!r};"
+                    f" got {value!r}"
+                )
+        d, strength = len(columns.lines), self.relative_regularization
+        absolute = None if isinstance(self.regularization, str) else float(self.regularization)
+        if strength is None:
+            scale = (len(columns.listed) + 2) / (3.0 * learned.rows.size)
+            strength = AUTO_CORRECTIONS["likelihood"] * scale
+        metric = None
+        if isinstance(self.bandwidth, str):
+            as_choice(self.bandwidth, "bandwidth of a table", ("auto",), otherwise=" or numbers")
+        else:
+            given = Gaussian(as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
+            metric = given.matrix(d)
+        for note in learned.notes:
+            warn_caller(note)
+        settings = ("n_support", "time_limit", "random_state", "verbose")
+        search = KernelSoSDensityCV(
+            bandwidths=None if metric is None else [1.0],
+            relative_regularizations=[strength],
+            **{name: getattr(self, name) for name in settings},
+        )
+        with Run(self.time_limit, verbose=self.verbose) as run:
+            problem = search._search_table(learned, columns, sample_weight)
+            tol = NegativeLogLikelihood.natural_tol if self.tol is None else self.tol
+            self.solution_, self.regularization_ = problem.at(metric, tol, absolute)
+        terms: Any = self.solution_.distribution
+        self.distribution_ = TableDensity(columns, [(1.0, terms)])
+        space: Any = self.solution_.space
+        self.relative_regularization_ = self.regularization_ / space.mean_square
+        self.bandwidth_, self.n_iter_ = problem.kernel_of(0), self.solution_.n_iter
+        self.support_points_ = problem.support[-1].points
+        forget(self)
+        remember(
+            self, Checks(type(self).__name__, n_features=len(columns.listed), names=columns.names)
+        )
+        if run.interrupted:
+            raise KeyboardInterrupt(self.solution_.message)
+        if self.solution_.status != "solved":
+            warn_caller(ConvergenceWarning(self.solution_.message))
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        mixture = isinstance(self.reference, str) and self.reference == "mixture"
+        tags.input_tags.allow_nan = mixture and self._by_likelihood and self.missing != "raise"
+        return tags
 
     @available_if(holds_no_rows_out)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

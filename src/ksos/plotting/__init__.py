@@ -9,7 +9,7 @@ from ksos.plotting.conditional import ConditionalDisplay
 from ksos.plotting.cv_surface import CrossValidationDisplay
 from ksos.plotting.density import MOST_PAIRED, DensityDisplay, figure_size
 from ksos.plotting.solution import RobustPathDisplay, SolutionDisplay
-from ksos.plotting.tables import TableDisplay
+from ksos.plotting.tables import TableDisplay, table_size
 
 __all__ = [
     "MOST_PAIRED",
@@ -22,4 +22,5 @@ __all__ = [
     "figure_size",
     "require_matplotlib",
     "sheet",
+    "table_size",
 ]

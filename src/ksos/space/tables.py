@@ -25,23 +25,6 @@ from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import squared_distances
 from ksos.space.bandwidth import bandwidth_rule
 
-__all__ = [
-    "PAIR",
-    "Sum",
-    "TableKernel",
-    "cells_of",
-    "decoded",
-    "density_kernel",
-    "embedding_at",
-    "encoded",
-    "is_mixed",
-    "recoded",
-    "rows_kernel",
-    "sum_of_rows",
-    "sums_of_density",
-    "together",
-]
-
 # numbers held at a time: 8 MB
 _BLOCK_ELEMENTS = 1 << 20
 # cells that a missing one stands for: their mean is known to 1/16 of its standard deviation
