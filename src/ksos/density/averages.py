@@ -165,7 +165,7 @@ class Averages(Scores):
 
         Parameters
         ----------
-        other : SoSDensity, array (n, d) or MeanEmbedding
+        other : density, array (n, d), data frame or MeanEmbedding
             What to compare with.
         kernel : Kernel, optional
             Of the embedding. Default: that of this density.

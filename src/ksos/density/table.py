@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from ksos.density.averages import Averages
 from ksos.density.compress import Compression, as_sizes, compressed_cells
 from ksos.density.density import SoSDensity, from_terms
 from ksos.density.estimate import Estimate
@@ -600,20 +601,7 @@ class TableDensity:
         small = TableDensity(self.columns, [(w, terms) for w, terms, _ in found])
         return Compression(small, sum(w * bound for w, _, bound in found))
 
-    def mmd(self, other: Any, kernel: Any = None, landmarks: Any = None) -> float:
-        """:func:`ksos.mmd` between this density and another, or a table of complete rows.
-
-        Parameters
-        ----------
-        other : TableDensity or data frame
-        kernel : Gaussian, optional
-            Of the columns of numbers, as they are encoded.
-        landmarks : data frame, optional
-            Rows on which both are projected.
-        """
-        from ksos.space.embedding import mmd  # which is built on densities
-
-        return mmd(self, other, kernel, landmarks)
+    mmd = Averages.mmd
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the density to a file that :func:`ksos.load` reads."""

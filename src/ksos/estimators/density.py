@@ -272,8 +272,8 @@ class KernelSoSDensity(DensityEstimator):
                 "checkpoint is for a source of chunks: fit(ksos.chunks(…), checkpoint=…)"
             )
         with Run(None, type(self).__name__, verbose=self.verbose):
-            learned = Learned([]) if isinstance(X, Chunks) else self._learn(X)
-            if learned.columns is not None:
+            learned = None if isinstance(X, Chunks) else self._learn(X)
+            if learned is not None and learned.columns is not None:
                 return self._fit_table(learned, learned.columns, sample_weight)
             passes = self._fit_to(X, sample_weight, checkpoint)
             if not isinstance(X, Chunks):
@@ -288,7 +288,7 @@ class KernelSoSDensity(DensityEstimator):
             return self
 
     # The kinds of the columns, if the table is not one of plain numbers without gaps.
-    def _learn(self, X: Any) -> Learned:
+    def _learn(self, X: Any) -> Learned | None:
         if isinstance(self.reference, str) and self.reference == "mixture":
             return learn(X, self.columns, self.missing)
         if self.columns is not None or self.missing != "model":
@@ -296,7 +296,7 @@ class KernelSoSDensity(DensityEstimator):
                 "columns and missing need reference='mixture' and objective='likelihood'; set both,"
                 " or drop columns and missing"
             )
-        return Learned([])
+        return None
 
     # The certified fit of a table with columns of any kind, at the given bandwidth and λ.
     @np.errstate(under="ignore")
