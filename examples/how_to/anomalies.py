@@ -33,3 +33,7 @@ ax.plot(*strange.T, "x", markersize=8, color="C3", label="strange rows")
 ax.set(xlabel="first column", ylabel="second column", aspect="equal")
 ax.legend(loc="lower left")
 plt.show()
+
+# %%
+# What to change: ``contamination`` is the rate of false alarms that you accept. Use ``fit_predict``
+# for the rows that you fit.

@@ -27,6 +27,9 @@ print(
     f" {np.median(waiting):.2f} min"
 )
 
+# %%
+# The density on the whole line puts mass below zero and is too low at the boundary. The one on the
+# half-line does neither.
 x = np.linspace(-1.5, 10.0, 600)[:, None]
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.hist(waiting[:, 0], bins=60, density=True, color="0.88", label="1,000 waiting times")
@@ -37,3 +40,6 @@ ax.axvline(0.0, color="0.3", linewidth=0.8)
 ax.set(xlabel="waiting time (min)", ylabel="density", xlim=(-1.5, 10.0))
 ax.legend()
 plt.show()
+
+# %%
+# What to change: pass the bounds of your data to ``Box``. A sample outside of them raises an error.

@@ -31,6 +31,9 @@ for x in (0.5, 3.5):
 covered = np.mean((est.cdf(X, y) > 0.05) & (est.cdf(X, y) < 0.95))
 print(f"share of the samples between the 5% and the 95% quantile: {covered:.3f}")
 
+# %%
+# The figure shows the density of y for every x. From x = 2.5 on it has two modes, and the median
+# stays on the larger one.
 columns, heights = np.linspace(0.0, 4.0, 160), np.linspace(-3.5, 3.5, 200)
 height = est.pdf(columns[:, None], grid=heights).T
 band = est.predict_quantile(columns[:, None], [0.05, 0.5, 0.95])
@@ -60,3 +63,7 @@ plt.colorbar(mesh, ax=ax, label="p(y | x)")
 plt.show()
 
 assert 0.8 < covered < 1.0
+
+# %%
+# What to change: with more columns or a regressor that you trust, use
+# ``KernelSoSConditional(regressor)`` instead of "joint".

@@ -26,6 +26,8 @@ if importlib.util.find_spec("torch") is not None:
 else:
     print('pip install "kernel-sos[torch]" for tensors')
 
+# %%
+# The fits agree wherever they run.
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, X in places.items():
     est = ksos.KernelSoSDensity(bandwidth=1.5, n_support=60).fit(X)
@@ -40,3 +42,6 @@ ax.hist(data[:, 0], bins=30, density=True, color="0.88", label="300 rows")
 ax.set(xlabel="first feature", ylabel="density")
 ax.legend()
 plt.show()
+
+# %%
+# What to change: pass your own tensors. A density goes to another device with ``p.to("cuda")``.

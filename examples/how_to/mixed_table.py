@@ -36,5 +36,12 @@ gaps = table.head(3).astype(object)
 gaps.loc[0, "cost"] = gaps.loc[1, "ill"] = None
 print(p.impute(gaps).round(2))
 
+# %%
+# Each column is drawn in its own way: bars for probabilities, curves for densities, dots for the
+# data.
 ksos.TableDisplay.from_density(p, table)
 plt.show()
+
+# %%
+# What to change: declare the kinds of your columns. Numbers are plain numbers unless you declare
+# them.

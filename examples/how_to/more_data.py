@@ -36,6 +36,8 @@ print(
     " from 500"
 )
 
+# %%
+# The 50% region of 500 rows has pieces, which more rows join.
 _, axes = plt.subplots(1, 2, figsize=(8, 4.4), layout="constrained")
 for ax, model, name in zip(
     axes, (few, est), ("500 rows", "100,000 rows, in chunks of 10,000"), strict=True
@@ -43,3 +45,7 @@ for ax, model, name in zip(
     ksos.DensityDisplay.from_estimator(model, ax=ax, support=False)
     ax.set_title(name)
 plt.show()
+
+# %%
+# What to change: pass your files to ``ksos.chunks``, and choose ``n_support`` by the detail that
+# you need.

@@ -34,6 +34,8 @@ print(
     f"share in the data, 4 < length < 5: {np.mean(near['width'] > 1.55):.3f} of {len(near)} flowers"
 )
 
+# %%
+# The same question for every length gives a curve.
 lengths = np.linspace(3.5, 6.5, 61)
 chances = [p.probability(low={"width": 1.55}, given={"length": length}) for length in lengths]
 _, (left, right) = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
@@ -43,3 +45,7 @@ left.set(xlabel="petal length (cm)", ylabel="petal width (cm)")
 right.plot(lengths, chances, color="C3")
 right.set(xlabel="petal length (cm)", ylabel="P(width > 1.55 cm | length)", ylim=(0.0, 1.0))
 plt.show()
+
+# %%
+# What to change: conditions may be values or intervals of any columns, and omitted columns are
+# integrated out.

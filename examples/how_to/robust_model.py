@@ -26,6 +26,8 @@ def loss(theta, x):
     return np.sum(residual**2, axis=1), 2.0 * (residual @ A0 + x * (residual @ A1))
 
 
+# %%
+# A radius of 0 is least squares. Each larger ball holds the smaller ones.
 radii = [0.0, 0.05, 0.1]
 ball = ksos.Ball(xi, 0.0, kernel=Gaussian(1.0), domain=Box([-2.5], [2.5]))
 found = ksos.robust_path(loss, np.zeros(6), ball, radii)
@@ -57,3 +59,7 @@ right.plot(grid, np.mean(xi <= grid.T, axis=0), "k", lw=0.8, label="measurements
 right.set(xlabel="ξ", ylabel="probability up to ξ", title="the worst distributions")
 right.legend()
 plt.show()
+
+# %%
+# What to change: write your loss with its gradient, and choose the radius by the shift that you
+# expect.

@@ -29,6 +29,8 @@ print(
     f" {test.most_a.point[0]:.2f}"
 )
 
+# %%
+# The witness below the histograms shows where the two samples differ.
 x = np.linspace(-3.5, 3.5, 300)[:, None]
 _, (top, bottom) = plt.subplots(2, 1, figsize=(7, 5), layout="constrained", sharex=True)
 bins = np.linspace(-3.5, 3.5, 41)
@@ -46,3 +48,7 @@ bottom.plot(*test.most_b.point, test.most_b.value, "v", color="C1", label="most 
 bottom.set(xlabel="x", ylabel="witness: before − after")
 bottom.legend()
 plt.show()
+
+# %%
+# What to change: rows may have many columns. ``test.most_a`` and ``test.most_b`` then name the
+# places.

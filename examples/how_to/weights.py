@@ -26,6 +26,8 @@ for name, est in (("as sampled", plain), ("weighted", weighted)):
     )
 print("in the population: mean 33.0, P(income > 35) = 0.42")
 
+# %%
+# A whole number as weight counts as repetition.
 twice = ksos.KernelSoSDensity(bandwidth=8.0).fit(np.concatenate([income, income[:50]]))
 counted = ksos.KernelSoSDensity(bandwidth=8.0).fit(
     income, sample_weight=np.where(np.arange(400) < 50, 2.0, 1.0)
@@ -43,3 +45,7 @@ ax.plot(grid, weighted.distribution_.pdf(grid), "C0", label="weighted")
 ax.set(xlabel="income (thousands)", ylabel="density")
 ax.legend()
 plt.show()
+
+# %%
+# What to change: pass the weights of your survey as ``sample_weight``. Only their proportions
+# matter.

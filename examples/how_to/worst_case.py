@@ -29,6 +29,8 @@ for radius, worst in zip(radii, found, strict=True):
         f" ({worst.upper_bound_kind})"
     )
 
+# %%
+# The worst distributions move mass just above the capacity, as far as the ball allows.
 grid = np.linspace(0.0, 3.0, 400)[:, None]
 _, (left, right) = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
 left.plot(grid, np.mean(demand <= grid.T, axis=0), "k", lw=0.8, label="60 demands")
@@ -47,3 +49,7 @@ right.plot(radii, [worst.upper_bound for worst in found], "v--", label="no distr
 right.set(xlabel="radius of the MMD ball", ylabel="P(demand above the capacity)")
 right.legend()
 plt.show()
+
+# %%
+# What to change: a loss may be any function of rows, and ``ksos.worst_case`` bounds its mean in the
+# same way.
