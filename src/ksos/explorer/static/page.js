@@ -287,7 +287,7 @@
     const given = { feature: Number($("given").value), value: Number($("value").value) };
     const found = await answer("conditional", given);
     state.given = { ...given, found };
-    const parts = found.quantiles.map(([q, value]) => `${100 * q}\u00a0%: ${shortNumber(value)}`);
+    const parts = found.quantiles.map(([q, value]) => `${100 * q}%: ${shortNumber(value)}`);
     $("conditional-text").textContent = `${name(found.other)} given ${name(given.feature)} = ${shortNumber(given.value)}: mean ${shortNumber(found.mean)}; quantiles ${parts.join(", ")}`;
     $("conditional-text").dataset.value = JSON.stringify(found);
     draw();
