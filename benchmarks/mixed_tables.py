@@ -47,7 +47,7 @@ SHARES = (0.1, 0.3)
 """Of the cells that are missing."""
 
 RARE = 10
-"""Rows: levels of fewer are one level, so that each is in the training rows."""
+"""Rows that are drawn: levels of fewer are one level, so that each is in the training rows."""
 
 
 # Tables: functions that give a frame of numbers and categories, the class last
@@ -174,9 +174,20 @@ def load(name: str, folder: Path | None) -> pd.DataFrame:
         if pd.api.types.is_numeric_dtype(frame[column]):
             frame[column] = frame[column].astype(float)
         else:
-            text = frame[column].astype(str)
-            rare = text.map(text.value_counts()) < RARE
-            frame[column] = pd.Categorical(text.where(~rare, "other"))
+            frame[column] = pd.Categorical(frame[column].astype(str))
+    return frame
+
+
+def drawn(frame: pd.DataFrame, seed: int, most: int) -> pd.DataFrame:
+    """Some of the rows in random order, without rare levels."""
+    rows = np.random.default_rng(seed).permutation(frame.shape[0])[:most]
+    frame = frame.iloc[rows].reset_index(drop=True)
+    for column in frame.columns[frame.dtypes == "category"]:
+        text = frame[column].astype(str)
+        counts = text.value_counts()
+        rare = text.map(counts) < RARE
+        frame[column] = text.where(~rare, "other" if rare.sum() >= RARE else counts.index[0])
+        frame[column] = pd.Categorical(frame[column])
     return frame
 
 
@@ -210,7 +221,7 @@ class Table(NamedTuple):
     def counts(self) -> tuple[int, ...]:
         return tuple(map(len, self.levels))
 
-    def rows(self, index: np.ndarray) -> Table:
+    def rows(self, index: slice) -> Table:
         return self._replace(u=self.u[index], c=self.c[index])
 
     @property
@@ -310,7 +321,7 @@ def multivariate(train: Table, test: Table) -> np.ndarray:
     likelihood: the median of those of subsets, as its documentation advises for many rows.
     """
     methods = importlib.import_module("statsmodels.nonparametric.kernel_density")
-    subsets = methods.EstimatorSettings(efficient=True, n_sub=60, n_res=8)
+    subsets = methods.EstimatorSettings(efficient=True, n_sub=60, n_res=5, n_jobs=1)
     kinds = "c" * train.u.shape[1] + "u" * len(train.levels)
     np.random.seed(0)
     kde = methods.KDEMultivariate(joined(train), kinds, bw="cv_ml", defaults=subsets)
@@ -380,11 +391,9 @@ IMPUTERS: dict[str, Callable[[], Any]] = {
 def contest(
     frame: pd.DataFrame, seed: int, shares: tuple[float, ...], others: list[str], most: int
 ) -> Iterator[tuple[str, float]]:
-    table = Table.of(frame)
-    table = table._replace(u=within_steps(table.u))
-    order = np.random.default_rng(seed).permutation(table.u.shape[0])[:most]
-    cut = (2 * order.size) // 3
-    train, test = table.rows(order[:cut]), table.rows(order[cut:])
+    table = Table.of(drawn(frame, seed, most))
+    table, cut = table._replace(u=within_steps(table.u)), (2 * table.u.shape[0]) // 3
+    train, test = table.rows(np.s_[:cut]), table.rows(np.s_[cut:])
     shift, scale = train.u.mean(axis=0), train.u.std(axis=0)
     train, test = (one._replace(u=(one.u - shift) / scale) for one in (train, test))
     start = time.process_time()
@@ -427,8 +436,7 @@ def outside(samples: pd.DataFrame, table: pd.DataFrame, kinds: dict[str, str]) -
 
 def questions(name: str, frame: pd.DataFrame, seed: int, most: int) -> Iterator[tuple[str, float]]:
     """Answers about rain and visits, minus those of the data in their standard errors."""
-    rows = np.random.default_rng(seed).permutation(frame.shape[0])[:most]
-    frame = frame.iloc[rows].reset_index(drop=True)
+    frame = drawn(frame, seed, most)
     kinds = {c: "numeric" for c in frame if frame[c].dtype == float} | KINDS[name]
     start = time.process_time()
     p = ksos.KernelSoSDensityCV(columns=kinds).fit(frame).distribution_
@@ -556,7 +564,10 @@ def main() -> None:
         with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
             jobs = {pool.submit(run, *task, options): task for task in tasks}
             for job in as_completed(jobs):
-                take(*jobs[job], job.result())
+                if (error := job.exception()) is not None:  # the others go on
+                    print("failed:", *jobs[job], repr(error), file=sys.stderr, flush=True)
+                else:
+                    take(*jobs[job], job.result())
     report(rows)
 
 
