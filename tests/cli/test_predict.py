@@ -48,8 +48,9 @@ def read(text: str) -> tuple[list[str], np.ndarray]:
 def test_the_answers_are_those_of_the_estimator(
     ksos: Callable, model: Path, source: Path, table: np.ndarray
 ) -> None:
-    estimator, columns, target, _ = load_conditional(model)
-    assert columns == ("age", "size") and target == "price"
+    estimator = load_conditional(model)
+    assert estimator.feature_names_in_.tolist() == ["age", "size"]
+    assert estimator.target_names_ == ("price",)
     X = pd.DataFrame(table[:, [0, 2]], columns=["age", "size"])
     words = ["--quantiles", "0.1,0.5,0.9", "--interval", "0.8", "--method", "conformal"]
     found = ksos("predict", model, source, *words)
@@ -168,9 +169,7 @@ def law(cars: Path) -> Path:
                 str(cars),
                 "--target",
                 "mpg",
-                "--categories",
-                "origin",
-                "--clean",
+                "--drop-missing",
                 "--seed",
                 "0",
                 "-o",
@@ -187,65 +186,61 @@ def test_columns_of_words_are_kept_as_categories(
 ) -> None:
     new = tmp_path / "new.csv"
     new.write_text('hp,origin\n1.5,USA\n1.5,"Japan, Inc."\n1.5,Mars\n')
-    found = ksos("predict", law, new)
+    unseen = ksos("predict", law, new)
+    assert unseen.code == 1 and "column 'origin' has the level 'Mars' in row 2" in unseen.err
+    found = ksos("predict", law, new, "--unseen", "missing")
     means = read(found.out)[1][:, 0]
     assert (
         means[1] - means[0] == pytest.approx(5.0, abs=0.5) and means[0] < means[2] < means[1] + 0.5
     )
-    assert "origin is 'Mars', which the fit has not seen; such cells count as missing" in found.err
-    out = tmp_path / "out"
-    refused = ksos("fit", cars, "--target", "mpg", "--drop-missing", "-o", out)
-    assert (
-        refused.code == 1 and "or keep text as categories with --categories origin" in refused.err
-    )
-    assert (
-        "(--categories origin keeps text)"
-        in ksos("fit", cars, "--target", "mpg", "--clean", "--time-limit", "1", "-o", out).err
-    )
+    assert found.code == 0 and found.err == ""
+
+
+def test_tables_with_text_and_gaps_need_no_option(
+    ksos: Callable, cars: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "origin.ksos"
+    fitted = ksos("fit", cars, "--target", "origin", "-o", model)
+    assert fitted.code == 0 and "X has missing cells: 1 cells in 1 of 80 rows ('hp')" in fitted.err
+    assert "probabilities of 2 levels of origin given hp, mpg" in fitted.out
+    est, X = load_conditional(model), pd.read_csv(cars)[["hp", "mpg"]]
+    header, *rows = csv.reader(io.StringIO(ksos("predict", model, cars).out))
+    assert header == ["prediction", "P(origin = Japan, Inc.)", "P(origin = USA)"]
+    assert [row[0] for row in rows] == est.predict(X).tolist()
+    shares = np.array([row[1:] for row in rows], dtype=float)
+    np.testing.assert_allclose(shares, est.predict_proba(X))
+    answer = json.loads(ksos("predict", model, cars, "--json").out)
+    assert answer["target"] == "origin" and answer["P(origin = USA)"] == shares[:, 1].tolist()
+    failed = ksos("predict", model, cars, "--quantiles", "0.5")
+    assert failed.code == 1 and "y is categorical (2 levels)" in failed.err
+    told = json.loads(ksos("fit", cars, "--target", "origin", "--json", "-o", model).out)
+    assert told["levels"] == ["Japan, Inc.", "USA"] and told["status"] == "solved"
+
+
+def test_numbers_are_levels_where_they_are_declared(
+    ksos: Callable, tmp_path: Path, table: np.ndarray
+) -> None:
+    data, model = tmp_path / "data.csv", tmp_path / "sold.ksos"
+    sold = (table[:, 1] > 0.0).astype(int)
+    pd.DataFrame({"age": table[:, 0], "size": table[:, 2], "sold": sold}).to_csv(data, index=False)
+    hint = ksos("fit", data, "--target", "sold", "-o", model).err
+    assert "'sold' (2 distinct values)" in hint and "--kinds sold=categorical" in hint
+    found = ksos("fit", data, "--target", "sold", "--kinds", "sold=categorical", "-o", model)
+    assert (found.code, found.err) == (0, "")
+    assert ksos("predict", model, data).out.startswith("prediction,P(sold = 0),P(sold = 1)\n")
 
 
 @pytest.mark.parametrize(
     "words, code, message",
     [
-        (
-            ["fit", "{cars}", "--clean", "--categories", "origin", "-o", "{out}"],
-            2,
-            "--categories is for a fit with --target",
-        ),
-        (
-            ["fit", "{cars}", "--clean", "--target", "mpg", "--categories", "mpg", "-o", "{out}"],
-            1,
-            "needs a target of numbers",
-        ),
-        (
-            [
-                "fit",
-                "{cars}",
-                "--columns",
-                "hp,mpg",
-                "--drop-missing",
-                "--target",
-                "mpg",
-                "--categories",
-                "origin",
-                "-o",
-                "{out}",
-            ],
-            1,
-            "--categories lists column 1 ('origin'), but it is no column that is used",
-        ),
-        (
-            ["fit", "{cars}", "{cars}", "--target", "mpg", "--categories", "origin", "-o", "{out}"],
-            1,
-            "--categories is for one CSV file",
-        ),
         (["predict", "{law}", "{cars}", "--weights", "hp"], 2, "--weights"),
+        (["predict", "{law}", "{cars}", "--unseen", "guess"], 2, "invalid choice: 'guess'"),
     ],
 )
-def test_categories_that_cannot_be(
-    ksos: Callable, law: Path, cars: Path, tmp_path: Path, words: list[str], code: int, message: str
+def test_options_that_cannot_be(
+    ksos: Callable, law: Path, cars: Path, words: list[str], code: int, message: str
 ) -> None:
-    found = ksos(*(word.format(law=law, cars=cars, out=tmp_path / "out") for word in words))
+    found = ksos(*(word.format(law=law, cars=cars) for word in words))
     assert (found.code, found.out) == (code, "") and message in found.err
 
 

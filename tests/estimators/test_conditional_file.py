@@ -22,7 +22,6 @@ from sklearn.linear_model import LinearRegression
 
 import ksos
 from ksos.estimators import (
-    StoredConditional,
     is_conditional_file,
     load_conditional,
     save_conditional,
@@ -56,10 +55,9 @@ def fitted(request: pytest.FixtureRequest) -> tuple[ksos.KernelSoSConditional, n
 
 def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:
     estimator, X = fitted
-    save_conditional(StoredConditional(estimator, ("a", "b"), "price"), tmp_path / "model")
+    save_conditional(estimator, tmp_path / "model")
     assert is_conditional_file(tmp_path / "model")
-    again, columns, target, _ = load_conditional(tmp_path / "model")
-    assert columns == ("a", "b") and target == "price"
+    again = load_conditional(tmp_path / "model")
     np.testing.assert_array_equal(
         again.predict_quantile(X, [0.1, 0.9]), estimator.predict_quantile(X, [0.1, 0.9])
     )
@@ -74,7 +72,7 @@ def test_what_was_written_comes_back(fitted: Any, tmp_path: Path) -> None:
 def test_every_flipped_byte_is_noticed(fitted: Any, tmp_path: Path) -> None:
     estimator, _ = fitted
     path = tmp_path / "model"
-    save_conditional(StoredConditional(estimator), path)
+    save_conditional(estimator, path)
     whole = path.read_bytes()
     for place in (0, 9, 41, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -101,7 +99,7 @@ def forge(path: Path, value: Any, change: Callable[[Any], None] = lambda schema:
 
 
 def sealed(path: Path, body: bytes) -> Path:
-    path.write_bytes(b"\x89KSOC3\r\n\x1a" + hashlib.sha256(body).digest() + body)
+    path.write_bytes(b"\x89KSOC4\r\n\x1a" + hashlib.sha256(body).digest() + body)
     return path
 
 
@@ -188,7 +186,7 @@ def test_what_is_no_conditional_density_raises(tmp_path: Path) -> None:
         load_conditional(forge(tmp_path / "other", LinearRegression()))
 
 
-@pytest.mark.parametrize("kind", [b"", b"2"])
+@pytest.mark.parametrize("kind", [b"", b"2", b"3"])
 def test_a_file_of_an_earlier_version_is_named(kind: bytes, tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"\x89KSOC" + kind + b"\r\n\x1a" + bytes(100))
     for read in (load_conditional, ksos.load):

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize, nnls
 from scipy.stats import t as student
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from ksos.choose.held_out import simplest_good
+from ksos.choose.reference import certified_weights
 from ksos.data import Split
 from ksos.ground import Run, few_threads, warn_caller
 
@@ -36,7 +38,8 @@ _LEAST_SHARE = 0.02
 
 
 class Location(NamedTuple):
-    """Prediction Σ_j w_j f_j(x) of several regressors, w ≥ 0 with sum one for every output.
+    """Prediction Σ_j w_j f_j(x) of several regressors, w ≥ 0 with sum one for every output. Of
+    classifiers, the outputs are the probabilities of the levels.
 
     ``held_out`` (n, k) predicts every row by models that have not seen it, with NaN for rows that
     were never held out. ``shares`` (regressors, k) are the w. ``models`` holds for every regressor
@@ -151,7 +154,14 @@ def _naming(regressor: Any, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"the regressor {type(regressor).__name__} {what}: {error}") from error
+        raise kind(f"the regressor {called(regressor)} {what}: {error}") from error
+
+
+def called(regressor: Any) -> str:
+    """What a message calls a regressor; a pipeline by its last step."""
+    while isinstance(regressor, Pipeline):
+        regressor = regressor.steps[-1][1]
+    return type(regressor).__name__
 
 
 # Copies of the regressor fitted to some rows: one, or one per output if it takes only one.
@@ -165,16 +175,25 @@ def _fit_on(
     together = targets.shape[1] > 1 and get_tags(regressor).target_tags.multi_output
     columns = [targets[rows]] if together else list(targets[rows].T)
     part = _safe_indexing(X, rows)
+    if is_classifier(regressor) and np.ptp(targets[rows]) == 0.0:
+        regressor, weights = DummyClassifier(), {}  # others need two levels
     with _naming(regressor, f"could not be fitted to {rows.size} rows"), few_threads(rows.size):
         return [clone(regressor).fit(part, column, **weights) for column in columns]
 
 
 def evaluate(models: Sequence[Any], X: Any, k: int) -> np.ndarray:
-    """Predictions of fitted models for ``k`` outputs, shape (n, k)."""
+    """Predictions of fitted models for ``k`` outputs, shape (n, k); of a classifier, the
+    probabilities of ``k`` levels.
+    """
+    ask = "predict_proba" if is_classifier(models[0]) else "predict"
     with _naming(models[0], "could not predict"), few_threads(X.shape[0]):
-        found = [np.asarray(model.predict(X), dtype=np.float64) for model in models]
+        found = [np.asarray(getattr(model, ask)(X), dtype=np.float64) for model in models]
     out = np.concatenate([one.reshape(X.shape[0], -1) for one in found], axis=1)
-    name = f"the regressor {type(models[0]).__name__}"
+    if ask == "predict_proba":  # levels that its rows have not had are impossible for it
+        seen, known = out, models[0].classes_.astype(int)
+        out = np.zeros((X.shape[0], k))
+        out[:, known] = seen
+    name = f"the regressor {called(models[0])}"
     if out.shape[1] != k:
         raise ValueError(f"{name} predicts {out.shape[1]} outputs, but y has {k}")
     wrong = np.flatnonzero(~np.isfinite(out).all(axis=1))
@@ -196,7 +215,7 @@ def _weight_name(regressor: Any) -> str | None:
 
 def warn_of_weights(regressors: Sequence[Any], masses: np.ndarray) -> None:
     """Warn of regressors that cannot take the weights."""
-    without = sorted({type(one).__name__ for one in regressors if _weight_name(one) is None})
+    without = sorted({called(one) for one in regressors if _weight_name(one) is None})
     if without and np.ptp(masses) > 0.0:
         warn_caller(
             f"{', '.join(without)} takes no sample_weight: its fit counts all rows alike; the "
@@ -210,13 +229,16 @@ def cross_fit(
     targets: np.ndarray,
     masses: np.ndarray,
     splits: Sequence[Split],
+    levels: int = 0,
 ) -> Location:
-    """Fit every regressor to the training rows of every split.
+    """Fit every regressor to the training rows of every split, or every classifier if the targets
+    are the numbers of ``levels``.
 
-    The shares minimize the squared error of the held-out predictions. Those that predict a fold
-    come from the other folds. When the time is up, the folds fitted so far answer.
+    The shares minimize the squared error of the held-out predictions, or maximize their likelihood.
+    Those that predict a fold come from the other folds. When the time is up, the folds fitted so
+    far answer.
     """
-    n, k = targets.shape
+    n, k = targets.shape[0], levels or targets.shape[1]
     predicted = np.full((len(regressors), n, k), np.nan)
     fits: list[list[Any]] = [[] for _ in regressors]
     with Run() as run:
@@ -243,10 +265,16 @@ def cross_fit(
     return Location(together, shares, models, [one[0] for one in fits])
 
 
-# w ≥ 0 with sum one that minimizes Σ_i a_i(y_i − Σ_j w_j f_j(x_i))², output by output.
+# w ≥ 0 with sum one that minimizes Σ_i a_i(y_i − Σ_j w_j f_j(x_i))², output by output, or maximizes
+# Σ_i a_i log Σ_j w_j p_j(y_i | x_i) with the Dirichlet prior of a stack.
 def _shares(predicted: np.ndarray, targets: np.ndarray, masses: np.ndarray) -> np.ndarray:
-    m, _, k = predicted.shape
+    m, n, k = predicted.shape
     out = np.ones((m, k))
+    if targets.shape[1] < k:
+        with np.errstate(divide="ignore"):
+            logs = np.log(predicted[:, np.arange(n), targets[:, 0].astype(int)].T)
+        weights = certified_weights(logs, masses / masses.sum(), np.ones(m))[0]
+        return np.tile(weights[:, None], (1, k))
     for c in range(k):
         errors = np.sqrt(masses) * (targets[:, c] - predicted[:, :, c])
         G = errors @ errors.T

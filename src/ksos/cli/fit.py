@@ -51,7 +51,6 @@ from ksos.data import (
     read_table,
     require_different,
 )
-from ksos.estimators.conditional_file import StoredConditional, save_conditional
 from ksos.estimators.density import OBJECTIVES, PENALTIES
 from ksos.functionals import SquaredL2
 from ksos.ground import Run, as_weights
@@ -92,13 +91,6 @@ FIT = [
         metavar="COLUMN",
         help="name or 1-based number of the column whose density given the others is wanted; ksos"
         " predict reads that model",
-    ),
-    values.argument(
-        "--categories",
-        type=values.columns,
-        metavar="LIST",
-        help="with --target: names or numbers of columns of text that are to be kept, as"
-        " categories",
     ),
     values.argument(
         "--verbose",
@@ -275,11 +267,6 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     """
     if arguments.target is not None:
         return _fit_conditional(arguments, console)
-    if arguments.categories is not None:
-        raise UsageError(
-            "--categories is for a fit with --target; text is categorical by itself, and --kinds"
-            " NAME=categorical makes numbers so"
-        )
     method = arguments.method or "search"
     given = _checked(arguments, method)
     checkpoint = given.pop("checkpoint", None)
@@ -438,11 +425,10 @@ def _require_inside(box: Box, table: Table) -> None:
 # ``ksos fit --target``: fit the density of one column given the others, and write it.
 def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
     given = _given(arguments, *(group for group, _, _ in FIT if group not in ("", TABLE)))
-    if alien := _flags(name for name in given if name not in ("time_limit", "seed")):
+    if alien := _flags(name for name in given if name not in ("time_limit", "seed", "kinds")):
         raise UsageError(f"{alien}: for a density without --target; drop it")
     require_writable(arguments.output)
-    options = table_options(arguments, categories=arguments.categories or [])
-    table = read_table(arguments.data, options, console.note)
+    table = read_table(arguments.data, table_options(arguments, any_kind=True), console.note)
     require_different(table.source, table.names or ())
     d = table.n_features
     names = column_names(table.names, d)
@@ -453,27 +439,33 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
             f"{table.source} has one column; a target needs at least one other column to be"
             " predicted from"
         )
-    if table.words is not None and table.words[place] is not None:
-        raise ValueError(
-            f"{table.source}: --target {target} is among the --categories; a density needs a target"
-            " of numbers"
-        )
-    x, y = (table.take([k for k in range(d) if k != place]), table.take([place]).as_frame())
-    y = y.ravel() if isinstance(y, np.ndarray) else y[y.columns[0]]
-    Run.current().tell(f"fitting regressors and the density of {target} given {d - 1} columns ...")
+    x = table.take([k for k in range(d) if k != place]).as_frame(whole=True)
+    y = replace(table.take([place]), names=(target,)).as_frame(whole=True)[target]
+    Run.current().tell(f"fitting models of {target} given {d - 1} columns ...")
     estimator = KernelSoSConditional(**_parameters(given))
     with warnings.catch_warnings(record=True) as caught:
-        estimator.fit(x.as_frame(), y, sample_weight=table.weights)
+        estimator.fit(x, y, sample_weight=table.weights)
     late = [one.message for one in caught if issubclass(one.category, ConvergenceWarning)]
     for one in caught:
         if one.message not in late:
             console.warning(str(one.message))
-    labels = [str(k + 1) for k in range(d - 1)] if x.names is None else names
-    categories = tuple(
-        (name, words) for name, words in zip(labels, x.words or (), strict=False) if words
-    )
-    stored = StoredConditional(estimator, x.names, target, categories)
-    save_conditional(stored, arguments.output)
+    estimator.save(arguments.output)
+    value = {
+        "output": arguments.output,
+        "n_samples": table.n_samples,
+        "n_dropped": table.n_dropped,
+        "target": target,
+        "columns": names,
+    }
+    next_line = f"written: {arguments.output} (next: ksos predict {arguments.output} DATA"
+    if "classes_" in vars(estimator):
+        value |= {
+            "levels": estimator.classes_.tolist(),
+            "status": "time_limit" if late else "solved",
+        }
+        of = f"probabilities of {estimator.classes_.size} levels of {target}"
+        lines = [rows_line(value), f"{of} given {shortened(names)}", f"{next_line})"]
+        return _answered(arguments, console, value, lines, late)
     inner, made = estimator.residual_estimator_, composition(estimator.residual_density_)
     status = "solved" if not late else inner.status_ if inner.status_ != "solved" else "time_limit"
     depends = estimator.given_
@@ -485,12 +477,7 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
         shape = ", ".join(names[k] for k in depends)
     transform = "" if estimator.transform_ is None else f" (through {estimator.transform_})"
     of = f"{made['n_components']} Gaussians, " if made["n_components"] else ""
-    value = {
-        "output": arguments.output,
-        "n_samples": table.n_samples,
-        "n_dropped": table.n_dropped,
-        "target": target,
-        "columns": names,
+    value |= {
         "transform": estimator.transform_,
         "shape_depends_on": depends,
         **made,
@@ -503,9 +490,19 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
         f"scaled residuals: {of}rank {made['rank']}; their shape depends on {shape}",
         certificate_line(inner),
         *([solver_line(inner.solution_)] if arguments.verbose else []),
-        f"written: {arguments.output} (next: ksos predict {arguments.output} DATA --quantiles"
-        " 0.05,0.5,0.95)",
+        f"{next_line} --quantiles 0.05,0.5,0.95)",
     ]
+    return _answered(arguments, console, value, lines, late)
+
+
+def _answered(
+    arguments: argparse.Namespace,
+    console: Console,
+    value: dict[str, Any],
+    lines: list[str],
+    late: Any,
+) -> int:
+    """Print what was fitted, and what was not, since it was ``late``."""
     console.answer(arguments.json, value, lines)
     if not late:
         return DONE

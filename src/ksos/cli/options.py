@@ -98,7 +98,7 @@ WEIGHTS = _table(
 
 
 def table_options(arguments: argparse.Namespace, **model: Any) -> TableOptions:
-    """How to read the table. ``model``: the ``features`` and ``categories`` that a model needs."""
+    """How to read the table. ``model``: the ``features`` that a model needs, or ``any_kind``."""
     if arguments.columns is not None and arguments.exclude is not None:
         raise UsageError("give either --columns or --exclude")
     return TableOptions(**reading(arguments), **model)

@@ -2,14 +2,13 @@
 
 import argparse
 from dataclasses import replace
-
-import numpy as np
+from typing import Any
 
 from ksos.cli import values
 from ksos.cli.ask import csv_lines
 from ksos.cli.console import Console, UsageError
 from ksos.cli.options import READING, data_argument, in_model_order, table_options
-from ksos.data import excerpt, read_table
+from ksos.data import read_table
 from ksos.estimators.conditional import METHODS
 from ksos.estimators.conditional_file import load_conditional
 
@@ -35,19 +34,23 @@ PREDICT = [
         " at least that often (default: density)",
     ),
     values.argument(
+        "--unseen",
+        choices=["raise", "missing"],
+        help="what to do about levels that the fit has not seen: raise an error, or take them for"
+        " missing cells (default: raise)",
+    ),
+    values.argument(
         "--trust",
         action="store_true",
         help="read a model whose regressors are not scikit-learn's: it may run any code",
     ),
     *READING,
 ]
-# in a warning about new categories, which must stay one line
-_MOST_WORDS = 5
 
 
 def predict(arguments: argparse.Namespace, console: Console) -> int:
     """Predict the target of a table, row by row, from a model of ksos fit --target: mean,
-    quantiles, intervals, as CSV.
+    quantiles, intervals, as CSV; of a column of levels, their probabilities.
 
     With --clean or --drop-missing, rows may be dropped: the first column is then the
     number of the row in the file, the header being row 1.
@@ -61,28 +64,30 @@ def predict(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError(
             "--method is that of an interval; give --interval too, such as --interval 0.9"
         )
-    stored = load_conditional(arguments.model, trusted=arguments.trust)
-    estimator, columns = stored.estimator, stored.columns
-    options = table_options(
-        arguments, features=columns, categories=[name for name, _ in stored.categories]
-    )
+    estimator = load_conditional(arguments.model, trusted=arguments.trust)
+    if arguments.unseen is not None:
+        estimator.set_params(unseen=arguments.unseen)
+    own, (target,) = vars(estimator).get("feature_names_in_"), estimator.target_names_ or ("y",)
+    columns = None if own is None else tuple(own)
+    options = table_options(arguments, features=columns, any_kind=True)
     table = read_table(arguments.data, options, console.note)
-    table = in_model_order(
-        table, columns, estimator.n_features_in_, arguments, console, used=[stored.target]
-    )
+    d = estimator.n_features_in_
+    table = in_model_order(table, columns, d, arguments, console, used=[target])
     if columns is not None and table.names is None:
         table = replace(table, names=columns)
-    # both in the model's order
-    text = zip(stored.categories, filter(None, table.words or ()), strict=True)
-    for (column, known), words in text:
-        if new := [word for word in words if word not in known]:
-            listed = ", ".join(map(excerpt, new[:_MOST_WORDS])) + ", …" * (len(new) > _MOST_WORDS)
-            console.warning(
-                f"{table.source}: {column} is {listed}, which the fit has not seen; such cells"
-                " count as missing"
-            )
-    X = table.as_frame() if stored.named else table.points
-    found = {"mean": estimator.predict(X)}
+    X = table.as_frame()
+    import pandas  # heavy, and not needed for --help
+
+    value: dict[str, Any] = {"target": target, "n_samples": table.n_samples}
+    found: dict[str, Any] = {}
+    if arguments.clean or arguments.drop_missing:
+        found["row"] = table.rows
+    if "classes_" in vars(estimator) and arguments.quantiles is None and arguments.interval is None:
+        found["prediction"] = estimator.predict(X)
+        chances = zip(estimator.classes_, estimator.predict_proba(X).T, strict=True)
+        found |= {f"P({target} = {level})": shares for level, shares in chances}
+    else:
+        found["mean"] = estimator.predict(X)
     if arguments.quantiles is not None:
         quantiles = estimator.predict_quantile(X, arguments.quantiles)
         found |= {
@@ -92,10 +97,5 @@ def predict(arguments: argparse.Namespace, console: Console) -> int:
         method = arguments.method or "density"
         ends = estimator.predict_interval(X, arguments.interval, method=method)
         found |= {"low": ends[:, 0], "high": ends[:, 1]}
-    value = {"target": stored.target, "n_samples": table.n_samples}
     value |= {name: column.tolist() for name, column in found.items()}
-    lines = csv_lines(np.column_stack(list(found.values())), [*found])
-    if arguments.clean or arguments.drop_missing:
-        value["row"] = table.rows.tolist()
-        lines = (f"{row},{line}" for row, line in zip(["row", *value["row"]], lines, strict=True))
-    return console.answer(arguments.json, value, lines)
+    return console.answer(arguments.json, value, csv_lines(pandas.DataFrame(found), []))

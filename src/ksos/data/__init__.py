@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ksos.data.chunk_scores import LogDensity, MeanScore, written
-from ksos.data.columns import KINDS, Learned, learn
+from ksos.data.columns import KINDS, Learned, as_table, learn, learn_target
 from ksos.data.csv_files import LONGEST_LINE, cell_error, excerpt
 from ksos.data.kernel_sums import KernelSums
 from ksos.data.passes import (
@@ -65,6 +65,7 @@ __all__ = [
     "TableOptions",
     "as_folds",
     "as_source",
+    "as_table",
     "cell_error",
     "check_folds",
     "chunks",
@@ -78,6 +79,7 @@ __all__ = [
     "is_dask",
     "is_source",
     "learn",
+    "learn_target",
     "mean_score",
     "open_table",
     "option",

@@ -32,6 +32,10 @@ _ATOM = 0.05
 _SKEWED = 2.0  # skewness of an exponential distribution
 _FEW_VALUES = 10  # distinct numbers, in many times as many rows: codes, more likely than amounts
 _SHOWN = 6  # columns in a note, which must stay one line
+_MODELED = (
+    "they are modeled (missing='model'), which assumes that whether a cell is missing does not"
+    " depend on its value, given the others"
+)
 _DATES = "leave the column out, or make it a number such as the days since its first date"
 _DURATIONS = "divide it by a unit, such as numpy.timedelta64(1, 's')"
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d\d)\b.*")
@@ -41,7 +45,7 @@ _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*|\d{1,2}[-/.]\d{1,2}[-/.](\d
 class Learned:
     """What there is to tell the user about a table, and, unless it is one of plain numbers without
     gaps, its columns, the cells of the rows that are used, their positions, and how many rows there
-    were.
+    were. ``hints`` are those of the notes that are about numbers that look like another kind.
     """
 
     notes: list[str]
@@ -49,25 +53,41 @@ class Learned:
     cells: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int))
     n_rows: int = 0
+    hints: list[str] = field(default_factory=list)
+
+    @property
+    def whole(self) -> tuple[np.ndarray, np.ndarray]:
+        """The cells of all rows, NaN in those that are not used, and which rows are."""
+        cells, used = np.full((self.n_rows, self.cells.shape[1]), np.nan), np.zeros(self.n_rows)
+        cells[self.rows], used[self.rows] = self.cells, 1.0
+        return cells, used > 0.0
 
 
-def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned:
-    """The kinds of the columns of ``X``, and its cells.
+def learn(
+    X: Any,
+    declared: Any = None,
+    missing: str = "model",
+    what: str = "X",
+    modeled: str = _MODELED,
+) -> Learned:
+    """The kinds of the columns of ``X``, which messages call ``what``, and its cells. ``modeled``
+    says what "model" does with missing ones.
 
     Raises one error that names all columns that cannot be modeled.
     """
     as_choice(missing, "missing", _MISSING)
     original, X = X, known_table(X)
     table = is_table(X)
-    if not table and (is_other_array(X) or not (declared or _has_gaps(X))):
+    if not table and (is_other_array(X) or not (declared or _is_no_matrix(X))):
         return Learned([])
-    require_unmasked(X, "X")
-    names = column_names(X)
+    require_unmasked(X, what)
+    names = column_names(X, what)
     if table:
         labels = list(X.column_names if hasattr(X, "column_names") else X.columns)
         given = [X[label] for label in labels]
     else:
-        array = np.asarray(X)
+        # NumPy would make text of numbers that stand beside it
+        array = np.asarray(X, dtype=object if isinstance(X, list) else None)
         if array.ndim != 2:
             return Learned([])
         given = list(array.T)
@@ -77,18 +97,56 @@ def learn(X: Any, declared: Any = None, missing: str = "model") -> Learned:
         for k, values in enumerate(given)
     ]
     if all(one.is_number and one.kind in (None, "numeric") and not one.gaps for one in every):
-        return Learned(_hints(every) if names else [])
+        hints = _hints(every) if names else []
+        return Learned(hints, hints=hints)
     made = [one.column() for one in every]
     if problems := [words for one in every for words in one.problems]:
-        raise ValueError(f"X cannot be modeled: {'; '.join(problems)}")
+        raise ValueError(f"{what} cannot be modeled: {'; '.join(problems)}")
     made_of = None if names is None else make_of(original)
     columns = Columns(tuple(column for column in made if column is not None), made_of)
-    return _complete(columns, columns.read(X), missing, every)
+    return _complete(columns, columns.read(X), missing, every, what, modeled)
 
 
-def _has_gaps(X: Any) -> bool:
-    array = X if isinstance(X, np.ndarray) else np.asarray(X) if isinstance(X, list) else None
-    return array is not None and array.dtype.kind == "f" and bool(np.isnan(array).any())
+def learn_target(y: Any, name: str, declared: Any, missing: str) -> Learned:
+    """The same for targets: nothing is learned of numbers without gaps. A vector is a column of
+    that ``name``. A target of another kind must be the only one.
+    """
+    values, written = np.asarray(y), str(getattr(y, "dtype", "")).lower()
+    plain = values.dtype.kind in "iufcV" and not written.startswith(("categor", "enum"))
+    named = is_table(y) or isinstance(getattr(y, "name", None), str)
+    complete = values.dtype.kind != "f" or not np.isnan(values).any()
+    if not 0 < values.ndim < 3 or (plain and complete and not declared and not named):
+        return Learned([])
+    found = learn(as_table(y, name), declared, missing, "y")
+    # which regressors take other kinds of numbers as they are
+    others = [hint for hint in found.hints if "'categorical'" not in hint]
+    found.notes = [note for note in found.notes if note not in others]
+    listed = () if found.columns is None else found.columns.listed
+    odd = [column for column in listed if not column.is_plain]
+    if odd and len(listed) > 1:
+        raise ValueError(
+            f"y has {len(listed)} columns, of which {odd[0].name!r} is {odd[0].kind}; fit a target"
+            " that is not of plain numbers by itself"
+        )
+    return found
+
+
+def as_table(y: Any, name: str) -> Any:
+    """Targets as a table, a vector as its only column."""
+    if is_table(y):
+        return y
+    import pandas
+
+    values = y if hasattr(y, "iloc") else np.asarray(y)
+    return pandas.DataFrame({name: values} if values.ndim == 1 else values)
+
+
+def _is_no_matrix(X: Any) -> bool:
+    """Whether an array, or a list of rows, holds text or gaps."""
+    array = np.asarray(X) if isinstance(X, (np.ndarray, list)) else np.empty(0)
+    if array.dtype.kind == "O":
+        return any(isinstance(cell, str) for cell in array.ravel())
+    return array.dtype.kind == "U" or (array.dtype.kind == "f" and bool(np.isnan(array).any()))
 
 
 # What is declared, by the number of the column.
@@ -258,7 +316,12 @@ def _rank(level: Any) -> tuple[bool, Any]:
 
 # The rows that are used, and what there is to say about cells that are missing.
 def _complete(
-    columns: Columns, cells: np.ndarray, missing: str, every: Sequence[_Given]
+    columns: Columns,
+    cells: np.ndarray,
+    missing: str,
+    every: Sequence[_Given],
+    what: str,
+    modeled: str,
 ) -> Learned:
     gaps = np.isnan(cells)
     n, rows = cells.shape[0], np.arange(cells.shape[0])
@@ -272,22 +335,21 @@ def _complete(
         if missing == "raise":
             row = int(gaps.any(axis=1).argmax())
             raise ValueError(
-                f"X contains missing cells: {where}, the first in row {row} (counted from 0); fill"
-                " them, or use missing='model' or missing='drop'"
+                f"{what} contains missing cells: {where}, the first in row {row} (counted from 0);"
+                " fill them, or use missing='model' or missing='drop'"
             )
         used = ~gaps.any(axis=1) if missing == "drop" else ~gaps.all(axis=1)
         if not used.any():
-            raise ValueError("X has no complete row; use missing='model'")
+            raise ValueError(f"{what} has no complete row; use missing='model'")
         rows, cells = rows[used], cells[used]
         if missing == "drop":
-            notes.append(f"X: dropped {n - rows.size} of {n} rows, which have missing cells")
+            notes.append(f"{what}: dropped {n - rows.size} of {n} rows, which have missing cells")
         else:
-            notes.append(
-                f"X has missing cells: {where}; they are modeled (missing='model'), which assumes"
-                " that whether a cell is missing does not depend on its value, given the others"
-            )
+            notes.append(f"{what} has missing cells: {where}; {modeled}")
             if n > rows.size:
-                notes.append(f"X: excluded {n - rows.size} of {n} rows without any observed cell")
+                notes.append(
+                    f"{what}: excluded {n - rows.size} of {n} rows without any observed cell"
+                )
     rare, single = [], []
     for k, column in enumerate(columns.listed):
         if not column.is_numeric:
@@ -303,7 +365,8 @@ def _complete(
         )
     if single:
         notes.append(f"columns with one level, which has probability 1: {quoted(single)}")
-    return Learned(notes + _hints(every), columns, cells, rows, n)
+    hints = _hints(every)
+    return Learned(notes + hints, columns, cells, rows, n, hints)
 
 
 # One line on columns of numbers that look like another kind.

@@ -103,10 +103,17 @@ def _number_of_folds(cv: Any, n: int, few: int, what: str, fix: str) -> int:
 
 
 def row_splits(
-    cv: Any, X: Any, targets: np.ndarray, masses: np.ndarray, rng: np.random.Generator, fewest: int
+    cv: Any,
+    X: Any,
+    targets: np.ndarray,
+    masses: np.ndarray,
+    rng: np.random.Generator,
+    fewest: int,
+    together: bool = True,
 ) -> list[Split]:
     """Folds of the rows of positive weight. Equal rows stay in one fold, so that no row is
-    predicted by a model that has seen its duplicate. Warn of fewer than ``fewest`` rows."""
+    predicted by a model that has seen its duplicate; not those that are equal since a table has few
+    levels, unless ``together``. Warn of fewer than ``fewest`` rows."""
     used = np.flatnonzero(masses > 0.0)
     if cv is not None and not isinstance(cv, (int, np.integer)):
         pairs = _given_pairs(cv, masses, X, targets)
@@ -127,7 +134,7 @@ def row_splits(
         group = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
     # sorted by content, so that the order of the rows does not matter
     used = used[np.argsort(group[used], kind="stable")]
-    group = np.unique(group[used], return_inverse=True)[1]
+    group = np.unique(group[used], return_inverse=True)[1] if together else np.arange(used.size)
     # equal rows are one group: what is held out must not have been seen
     n, fix = int(group.max()) + 1, "give more rows" + " or a smaller cv" * (cv not in (None, 2))
     k = _number_of_folds(cv, n, _FEW_ROWS, "different rows", fix)

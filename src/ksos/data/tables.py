@@ -56,17 +56,15 @@ class TableOptions:
     """How to read a table.
 
     Columns are named by their names or 1-based numbers. Neither ``columns`` nor ``exclude``: all
-    are used, or, if the table has names, those of the ``features`` of a model. ``categories`` are
-    columns whose cells are words, None if there can be none. ``drop_missing`` drops rows with a
-    missing cell, and ``clean`` also columns of text and dates, and an index. ``any_kind`` keeps
-    text as words, and missing cells, unless others say to drop them.
+    are used, or, if the table has names, those of the ``features`` of a model. ``drop_missing``
+    drops rows with a missing cell, and ``clean`` also columns of text and dates, and an index.
+    ``any_kind`` keeps text as words, and missing cells, unless others say to drop them.
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] | None = None
     weights: str | None = None
     features: Sequence[str] | None = None
-    categories: Sequence[str] | None = None
     clean: bool = False
     drop_missing: bool = False
     any_kind: bool = False
@@ -83,7 +81,7 @@ class TableOptions:
     @property
     def written(self) -> Written:
         """How a CSV file is written. One whose columns are chosen by name has a header."""
-        listed = [*(self.columns or ()), *(self.exclude or ()), *(self.categories or ())]
+        listed = [*(self.columns or ()), *(self.exclude or ())]
         listed += [] if self.weights is None else [self.weights]
         named = not all(map(is_position, listed))
         header = True if self.header is None and named else self.header
@@ -299,8 +297,6 @@ def open_table(
     path = paths[0]
     is_pattern = glob.has_magic(path) and not os.path.exists(path)
     is_many = len(paths) > 1 or os.path.isdir(path) or is_arrow(path) or is_pattern
-    if options.categories and (is_many or path.lower().endswith(".npy")):
-        raise ValueError("--categories is for one CSV file; turn the words into numbers first")
     # pandas would need several times the size of the file
     is_large = os.path.isfile(path) and os.path.getsize(path) > _WHOLE_BYTES
     # what is cleaned must be looked at as a whole
@@ -464,25 +460,21 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
     file = CsvFile(stream, source, options.written, say)
     # columns by number, whose first cells decide whether there is a header
     used = None if options.columns is None else {*options.columns, options.weights}
-    unused = {*(options.exclude or ()), *(options.categories or ())}
+    unused = options.exclude or ()
     numbered = [(k, str(k + 1)) for k in range(len(file.first))]
     considered = [k for k, n in numbered if (used is None or n in used) and n not in unused]
     file.find_header(options.written.header, considered, clean=options.clean)
     columns = _Columns(source, len(file.first), file.names, file.first_row)
-    words = columns.find(options.categories or ())
+    words: list[int] = []
     unfit = _unfit(file, columns)
     if options.any_kind and not options.clean:
-        chosen = columns.select(options)[0]
-        words += [k for k in chosen if unfit.get(k) in (_TEXT, _DECORATED) and k not in words]
-    skip = [k for k in unfit if k not in words] if options.clean and options.is_free else []
+        words = [k for k in columns.select(options)[0] if unfit.get(k) in (_TEXT, _DECORATED)]
+    skip = [*unfit] if options.clean and options.is_free else []
     features, weights = columns.select(options, skip)
     for why in (_TEXT, _DECORATED, _UNNAMED):
         some = [k for k in skip if unfit[k] == why and k not in weights]
-        hint = ""
-        if why == _TEXT and options.categories is not None:
-            hint = f" ({columns.option('--categories', some)} keeps text)"
         if some:
-            say(f"{source}: dropped columns {why}: {columns.labels(some)}{hint}")
+            say(f"{source}: dropped columns {why}: {columns.labels(some)}")
 
     def fix(position: int) -> str:
         if position not in unfit:
@@ -490,9 +482,7 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
             return f"correct the cell, or drop the column with {flag}"
         out = [k for k in unfit if k in features or k in weights]
         what = "columns of text and dates" if len(out) > 1 else "the column"
-        keep = columns.option("--categories", out)
-        keep = f", or keep text as categories with {keep}" if options.categories is not None else ""
-        return f"drop {what} with {columns.option('--exclude', out)}, or with --clean{keep}"
+        return f"drop {what} with {columns.option('--exclude', out)}, or with --clean"
 
     # all blocks: an index, a mark or a gap shows only in a whole column
     blocks = list(file.numbers([*features, *weights], fix, words))
@@ -569,11 +559,6 @@ def _table(
     for k in kept:
         if k not in words:
             _report_marks(columns, k, found[k].dropna().to_numpy(), say)
-    if lost := [k for k in words if k not in kept]:
-        raise ValueError(
-            f"{source}: --categories lists {columns.label(lost[0])}, but it is no column that is"
-            " used"
-        )
     vocabulary: dict[int, tuple[str, ...]] = {}
     for k in words:
         codes, distinct = pandas.factorize(found[k])

@@ -518,7 +518,7 @@ class Columns:
             given = given if order is None else [given[k] for k in order]
         else:
             order_of(None, self.names, what)  # which warns
-            array = np.asarray(X)
+            array = np.asarray(X, dtype=object if isinstance(X, list) else None)
             if array.ndim != 2:
                 raise ValueError(
                     f"Expected 2D array: {what} must be a table, or an array with rows and columns;"

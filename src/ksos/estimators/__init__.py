@@ -10,7 +10,6 @@ from ksos.ground.lazy import later as _later
 if TYPE_CHECKING:  # imported on first use, see below
     from ksos.estimators.conditional import KernelSoSConditional
     from ksos.estimators.conditional_file import (
-        StoredConditional,
         is_conditional_file,
         load_conditional,
         save_conditional,
@@ -28,7 +27,6 @@ __all__ = [
     "RobustClassifier",
     "RobustRegressor",
     "SmoothRegressor",
-    "StoredConditional",
     "is_conditional_file",
     "load_conditional",
     "save_conditional",
@@ -43,7 +41,6 @@ __getattr__, __dir__ = _later(
         "RobustClassifier": "ksos.estimators.robust",
         "RobustRegressor": "ksos.estimators.robust",
         "SmoothRegressor": "ksos.estimators.regressors",
-        "StoredConditional": "ksos.estimators.conditional_file",
         "is_conditional_file": "ksos.estimators.conditional_file",
         "load_conditional": "ksos.estimators.conditional_file",
         "save_conditional": "ksos.estimators.conditional_file",

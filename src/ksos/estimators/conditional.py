@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.compose import make_column_selector
+from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import Tags, _safe_indexing, get_tags
+from sklearn.utils import Tags, _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos.choose.location import (
@@ -21,6 +19,7 @@ from ksos.choose.location import (
     Location,
     LocationScale,
     SplitConformal,
+    called,
     cross_fit,
     evaluate,
     fit_conformal,
@@ -28,11 +27,35 @@ from ksos.choose.location import (
     warn_of_weights,
 )
 from ksos.choose.shape import Transform, fit_shape, log_is_better
-from ksos.data import Split, check_folds, mean_score, row_splits
-from ksos.density import SoSDensity
+from ksos.data import (
+    Checks,
+    Learned,
+    Split,
+    as_table,
+    check_folds,
+    forget,
+    learn,
+    learn_target,
+    mean_score,
+    remember,
+    row_splits,
+)
+from ksos.density import Column, Columns, SoSDensity, TableDensity
 from ksos.estimators.base import CallbackSupportMixin, told_to_callbacks
-from ksos.estimators.conditional_distributions import JointDistributions, ResidualDistributions
-from ksos.estimators.regressors import location_regressors, scale_regressors, scale_trees
+from ksos.estimators.conditional_distributions import (
+    Distributions,
+    JointDistributions,
+    LevelDistributions,
+    ResidualDistributions,
+)
+from ksos.estimators.regressors import (
+    classifiers,
+    for_cells,
+    holds_pipeline,
+    location_regressors,
+    scale_regressors,
+    scale_trees,
+)
 from ksos.estimators.search import KernelSoSDensityCV
 from ksos.ground import (
     MANY_ROWS,
@@ -48,9 +71,11 @@ from ksos.ground import (
     as_positive,
     as_row,
     as_vector,
+    available_if,
     few_threads,
     is_table,
-    matrix_of,
+    known_table,
+    require_complete,
     require_numbers,
     require_order,
     require_pairs,
@@ -61,8 +86,6 @@ from ksos.ground import (
 )
 from ksos.measures import Measure
 
-__all__ = ["KernelSoSConditional"]
-
 METHODS = ("density", "conformal")
 TRANSFORMS = ("auto", "log", "asinh")
 
@@ -70,21 +93,37 @@ TRANSFORMS = ("auto", "log", "asinh")
 _PERFECT = 1e-7
 # Time of the four steps of a fit, for the progress bar alone.
 _COSTS = (9.0, 1.0, 2.0, 4.0)
+_GAPS = (
+    "trees take them as a value of its own, other regressors as the median or mean of the training"
+    " rows (missing='model')"
+)
 # Ranges of a feature beyond its ends: the default regressors are flat or linear there.
 _FAR = 2.0
+
+
+def _has_levels(estimator: Any) -> bool:
+    """Raise AttributeError unless the fit is to a categorical target."""
+    check_is_fitted(estimator, "_distributions")
+    if estimator._target is None:
+        raise AttributeError(
+            "y is a column of numbers; predict_proba is for text, flags and categories, and for"
+            " columns={'y': 'categorical'}"
+        )
+    return True
 
 
 class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     r"""Estimate the distribution of y given x, around any regressor.
 
     p(y | x) = q((y − μ(x))/s(x))/s(x), with regressors for location μ and scale s, and q the
-    estimated density of the scaled residual. Quantiles do not cross.
+    estimated density of the scaled residual. Quantiles do not cross. If y is categorical, p(y | x)
+    are probabilities of its levels, from a stack of classifiers.
 
     Parameters
     ----------
     regressor : regressor, list of regressors, "joint", or None, default=None
         The location. None uses gradient boosting, a ridge and a Gaussian process, weighted by
-        held-out error. "joint" conditions one density of (x, y).
+        held-out error. "joint" conditions one density of (x, y). For a categorical y: classifiers.
     scale : regressor, list of regressors, "constant", or None, default=None
         Regressors for log|y − μ(x)|, used if they improve the held-out likelihood.
     given : {"auto", "prediction", None} or sequence of column numbers, default="auto"
@@ -97,6 +136,12 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         Folds. None uses 5, or 10 for at most 100 rows.
     prefit : bool, default=False
         Whether ``regressor`` is fitted already.
+    columns : dict, default=None
+        Kinds of columns of X, and of y by its name or "y", as in :class:`KernelSoSDensityCV`.
+    missing : {"model", "drop", "raise"}, default="model"
+        What is done with rows of X that have missing cells.
+    unseen : {"raise", "missing"}, default="raise"
+        What is done with levels that were not in the data of the fit.
     objective, measure : default=None
         For "joint".
     time_limit : float, default=None
@@ -116,6 +161,10 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         Weights of the regressors, and exponents of the models of the scale.
     given_, transform_
         The choices.
+    classes_ : ndarray
+        The levels of a categorical y.
+    target_names_ : tuple of str or None
+        The names of the columns of y, if it has any.
     estimator_, distribution_
         With "joint": the fitted estimator and its density.
 
@@ -132,9 +181,11 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     (True, True)
     """
 
-    _distributions: ResidualDistributions | JointDistributions
+    _distributions: Distributions
     _conformal: SplitConformal | None
-    _target_names: tuple[str, ...] | None
+    target_names_: tuple[str, ...] | None
+    _columns: Columns | None
+    _target: Column | None
     _range: _FeatureRange
 
     def __init__(
@@ -147,6 +198,9 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         estimator: Any = None,
         cv: Any = None,
         prefit: bool = False,
+        columns: Any = None,
+        missing: str = "model",
+        unseen: str = "raise",
         objective: str | None = None,
         measure: Measure | None = None,
         time_limit: float | None = None,
@@ -154,6 +208,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     ) -> None:
         self.regressor, self.scale, self.given, self.transform = regressor, scale, given, transform
         self.estimator, self.cv, self.prefit = estimator, cv, prefit
+        self.columns, self.missing, self.unseen = columns, missing, unseen
         self.objective, self.measure = objective, measure
         self.time_limit, self.random_state = time_limit, random_state
 
@@ -182,13 +237,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # a log-density, which need not be near 1
-        if not self._joint:
-            inner = (
-                self.regressor if isinstance(self.regressor, (list, tuple)) else [self.regressor]
-            )
-            tags.input_tags.allow_nan = all(
-                get_tags(one).input_tags.allow_nan for one in inner if hasattr(one, "fit")
-            )
+        tags.input_tags.allow_nan = not self._joint and self.missing != "raise"
         return tags
 
     @property
@@ -203,13 +252,16 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows ``X`` (n, d) and targets ``y`` (n,) or (n, outputs).
 
-        Ctrl-C while a density is fitted stores the best so far and is raised again.
+        Text, flags and categories are categorical, in X and in y. Rows without a target are
+        dropped, with a warning. Ctrl-C while a density is fitted stores the best so far and is
+        raised again.
         """
         if y is None:
             raise ValueError(
                 "fit requires y to be passed, but the target y is None; give an array of shape "
                 "(n,) or (n, outputs)"
             )
+        X = known_table(X)
         require_pairs(X, y)
         transform = vars(self)["transform"]
         if transform is not None:
@@ -219,12 +271,12 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
                 f"transform={transform!r} needs a regressor that is fitted here; with 'joint' or "
                 "prefit, transform y yourself"
             )
-        self._target_names = target_names(y)
+        self.target_names_ = target_names(y)
         # what is between the regressors is small work as well
         rows = MANY_ROWS if self._joint else np.asarray(y).size
         with Run(None, type(self).__name__), few_threads(rows):
             fit = self._fit_joint if self._joint else self._fit_regression
-            fit(X, require_numbers(y, "y"), sample_weight)
+            fit(X, y, sample_weight)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -233,9 +285,19 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
         With a transform of the targets, levels below 1/(2n) and above 1 − 1/(2n), n being the
         number of residuals, count as these two: the mean of exp(u) is infinite for heavy tails.
+
+        Of a categorical y: the most probable level.
         """
+        if vars(self).get("_target") is not None and not return_std:
+            return self.classes_[self.predict_proba(X).argmax(axis=1)]
         mean, std = map(self._as_y, self._fitted().moments(self._rows(X)))
         return (mean, std) if return_std else mean
+
+    @available_if(_has_levels)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """P(y = level | x) of a categorical y, (n, levels), in the order of ``classes_``."""
+        self._fitted()
+        return self._rows(X)[0]
 
     def predict_quantile(self, X: Any, q: Any) -> np.ndarray:
         """y with P(y' ≤ y | x) = q: (n,) for one level ``q``, (n, levels) for several.
@@ -326,20 +388,25 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         """Independent draws of y for every row, (n, n_samples) or (n, n_samples, outputs)."""
         count = as_count(n_samples, "n_samples", minimum=0)
         rng = as_generator(random_state)
-        return self._as_y(self._fitted().sample(self._rows(X), count, rng))
+        drawn = self._as_y(self._fitted().sample(self._rows(X), count, rng))
+        return drawn if self._target is None else self.classes_[drawn]
 
     def at(self, x: Any) -> Any:
         """Distribution of y at one row ``x``, under the target's name.
 
-        It is a density with all of its methods. With a transform, it is the distribution of the
-        transformed density and has pdf, logpdf, cdf, ppf, rvs, mean, var, std, interval and
-        support. A row is a vector, a table of one row, or {column: value} as a mapping or a series.
+        It is a density with all of its methods; of a categorical y, a :class:`ksos.TableDensity`
+        of one column, whose ``probabilities`` are those of the levels. With a transform, it is the
+        distribution of the transformed density and has pdf, logpdf, cdf, ppf, rvs, mean, var, std,
+        interval and support. A row is a vector, a table of one row, or {column: value} as a mapping
+        or a series.
         """
         distributions = self._fitted()
         rows = self._rows(as_row(x, vars(self).get("feature_names_in_")))
         if rows[0].shape[0] != 1:
             raise ValueError(f"x must be one row; got {rows[0].shape[0]}; other methods take many")
-        return distributions.at(rows).with_feature_names(self._target_names)
+        found: Any = distributions.at(rows)
+        named = isinstance(found, TableDensity)
+        return found if named else found.with_feature_names(self.target_names_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole estimator, regressors included, to a file that :func:`ksos.load` reads.
@@ -347,17 +414,23 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         The format is that of ``skops.io``, which runs nothing of a file when it is read. Regressors
         must consist of classes that skops can store, as those of scikit-learn do.
         """
-        from ksos.estimators.conditional_file import StoredConditional, save_conditional
+        from ksos.estimators.conditional_file import save_conditional
 
         self._fitted()
-        save_conditional(StoredConditional(self), path)
+        save_conditional(self, path)
 
     def _fit_joint(self, X: Any, y: Any, sample_weight: Any) -> None:
         joint = self._joint_estimator()
+        if self.columns is not None or self.missing != "model":
+            raise ValueError(
+                "columns and missing are for regressors; a joint density of any columns is that of"
+                " ksos.KernelSoSDensityCV(columns=…), with conditional and probabilities"
+            )
+        self._columns = self._target = None
         X, y = validate_data(
             self,
             require_numbers(X),
-            y,
+            require_numbers(y, "y"),
             dtype=np.float64,
             order="C",
             multi_output=True,
@@ -402,60 +475,86 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         rng = as_generator(self.random_state or 0)
         with Run(self.time_limit) as run:
             self._check_parameters()
-            X = self._table(X, reset=True)
+            X, targets, masses = self._read(X, y, sample_weight)
             self._range = _FeatureRange.of(X, vars(self).get("feature_names_in_"))
-            y = y if is_table(y) else np.asarray(y)
-            targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
-            masses = as_masses(sample_weight, targets.shape[0])
-            require_varying(targets[masses > 0.0])
-            splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS)
-            seed = int(rng.integers(2**31))
-            found = self._regressors(X, targets.shape[0], seed)
-            prefit, locations, of_x, of_prediction = found
-            given = self.given
-            if given is not None and not isinstance(given, str):
-                given = tuple(as_features(given, X.shape[1], "given"))
-            steps = Steps(_COSTS)
-            steps.begin("location by cross-fitting")
-            warn_of_weights([*locations, *of_x], masses)
-            transform, location = self._locate(prefit, locations, X, targets, masses, splits)
-            targets = transform.forward(targets)
-            held = (masses > 0.0) & ~np.isnan(location.held_out[:, 0])
-            # rows that were never held out have no residual, and count for nothing from here on
-            masses = np.where(held, masses, 0.0)
-            mu = np.where(held[:, None], location.held_out, 0.0)
-            residuals = targets - mu
-            floor = _PERFECT * np.maximum(targets[held].std(axis=0), 1e-300)
-            perfect = np.flatnonzero(np.sqrt(np.mean(residuals[held] ** 2, axis=0)) <= floor)
-            if perfect.size:
-                warn_caller(
-                    f"the regressor predicts output {perfect[0]} of held-out rows without error: "
-                    f"the scale of its distribution is a floor, {_PERFECT:g} of the standard "
-                    "deviation of y"
-                )
-            steps.begin("scale of the residuals")
-            scales, s = fit_scales(of_x, of_prediction, X, mu, residuals, masses, splits, floor)
-            U = residuals / s
-            steps.begin("conformal intervals")
-            self._conformal = None
-            if not run.over:
-                self._conformal, gain = fit_conformal(
-                    locations,
-                    of_x,
-                    of_prediction,
-                    location,
-                    X,
-                    targets,
-                    masses,
-                    splits,
-                    floor,
-                    rng,
-                )
-                scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
-            steps.begin("density of the scaled residuals")
-            estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
-            shape, estimator = fit_shape(estimator, U, masses, X, mu, given, rng)
+            numbers = self._columns is None and self._target is None
+            splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS, numbers)
+            if self._target is None:
+                self._fit_numbers(run, X, targets, masses, splits, rng)
+            else:
+                self._fit_levels(self._target, X, targets, masses, splits, rng)
             late = run.over and not run.interrupted
+        if late:
+            message = (
+                "the time limit came before the end of the fit; the distribution rests on what was "
+                "fitted by then; raise time_limit"
+            )
+            warn_caller(ConvergenceWarning(message))
+        if run.interrupted:
+            raise KeyboardInterrupt("interrupted; the best density so far is kept")
+
+    def _fit_numbers(
+        self,
+        run: Run,
+        X: Any,
+        targets: np.ndarray,
+        masses: np.ndarray,
+        splits: list[Split],
+        rng: np.random.Generator,
+    ) -> None:
+        """Location, scale and the density of the scaled residual."""
+        seed = int(rng.integers(2**31))
+        require_varying(targets[masses > 0.0])
+        found = self._regressors(X, targets.shape[0], seed)
+        prefit, locations, of_x, of_prediction = found
+        given = self.given
+        if given is not None and not isinstance(given, str):
+            given = tuple(as_features(given, X.shape[1], "given"))
+            listed = [] if self._columns is None else self._columns.listed
+            if odd := [listed[k].name for k in given if listed and not listed[k].is_numeric]:
+                raise ValueError(
+                    f"given names {odd[0]!r}, which has no order; name columns of numbers"
+                )
+        steps = Steps(_COSTS)
+        steps.begin("location by cross-fitting")
+        warn_of_weights([*locations, *of_x], masses)
+        transform, location = self._locate(prefit, locations, X, targets, masses, splits)
+        targets = transform.forward(targets)
+        held = (masses > 0.0) & ~np.isnan(location.held_out[:, 0])
+        # rows that were never held out have no residual, and count for nothing from here on
+        masses = np.where(held, masses, 0.0)
+        mu = np.where(held[:, None], location.held_out, 0.0)
+        residuals = targets - mu
+        floor = _PERFECT * np.maximum(targets[held].std(axis=0), 1e-300)
+        perfect = np.flatnonzero(np.sqrt(np.mean(residuals[held] ** 2, axis=0)) <= floor)
+        if perfect.size:
+            warn_caller(
+                f"the regressor predicts output {perfect[0]} of held-out rows without error: "
+                f"the scale of its distribution is a floor, {_PERFECT:g} of the standard "
+                "deviation of y"
+            )
+        steps.begin("scale of the residuals")
+        scales, s = fit_scales(of_x, of_prediction, X, mu, residuals, masses, splits, floor)
+        U = residuals / s
+        steps.begin("conformal intervals")
+        self._conformal = None
+        if not run.over:
+            self._conformal, gain = fit_conformal(
+                locations,
+                of_x,
+                of_prediction,
+                location,
+                X,
+                targets,
+                masses,
+                splits,
+                floor,
+                rng,
+            )
+            scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
+        steps.begin("density of the scaled residuals")
+        estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
+        shape, estimator = fit_shape(estimator, U, masses, self._numeric(X), mu, given, rng)
         place = LocationScale(location, scales)
         self._distributions = ResidualDistributions(place, shape, transform)
         self.residual_estimator_, self.residual_density_ = estimator, shape.density
@@ -465,14 +564,6 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.held_out_predictions_ = self._as_y(transform.inverse(location.held_out))
         self.scale_shares_ = np.stack([scale.exponents for scale in scales], axis=1)
         self.location_shares_ = location.shares
-        if late:
-            message = (
-                "the time limit came before the end of the fit; the distribution rests on what was "
-                "fitted by then; raise time_limit"
-            )
-            warn_caller(ConvergenceWarning(message))
-        if run.interrupted:
-            raise KeyboardInterrupt("interrupted; the best density so far is kept")
 
     def _locate(
         self,
@@ -522,24 +613,123 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         location, and those of the scale over x and over the prediction.
         """
         prefit, locations = None, []
-        if (self.regressor is None or self.scale is None) and not isinstance(X, np.ndarray):
-            dates = ["datetime", "datetimetz", "timedelta"]  # no default regressor takes them
-            matrix_of(X, "X", make_column_selector(dtype_include=dates)(X))
         if self._prefit:
             _require_fit(self.regressor, "regressor", "a fitted regressor, with prefit=True")
             check_is_fitted(self.regressor)
-            prefit = self.regressor
+            prefit = for_cells(self.regressor, self._columns)
         else:
-            defaults = location_regressors(X, n, seed)
+            defaults = location_regressors(self._columns, X.shape, seed)
             wanted = "a regressor, 'joint' or None"
-            locations = _as_list(self.regressor, "regressor", wanted, defaults)
+            locations = self._listed(self.regressor, "regressor", wanted, defaults)
+            if odd := next((one for one in locations if is_classifier(one)), None):
+                raise TypeError(
+                    f"y is a column of numbers, and {called(odd)} is a classifier; give a"
+                    " regressor, or declare columns={'y': 'categorical'}"
+                )
         if self.scale is None:
-            scales = scale_regressors(X, n, seed), [scale_trees(None, n, seed)]
+            scales = scale_regressors(self._columns, n, seed), [scale_trees(None, n, seed)]
             return prefit, locations, *scales
         if isinstance(self.scale, str) and self.scale == "constant":
             return prefit, locations, [], []
         wanted = "a regressor, 'constant' or None"
-        return prefit, locations, _as_list(self.scale, "scale", wanted, []), []
+        return prefit, locations, self._listed(self.scale, "scale", wanted, []), []
+
+    def _listed(self, given: Any, name: str, wanted: str, default: list[Any]) -> list[Any]:
+        """One or several regressors, each with the methods of one."""
+        if given is None:
+            return default
+        found = _several(given)
+        for one in found:
+            _require_fit(one, name, wanted)
+        if not found:
+            raise ValueError(f"{name} must hold at least one regressor; got {given!r}")
+        return [for_cells(one, self._columns) for one in found]
+
+    def _fit_levels(
+        self,
+        target: Column,
+        X: Any,
+        codes: np.ndarray,
+        masses: np.ndarray,
+        splits: list[Split],
+        rng: np.random.Generator,
+    ) -> None:
+        """The classifiers of a categorical target, and their shares."""
+        usual = {"scale": None, "given": "auto", "estimator": None, "prefit": False}
+        usual["transform"] = "auto"
+        if odd := [name for name, value in usual.items() if vars(self)[name] != value]:
+            raise ValueError(f"{', '.join(odd)}: for a target of numbers, and y is categorical")
+        levels, wanted = target.levels, "a classifier with predict_proba, or None"
+        default = classifiers(self._columns, codes.shape[0], int(rng.integers(2**31)))
+        found = self._listed(self.regressor, "regressor", wanted, default)
+        for one in found:
+            if not (is_classifier(one) and hasattr(one, "predict_proba")):
+                raise TypeError(f"y is categorical: regressor must be {wanted}; got {one!r}")
+        if self.regressor is not None:
+            found = [*default[:1], *found]  # the frequencies, so that no level is impossible
+        warn_of_weights(found, masses)
+        fit = X, codes, masses
+        location = cross_fit(found, *fit, splits, len(levels)).refitted(found, *fit)
+        self._distributions, self._conformal = LevelDistributions(location, target), None
+        self.location_shares_ = location.shares[:, :1]
+        self.held_out_predictions_ = location.held_out
+        self.classes_ = np.array(levels, dtype=object if len({*map(type, levels)}) > 1 else None)
+
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Rows for the regressors, targets (n, outputs), and masses, zero for rows that are
+        dropped.
+        """
+        as_choice(self.unseen, "unseen", ("raise", "missing"))
+        names, declared, own = self.target_names_ or ("y",), self.columns, {}
+        if isinstance(declared, Mapping):
+            own = {name: kind for name, kind in declared.items() if [name] == list(names)}
+            declared = {name: kind for name, kind in declared.items() if name not in own}
+        learned = Learned([])
+        if declared or self.missing != "model" or not self._takes_tables:
+            learned = learn(X, declared, self.missing, modeled=_GAPS)
+        self._columns, self._target = learned.columns, None
+        notes, used = [note for note in learned.notes if note not in learned.hints], None
+        if learned.columns is None:
+            X = self._table(X, reset=True)
+        else:
+            d = len(learned.columns.listed)
+            forget(self)
+            remember(self, Checks(type(self).__name__, n_features=d, names=learned.columns.names))
+            X, used = learned.whole
+        of_y = learn_target(y, names[0], own, "raise" if self.missing == "raise" else "drop")
+        if of_y.columns is None:
+            y = require_numbers(y if is_table(y) else np.asarray(y), "y")
+            targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
+        else:
+            self._target = next((one for one in of_y.columns.listed if not one.is_plain), None)
+            if self._target is not None and self._target.is_numeric:
+                raise ValueError(
+                    f"y is declared {self._target.kind!r}: a target is 'numeric' or 'categorical';"
+                    " use transform= for positive ones, or the joint density of"
+                    " KernelSoSDensityCV(columns=…)"
+                )
+            found, known = of_y.whole
+            found[~known] = of_y.cells[0]
+            targets = self._set_targets(found[:, 0] if np.ndim(y) == 1 or self._target else found)
+            used = known if used is None else used & known
+        for note in notes + of_y.notes:
+            warn_caller(note)
+        masses = as_masses(sample_weight, targets.shape[0])
+        if used is not None and not (masses := np.where(used, masses, 0.0)).any():
+            raise ValueError("no row has a target, an observed cell of X and a positive weight")
+        return X, targets, masses
+
+    @property
+    def _takes_tables(self) -> bool:
+        """Whether all regressors are pipelines of the user's, which take tables as they are."""
+        given = [self.regressor] if self.scale == "constant" else [self.regressor, self.scale]
+        return all(holds_pipeline(one) for several in given for one in _several(several))
+
+    def _numeric(self, X: Any) -> Any:
+        """The rows without categorical columns, which have no order."""
+        if self._columns is None:
+            return X
+        return np.where([column.is_numeric for column in self._columns.listed], X, np.nan)
 
     def _set_targets(self, y: np.ndarray) -> np.ndarray:
         self._flat = y.ndim == 1
@@ -547,7 +737,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.n_outputs_ = targets.shape[1]
         return targets
 
-    def _fitted(self) -> ResidualDistributions | JointDistributions:
+    def _fitted(self) -> Distributions:
         check_is_fitted(self, "_distributions")
         return self._distributions
 
@@ -572,9 +762,11 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _conditions(self, X: Any) -> Any:
         """Checked rows, as the distributions take them."""
+        X = known_table(X)
         require_order(self, X)
         if not self._joint:
-            X = self._table(X, reset=False)
+            own = self._columns
+            X = self._table(X, reset=False) if own is None else own.read(X, unseen=self.unseen)
             self._range.warn_if_far(X)
             return X
         X = validate_data(self, require_numbers(X), dtype=np.float64, order="C", reset=False)
@@ -585,7 +777,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     def _rows(self, X: Any) -> tuple[np.ndarray, ...]:
         return self._fitted().place(self._conditions(X))
 
-    def _asked(self, X: Any) -> tuple[ResidualDistributions | JointDistributions, Any]:
+    def _asked(self, X: Any) -> tuple[Distributions, Any]:
         """What answers questions about the distributions at rows, and what it asks of each row."""
         return self._fitted(), self._rows(X)
 
@@ -593,6 +785,10 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if y is None:
             outputs = f"{self.n_outputs_} output{'s' * (self.n_outputs_ > 1)}"
             raise ValueError(f"y must be given, of {outputs} for each row of X; got None")
+        if self._target is not None:
+            codes = Columns((self._target,)).read(as_table(y, self._target.name), name)
+            require_complete(codes[:, 0], name)
+            return codes
         flat = self._flat and np.ndim(y) < 2
         values = as_vector(y, name)[:, None] if flat else as_points(y, name)
         if values.shape[1] != self.n_outputs_:
@@ -618,16 +814,8 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         return found.reshape(n, m, *found.shape[1:])
 
 
-def _as_list(given: Any, name: str, wanted: str, default: list[Any]) -> list[Any]:
-    """One or several regressors, each with the methods of one."""
-    if given is None:
-        return default
-    found = list(given) if isinstance(given, (list, tuple)) else [given]
-    for one in found:
-        _require_fit(one, name, wanted)
-    if not found:
-        raise ValueError(f"{name} must hold at least one regressor; got {given!r}")
-    return found
+def _several(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
 def _require_fit(one: Any, name: str, wanted: str) -> None:
@@ -645,11 +833,8 @@ class _FeatureRange(NamedTuple):
     @classmethod
     def of(cls, X: Any, names: Sequence[str] | None) -> _FeatureRange:
         """The range of every column of ``X``."""
-        columns = _numbers(X)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a column without a number is NaN
-            ends = np.nanmin(columns, axis=0), np.nanmax(columns, axis=0)
-        return cls(*ends, None if names is None else [str(name) for name in names])
+        columns, words = _numbers(X), None if names is None else [str(name) for name in names]
+        return cls(np.fmin.reduce(columns), np.fmax.reduce(columns), words)
 
     def warn_if_far(self, X: Any) -> None:
         """Warn once, naming the feature that lies farthest outside."""

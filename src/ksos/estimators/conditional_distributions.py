@@ -1,7 +1,7 @@
-"""Distributions of y given x: the density of the scaled residual, moved, scaled and transformed, or
-a joint density that is conditioned.
+"""Distributions of y given x: the density of the scaled residual, moved, scaled and transformed, a
+joint density that is conditioned, or the probabilities of levels.
 
-Both classes have the same methods. ``place(X)`` turns rows into arrays with one entry per row, and
+All classes have the same methods. ``place(X)`` turns rows into arrays with one entry per row, and
 everything else is asked of these arrays, so that a grid of values needs no further predictions.
 Outputs are columns, also if there is only one.
 """
@@ -14,13 +14,21 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from ksos.choose.location import LocationScale
+from ksos.choose.location import Location, LocationScale
 from ksos.choose.shape import Shape, Transform
-from ksos.density import ConditionalLine, SoSDensity, square_of
+from ksos.density import (
+    Column,
+    Columns,
+    ConditionalLine,
+    Correction,
+    MixedReference,
+    MixedTerms,
+    SoSDensity,
+    TableDensity,
+    square_of,
+)
 from ksos.ground import as_levels, row_blocks
 from ksos.quadrature import PanelDistribution, Panels, legendre, position_on_panel
-
-__all__ = ["JointDistributions", "ResidualDistributions", "TransformedDistribution"]
 
 Placed = tuple[np.ndarray, ...]
 Curve = Callable[[np.ndarray], np.ndarray]
@@ -316,3 +324,45 @@ class JointDistributions:
         p = self.density
         whole = len(features) == p.n_features
         return ConditionalLine(square_of(p if whole else p.marginal(features)), len(features) - 1)
+
+
+class LevelDistributions:
+    """p(y | x) of a categorical y, by the classifiers of ``location``. A target is the number of a
+    level of ``column``.
+    """
+
+    def __init__(self, location: Location, column: Column) -> None:
+        self.location, self.column = location, column
+
+    def place(self, X: Any) -> Placed:
+        """The probabilities of the levels."""
+        p = self.location.predict(X)
+        return (p / p.sum(axis=1, keepdims=True),)
+
+    def logpdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.log(placed[0][np.arange(Y.shape[0]), Y[:, 0].astype(int)])
+
+    def sample(self, placed: Placed, count: int, rng: np.random.Generator) -> np.ndarray:
+        ends = np.cumsum(placed[0][:, :-1], axis=1)[:, None]
+        draws = rng.random((ends.shape[0], count, 1))
+        return np.sum(draws >= ends, axis=2, keepdims=True)
+
+    def at(self, placed: Placed) -> TableDensity:
+        nothing = np.zeros((1, 0))
+        known = MixedReference(np.ones(1), nothing, np.zeros((1, 0, 0)), (placed[0],))
+        flat = np.zeros((0, 0)), np.zeros(1), nothing, np.zeros((1, 1), dtype=np.int64)
+        terms = MixedTerms.of(known, Correction(*flat, np.zeros((1, 1)), np.ones(1)))
+        return TableDensity(Columns((self.column,)), [(1.0, terms)])
+
+    def _unordered(self, *_: Any) -> Any:
+        raise ValueError(
+            f"y is categorical ({len(self.column.levels)} levels), and levels have no order:"
+            " quantiles, intervals, means and distribution functions are of numbers; use"
+            " predict_proba, predict, score_samples(X, y) or sample"
+        )
+
+    moments = quantile = cdf = crps = mean_difference = _unordered
+
+
+Distributions = ResidualDistributions | JointDistributions | LevelDistributions

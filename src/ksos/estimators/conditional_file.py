@@ -14,22 +14,14 @@ import os
 import zipfile
 from collections.abc import Collection
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from ksos.density import load as load_density
 from ksos.exceptions import ModelFormatError
 from ksos.ground import replace_whole
 
-__all__ = [
-    "StoredConditional",
-    "is_conditional_file",
-    "load",
-    "load_conditional",
-    "save_conditional",
-]
-
 _KIND = b"\x89KSOC"
-_MAGIC = _KIND + b"3\r\n\x1a"  # the third kind of such files: the first two were pickles
+_MAGIC = _KIND + b"4\r\n\x1a"  # the fourth kind of such files: the first two were pickles
 _START = len(_MAGIC) + hashlib.sha256().digest_size
 # what the default regressors hold beside the types that skops trusts: none runs code of the file
 _TRUSTED = {
@@ -39,23 +31,6 @@ _TRUSTED = {
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.utils.validation.check_array",
 }
-
-
-class StoredConditional(NamedTuple):
-    """What such a file holds."""
-
-    estimator: Any
-    """A fitted :class:`~ksos.KernelSoSConditional`."""
-    columns: tuple[str, ...] | None = None
-    """The names of the columns of x, in their order."""
-    target: str = "y"
-    categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Columns of text: the name of each, or its number in x from 1, and the values seen."""
-
-    @property
-    def named(self) -> bool:
-        """Whether the estimator was fitted to a table with names."""
-        return "feature_names_in_" in vars(self.estimator)
 
 
 def load(path: str | os.PathLike[str], *, trusted: Collection[str] | bool = ()) -> Any:
@@ -89,16 +64,16 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] | bool = ()) 
     True
     """
     if is_conditional_file(path):
-        return load_conditional(path, trusted).estimator
+        return load_conditional(path, trusted)
     return load_density(path)
 
 
-def save_conditional(stored: StoredConditional, path: str | os.PathLike[str]) -> None:
-    """Write all of ``stored`` to ``path``, whole or not at all."""
+def save_conditional(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted :class:`~ksos.KernelSoSConditional` to ``path``, whole or not at all."""
     import skops.io  # heavy, and needed by files alone
 
     try:
-        body = skops.io.dumps(stored)
+        body = skops.io.dumps(estimator)
     except TypeError as error:
         raise TypeError(
             f"{os.fsdecode(path)} was not written, for skops cannot store a part of the regressors:"
@@ -113,9 +88,7 @@ def is_conditional_file(path: str | os.PathLike[str]) -> bool:
         return file.read(len(_KIND)) == _KIND
 
 
-def load_conditional(
-    path: str | os.PathLike[str], trusted: Collection[str] | bool = ()
-) -> StoredConditional:
+def load_conditional(path: str | os.PathLike[str], trusted: Collection[str] | bool = ()) -> Any:
     """Read the conditional density in the file ``path``, with ``trusted`` as in :func:`load`.
 
     It raises ModelFormatError for every file that :func:`save_conditional` has not written.
@@ -125,7 +98,7 @@ def load_conditional(
     name = os.fsdecode(path)
     with open(path, "rb") as file:
         content = file.read()
-    if content.startswith((_KIND + b"\r\n", _KIND + b"2\r\n")):
+    if content.startswith(tuple(_KIND + number + b"\r\n" for number in (b"", b"2", b"3"))):
         raise ModelFormatError(
             f"{name} was written by an earlier version of ksos, whose conditional densities cannot"
             " be read; fit it again with ksos fit --target"
@@ -142,7 +115,7 @@ def load_conditional(
             " its source"
         )
     try:
-        found = _read(body, trusted)
+        return _read(body, trusted)
     except ModelFormatError as error:
         raise ModelFormatError(f"{name} {error}") from None
     except Exception as error:  # a forged or outdated file can make skops raise anything
@@ -150,10 +123,9 @@ def load_conditional(
             f"{name} cannot be read ({type(error).__name__}: {error}); fit again with the"
             " installed versions of ksos and scikit-learn"
         ) from None
-    return found
 
 
-def _read(body: bytes, trusted: Collection[str] | bool) -> StoredConditional:
+def _read(body: bytes, trusted: Collection[str] | bool) -> Any:
     """What skops makes of ``body``, if its types are known or trusted."""
     import skops.io  # heavy, and needed by files alone
 
@@ -173,9 +145,7 @@ def _read(body: bytes, trusted: Collection[str] | bool) -> StoredConditional:
             " ksos predict --trust"
         )
     found = skops.io.loads(body, trusted=types)
-    if not isinstance(found, StoredConditional) or not isinstance(
-        found.estimator, KernelSoSConditional
-    ):
+    if not isinstance(found, KernelSoSConditional):
         raise ModelFormatError(f"holds no conditional density; got {type(found).__name__}")
     return found
 
