@@ -169,11 +169,11 @@ RESULTS += ["TwoSampleTest", "Compression", "Estimate", "Ball", "TableDensity", 
 def parameters(thing: Any) -> list[str]:
     """The names that the section of parameters of a docstring describes, in its order."""
     section = re.search(
-        r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n---)", inspect.getdoc(thing) or "", re.M | re.S
+        r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n---|\Z)", inspect.getdoc(thing) or "", re.M | re.S
     )
     assert section is not None, thing
-    entries = re.findall(r"^(\w[^:\n]*)", section[1], re.MULTILINE)
-    return [name.strip() for entry in entries for name in entry.split(",")]
+    entries = re.findall(r"^([*\w][^:\n]*)", section[1], re.MULTILINE)
+    return [name.strip(" *") for entry in entries for name in entry.split(",")]
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: estimator.__name__)
@@ -190,3 +190,20 @@ def test_an_estimator_says_what_each_parameter_does_in_350_words(estimator: type
 def test_a_result_lists_its_attributes(name: str) -> None:
     text = inspect.getdoc(getattr(ksos, name)) or ""
     assert re.search(r"^Attributes\n-{3,}$", text, re.MULTILINE)
+
+
+METHODS = [
+    (density, name)
+    for density in (ksos.SoSDensity, ksos.TableDensity)
+    for name, member in inspect.getmembers(density)
+    if not name.startswith("_") and callable(member)
+]
+
+
+@pytest.mark.parametrize(("density", "name"), METHODS, ids=lambda x: getattr(x, "__name__", x))
+def test_a_method_of_a_density_says_what_it_takes_and_returns(density: type, name: str) -> None:
+    method = getattr(density, name)
+    assert re.search(r"^Returns\n-{3,}$", inspect.getdoc(method) or "", re.MULTILINE)
+    taken = [key for key in inspect.signature(method).parameters if key not in ("self", "cls")]
+    if taken:
+        assert set(taken) <= set(parameters(method))

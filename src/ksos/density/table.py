@@ -91,12 +91,26 @@ class TableDensity:
         unseen : {"raise", "missing"}
             What to do about levels that were not in the data of the fit. "missing" takes them for
             missing cells.
+
+        Returns
+        -------
+        ndarray (n,)
         """
         as_choice(unseen, "unseen", ("raise", "missing"))
         return self._log_of(self.columns.read(X, unseen=unseen))
 
     def pdf(self, X: Any, *, unseen: str = "raise") -> np.ndarray:
-        """The exponential of :meth:`logpdf`."""
+        """The exponential of :meth:`logpdf`.
+
+        Parameters
+        ----------
+        X, unseen
+            As in :meth:`logpdf`.
+
+        Returns
+        -------
+        ndarray (n,)
+        """
         return np.asarray(np.exp(self.logpdf(X, unseen=unseen)))
 
     def _log_of(self, cells: np.ndarray) -> np.ndarray:
@@ -135,6 +149,10 @@ class TableDensity:
             How many.
         rng : seed or numpy.random.Generator, optional
             Source of randomness.
+
+        Returns
+        -------
+        data frame or array (size, d)
         """
         cells = self._draw(as_count(size, "size", minimum=0), np.random.default_rng(rng))
         return self._shown(cells)
@@ -165,12 +183,26 @@ class TableDensity:
         Parameters
         ----------
         features : name, number, or list of these
+
+        Returns
+        -------
+        TableDensity or SoSDensity
         """
         keep = as_features(features, self.n_features, "features", self._words)
         return self._answer(keep, self.parts, self.columns)
 
     def only(self, *keep: int) -> TableDensity:
-        """The marginal of some columns, also where they are plain."""
+        """The marginal of some columns, also where they are plain.
+
+        Parameters
+        ----------
+        *keep : int
+            Numbers of the columns, from 0.
+
+        Returns
+        -------
+        TableDensity
+        """
         columns = self.columns
         u = [columns.lines.index(k) for k in keep if columns.listed[k].is_numeric]
         c = [columns.coded.index(k) for k in keep if columns.listed[k].n_codes]
@@ -210,6 +242,10 @@ class TableDensity:
         conditions : dict
             {column: value, (low, high), level or set of levels}. The interval of a count has both
             ends, and that of an angle may go through the seam.
+
+        Returns
+        -------
+        TableDensity or SoSDensity
         """
         pieces = self._conditions(conditions)
         if len(pieces) == self.n_features:
@@ -266,6 +302,10 @@ class TableDensity:
             Omitted columns are unrestricted.
         given : dict, optional
             As in :meth:`conditional`.
+
+        Returns
+        -------
+        float
         """
         event = self._conditions(self._intervals(low or {}, high or {}), "low and high")
         if given is None:
@@ -307,6 +347,10 @@ class TableDensity:
         given : dict or data frame, optional
             Conditions as in :meth:`conditional`, or rows of the other columns, with gaps or
             without.
+
+        Returns
+        -------
+        Series, or data frame (n, levels)
         """
         (k,) = as_features([column], self.n_features, "column", self._words)
         own = self.columns.listed[k]
@@ -352,6 +396,10 @@ class TableDensity:
         Parameters
         ----------
         values : value, sequence of values, or rows
+
+        Returns
+        -------
+        float or array
         """
         if wrong := [column.name for column in self.columns.listed if not column.has_masses]:
             raise ValueError(
@@ -393,6 +441,10 @@ class TableDensity:
     def mean(self) -> Any:
         """The means of the columns of numbers, a pandas Series: exact, by quadrature where a column
         is transformed. That of an angle is taken within the period that begins at its seam.
+
+        Returns
+        -------
+        Series
         """
         lines = self._numbers()
         nothing = np.full((1, self.n_features), np.nan)
@@ -402,6 +454,10 @@ class TableDensity:
     def cov(self) -> Any:
         """The covariance matrix of the columns of numbers, a pandas data frame: exact where none of
         them is transformed, else of 10,000 samples.
+
+        Returns
+        -------
+        data frame
         """
         lines = self._numbers()
         names = [self.columns.listed[k].name for k in lines]
@@ -423,7 +479,16 @@ class TableDensity:
         return column
 
     def cdf(self, values: Any) -> Any:
-        """P(x ≤ value) of a density of one column of numbers, for one value or several."""
+        """P(x ≤ value) of a density of one column of numbers, for one value or several.
+
+        Parameters
+        ----------
+        values : float or array
+
+        Returns
+        -------
+        float or array, of the shape of ``values``
+        """
         self._only()
         found = [self.probability(high={0: float(x)}) for x in np.atleast_1d(values)]
         return np.array(found) if np.ndim(values) else found[0]
@@ -436,6 +501,10 @@ class TableDensity:
         ----------
         q : float or array
             Levels from 0 to 1.
+
+        Returns
+        -------
+        float or array, of the shape of ``q``
         """
         column, levels = self._only(), as_levels(q, "q")
         masses, terms = self._line(0)
@@ -457,6 +526,10 @@ class TableDensity:
     def mode(self) -> Any:
         """A row where the density is about highest, a pandas Series: the best of 3,000 samples,
         and a climb from there.
+
+        Returns
+        -------
+        Series, or a data frame of one row where the library of the table has none
         """
         rng = np.random.default_rng(0)
         cells = self._draw(_SAMPLES, rng)
@@ -481,6 +554,10 @@ class TableDensity:
         Parameters
         ----------
         rng : seed or Generator
+
+        Returns
+        -------
+        Estimate
         """
         logs = self._log_of(self._draw(_SAMPLES, np.random.default_rng(rng)))
         return Estimate(-float(logs.mean()), float(logs.std() / math.sqrt(_SAMPLES)), "samples")
@@ -493,6 +570,10 @@ class TableDensity:
         ----------
         X : data frame or array (n, d)
             Rows with gaps.
+
+        Returns
+        -------
+        data frame
         """
         lines, cells = self._numbers(), self.columns.read(X)
         found = self._with_means(cells)[:, lines]
@@ -550,6 +631,10 @@ class TableDensity:
             the likeliest of 64 draws. Default: "mean".
         rng : seed or numpy.random.Generator, optional
             Of draws.
+
+        Returns
+        -------
+        data frame or array, of the shape of ``X``
         """
         as_choice(how, "how", ("mean", "mode", "draw"))
         cells = self.columns.read(X)
@@ -595,6 +680,10 @@ class TableDensity:
         ----------
         rank, m : int, optional
             Columns of the factor, or support points, as in :meth:`SoSDensity.compress`.
+
+        Returns
+        -------
+        Compression
         """
         rank, m = as_sizes(rank, m)
         found = [(w, *compressed_cells(terms, rank, m)) for w, terms in self.parts]
@@ -604,7 +693,16 @@ class TableDensity:
     mmd = Averages.mmd
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the density to a file that :func:`ksos.load` reads."""
+        """Write the density to a file that :func:`ksos.load` reads.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+
+        Returns
+        -------
+        None
+        """
         from ksos.density.io import save  # io imports this class
 
         save(self, path)
