@@ -207,7 +207,7 @@ def contests(quick: bool) -> Iterator[Contest]:
     prices = needed("skfolio.datasets").load_sp500_dataset().resample("W").last()
     returns = prices.pct_change().dropna().to_numpy()
     yield Contest(
-        "portfolio, 3 stocks", returns[:, [8, 12, 19]], shares, share_cost, 104, 52, (0.1, 0.25),
+        "portfolio, 3 stocks", returns[:, [8, 12, 19]], shares, share_cost, 104, 104, (0.1, 0.25),
         MMD[:4],
     )  # fmt: skip
     most = tuple(name for name in METHODS if name != "ksos, box")

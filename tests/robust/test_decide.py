@@ -141,6 +141,15 @@ def test_other_kernels(kernel: Any) -> None:
     assert worst_on(ball, d.loss, 21) <= d.upper_bound <= d.proven_bound + 1e-12
 
 
+@pytest.mark.parametrize("kernel", ["laplace", "matern"])
+def test_other_kernels_are_rigorous_on_a_line(kernel: str) -> None:
+    ball, order = ksos.Ball(DEMAND, 0.05, kernel=kernel, domain=LINE), cp.Variable(nonneg=True)
+    d = ksos.decide(ksos.risk.newsvendor(order, 4.0, 1.0), ball)
+    check(d, ball, 1e-2)
+    assert d.upper_bound_kind == "rigorous"
+    assert worst_on(ball, d.loss, 400) <= d.upper_bound
+
+
 LOSSES: dict[str, Callable[[Any, Any], Any]] = {
     "pinball": lambda w, b: ksos.risk.pinball(lambda P: P[:, 1] - P[:, 0] * w - b, 0.8),
     "absolute": lambda w, b: ksos.risk.absolute(lambda P: P[:, 1] - P[:, 0] * w - b),
@@ -216,6 +225,22 @@ def test_a_bounded_risk_is_certified(domain: Any) -> None:
     # the worst CVaR is the least of these, but for the steps of the level
     found = [worst_on(ball, lambda P, t=t: tail(P, t), 11) for t in np.linspace(-0.05, 0.1, 7)]
     assert 0.09 < min(found) < 0.1 + 5e-3
+
+
+@pytest.mark.parametrize("domain", [PLANE, "samples"])
+def test_what_is_infeasible_is_told_from_what_is_tight(domain: Any) -> None:
+    """No portfolio has a worst CVaR below the lower bound of the least one, and its own meets it."""
+    ball, share = ksos.Ball(RETURNS, 0.05, domain=domain), cp.Variable(2, nonneg=True)
+    loss = lambda P: -P @ share  # noqa: E731
+    simplex, tail = [cp.sum(share) == 1.0], ksos.risk.cvar(loss, 0.2)
+    least = ksos.decide(tail, ball, simplex)
+    room = least.gap + 1e-3 * abs(least.value)
+    tight = [*simplex, tail <= least.upper_bound + room]
+    d = ksos.decide(ksos.risk.expectation(loss), ball, tight)
+    assert d.status == "solved" and d.limits[0] <= 0.0 and np.isfinite(d.upper_bound)
+    below = [*simplex, ksos.risk.cvar(loss, 0.2) <= least.lower_bound - room]
+    with pytest.raises(ValueError, match=r"no decision keeps the risks.*finitely many points"):
+        ksos.decide(ksos.risk.expectation(loss), ball, below)
 
 
 def test_a_chance_constraint_holds_for_every_distribution() -> None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from ksos.ground.memory import row_blocks
 from ksos.ground.run import Run
-from ksos.kernels import Gaussian, Kernel
+from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box
 from ksos.observables.base import Observable
 from ksos.observables.functions import BoxIndicator, KernelFunction, NumericFunction
@@ -312,6 +312,11 @@ def _of_kernel_function(f: KernelFunction) -> _Part:
     powers = np.column_stack([np.ones(Z.shape[0]), z, squares])
     spread = 1.0 + float(np.max(np.sum(np.abs(z), axis=1)))
 
+    def log_of(apart: np.ndarray) -> np.ndarray:
+        if kernel.product:
+            return np.sum(kernel.log_profile(apart**2), axis=-1)
+        return kernel.log_profile(np.sum(apart**2, axis=-1))
+
     def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
         n = centers.shape[0]
         sums = np.empty((n, powers.shape[1]))
@@ -328,15 +333,19 @@ def _of_kernel_function(f: KernelFunction) -> _Part:
         reach = half / sigma
         # κ falls with the distance, so ‖φ(x) − φ(c)‖² = 2 − 2k(x, c) is largest at the corners of
         # the cell
-        log = (
-            np.sum(kernel.log_profile(reach**2), axis=1)
-            if kernel.product
-            else kernel.log_profile(np.sum(reach**2, axis=1))
-        )
-        flat = size * np.sqrt(np.maximum(-2.0 * np.expm1(log), 0.0)) + noise
+        flat = size * np.sqrt(np.maximum(-2.0 * np.expm1(log_of(reach)), 0.0)) + noise
         flat = np.minimum(flat, np.maximum(highest - value, 0.0))
         rest = flat
-        if gaussian:
+        if isinstance(kernel, Laplace):
+            # ‖φ(x) − φ(c)‖ is a root of the distance, and a bound term by term falls faster: the
+            # nearest point of the cell for positive weights, the farthest for negative ones
+            for rows in row_blocks(n, Z.shape[0] * d, _BLOCK_ELEMENTS):
+                apart = np.abs(centers[rows, None, :] - Z) / sigma
+                near = np.exp(log_of(np.maximum(apart - reach[rows, None, :], 0.0)))
+                far = np.exp(log_of(apart + reach[rows, None, :]))
+                top = near @ np.maximum(w, 0.0) + far @ np.minimum(w, 0.0) + noise
+                flat[rows] = np.minimum(flat[rows], np.maximum(top - value[rows], 0.0))
+        elif gaussian:
             order, constant = (3, math.sqrt(10.0 / 3.0)) if curved else (2, math.sqrt(3.0))
             distance = np.sqrt(np.sum(reach**2, axis=1))
             rest = size * constant * distance**order + noise * (1.0 + spread * distance) ** 2
