@@ -51,8 +51,6 @@ from ksos.robust.ball import Ball, require_ball
 from ksos.robust.worst_case import WorstCase, worst_case
 from ksos.space import region, scattered
 
-__all__ = ["Atoms", "Decision", "decide", "support_function"]
-
 # g lies in the span of pivots that leave at most so much of any feature: an error of 1e-4·‖g‖ is
 # small beside a gap of 1%.
 _SPAN_TOL = 1e-8
@@ -279,7 +277,14 @@ def decide(
             f" {risk!r}"
         )
     plain, limits = parts_of(subject_to)
-    _check_ball(ball)
+    require_ball(ball)
+    if math.isinf(ball.radius):
+        raise ValueError("decide needs a ball of finite radius; pass a number to ksos.Ball")
+    if not ball.with_radius(math.inf).contains(ball.embedding):
+        raise ValueError(
+            f"the domain {ball.domain!r} does not hold all of the data; pass Ball(…, domain=) with"
+            " a larger domain, or drop the samples outside"
+        )
     rtol = as_positive(rtol, "rtol")
     if solver is not None and solver not in cp.installed_solvers():
         raise ValueError(f"solver must be one of {cp.installed_solvers()}; got {solver!r}")
@@ -289,17 +294,6 @@ def decide(
     if found.status in ("max_iter", "time_limit", "numerical_error"):
         warnings.warn(f"decide: {found.message}", ConvergenceWarning, stacklevel=2)
     return found
-
-
-def _check_ball(ball: Any) -> None:
-    require_ball(ball)
-    if math.isinf(ball.radius):
-        raise ValueError("decide needs a ball of finite radius; pass a number to ksos.Ball")
-    if not ball.with_radius(math.inf).contains(ball.embedding):
-        raise ValueError(
-            f"the domain {ball.domain!r} does not hold all of the data; pass Ball(…, domain=) with"
-            " a larger domain, or drop the samples outside"
-        )
 
 
 @dataclass
@@ -438,7 +432,8 @@ class _Majorant:
         """What g proves for the decision that the variables hold."""
         c, radius, data = self.c.value, self.ball.radius, self.ball
         losses = np.asarray(self.losses.value)
-        loss = self.loss()
+        low, high = self.box.low, self.box.high
+        loss = self.risk.observable(0.5 * (low + high), 0.5 * (high - low))
         _require_pointwise(self.risk, loss(self.points), losses)
         norm, g = float(np.linalg.norm(c)), None
         level = float(self.mean @ c) + radius * norm
@@ -454,11 +449,6 @@ class _Majorant:
         proven = top if self.finite else math.inf
         t = 0.0 if self.ball.radius == 0.0 else float(self.t.value)
         return _Certificate(loss, g, level, top, proven, where, t, self.finite)
-
-    def loss(self) -> Observable:
-        """x ↦ ℓ(θ, x) at the decision that the variables hold."""
-        box = self.box
-        return self.risk.observable(0.5 * (box.low + box.high), 0.5 * (box.high - box.low))
 
     def spread(self) -> float:
         """The standard deviation of the loss over the data."""
@@ -760,7 +750,8 @@ class _Search:
                 break
             if self.ball.domain.region is not None:
                 # not all of the room: branch and bound may find a place that is a little higher
-                found.prove(self.ball, self.box, _ROOM * room, _number(one.risk.lipschitz))
+                steep = one.risk.lipschitz  # a number, or an expression of the decision
+                found.prove(self.ball, self.box, _ROOM * room, getattr(steep, "value", steep))
         if not best.feasible:
             self.best = None
         return self._close_enough(1.0)
@@ -810,8 +801,3 @@ def _normalized(points: np.ndarray, weights: np.ndarray) -> Atoms:
     """The distribution with these weights, without the points that have next to none."""
     keep = weights > _NEGLIGIBLE * weights.sum()
     return Atoms(points[keep], weights[keep] / weights[keep].sum())
-
-
-def _number(lipschitz: Any) -> float | None:
-    """A Lipschitz constant that may depend on the decision."""
-    return lipschitz if lipschitz is None or isinstance(lipschitz, float) else lipschitz.value
