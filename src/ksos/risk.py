@@ -22,8 +22,10 @@ expectation + 0.5 * cvar(0.05)
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,7 +80,7 @@ class Risk:
         if lipschitz is not None and not isinstance(lipschitz, self.cp.Expression):
             lipschitz = as_nonnegative(lipschitz, "lipschitz")
         self._loss, self.name, self.lipschitz, self.happens = loss, name, lipschitz, happens
-        self._parsed: dict[int, _Pieces | None] = {}
+        self._parsed: dict[int, Callable[..., Maximum] | None] = {}
 
     def at(self, P: Any) -> Any:
         """The losses of points (n, d): a vector of n convex CVXPY expressions."""
@@ -147,7 +149,7 @@ class Risk:
             self._parsed[d] = _parsed(self, d)
         found = self._parsed[d]
         if found is not None:
-            function = found.at(center, width, self)
+            function = found(center, width)
             return Event(function) if self.happens else function
         variables = self.at(center[None, :]).variables()
         kept = [variable.value for variable in variables]
@@ -298,6 +300,11 @@ def pieces(functions: Sequence[Loss], *, lipschitz: Any = None) -> Risk:
     return Risk(loss, "pieces", lipschitz)
 
 
+def _of(inner: Loss, name: str, outer: Callable[[Any], Any], lipschitz: Any = None) -> Risk:
+    base = Risk(inner, name, lipschitz)
+    return Risk(lambda P: outer(base._vector(P)), name, base.lipschitz)
+
+
 def pinball(residual: Loss, q: float) -> Risk:
     """The pinball loss of a residual y − prediction, which the ``q``-quantile minimizes.
 
@@ -307,13 +314,7 @@ def pinball(residual: Loss, q: float) -> Risk:
     q = as_finite(q, "q")
     if not 0.0 < q < 1.0:
         raise ValueError(f"q must lie strictly between 0 and 1; got {q!r}")
-    base = Risk(residual, f"pinball({q:g})")
-
-    def loss(P: Any) -> Any:
-        r = base._vector(P)
-        return base.cp.maximum(q * r, (q - 1.0) * r)
-
-    return Risk(loss, base.name)
+    return _of(residual, f"pinball({q:g})", lambda r: cvxpy().maximum(q * r, (q - 1.0) * r))
 
 
 def hinge(margin: Loss) -> Risk:
@@ -322,8 +323,7 @@ def hinge(margin: Loss) -> Risk:
     >>> hinge(lambda P: P[:, 0]).values(np.array([[-1.0], [2.0]])).tolist()
     [2.0, 0.0]
     """
-    base = Risk(margin, "hinge")
-    return Risk(lambda P: base.cp.pos(1.0 - base._vector(P)), base.name)
+    return _of(margin, "hinge", lambda m: cvxpy().pos(1.0 - m))
 
 
 def absolute(residual: Loss) -> Risk:
@@ -332,8 +332,7 @@ def absolute(residual: Loss) -> Risk:
     >>> absolute(lambda P: P[:, 0] - 1.0).values(np.array([[-1.0], [2.0]])).tolist()
     [2.0, 1.0]
     """
-    base = Risk(residual, "absolute")
-    return Risk(lambda P: base.cp.abs(base._vector(P)), base.name)
+    return _of(residual, "absolute", lambda r: cvxpy().abs(r))
 
 
 def logistic(margin: Loss, *, lipschitz: Any = None) -> Risk:
@@ -344,8 +343,7 @@ def logistic(margin: Loss, *, lipschitz: Any = None) -> Risk:
     >>> logistic(lambda P: P[:, 0]).values(np.array([[0.0]])).round(4).tolist()
     [0.6931]
     """
-    base = Risk(margin, "logistic", lipschitz)
-    return Risk(lambda P: base.cp.logistic(-base._vector(P)), base.name, base.lipschitz)
+    return _of(margin, "logistic", lambda m: cvxpy().logistic(-m), lipschitz)
 
 
 def probability(g: Loss) -> Risk:
@@ -375,33 +373,6 @@ def chance(g: Loss, alpha: float) -> Limit:
 # The pieces of a loss, read off its expression.
 
 
-class _Pieces:
-    """The pieces of a loss at nodes that determine quadratic functions."""
-
-    def __init__(self, P: Any, pieces: list[Any], quadratic: list[bool]) -> None:
-        self.P, self.pieces, self.quadratic = P, pieces, quadratic
-
-    def at(self, center: np.ndarray, width: np.ndarray, risk: Risk) -> Maximum:
-        """The maximum at the values that the variables have now."""
-        d = center.shape[0]
-        self.P.value = center + width * _nodes(d)
-        values = np.stack(
-            [np.broadcast_to(risk._values(piece), self.P.shape[0]) for piece in self.pieces]
-        )
-        constants, up, down = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 : 2 * d + 1]
-        bent = np.array(self.quadratic)
-        slopes = np.where(bent[:, None], 0.5 * (up - down), up - constants[:, None])
-        curves = np.zeros((len(bent), d, d))
-        own = np.where(bent[:, None], 0.5 * (up + down) - constants[:, None], 0.0)
-        rows, columns = np.triu_indices(d, 1)
-        if np.any(bent) and d > 1:
-            cross = values[:, 2 * d + 1 :] - up[:, rows] - up[:, columns] + constants[:, None]
-            curves[:, rows, columns] = np.where(bent[:, None], 0.5 * cross, 0.0)
-            curves += curves.transpose(0, 2, 1)
-        curves[:, np.arange(d), np.arange(d)] = own
-        return Maximum(constants, slopes / width, curves / (width[:, None] * width), center)
-
-
 def _nodes(d: int) -> np.ndarray:
     """0, the unit vectors e_k, −e_k and e_j + e_k: they determine a quadratic function."""
     one = np.eye(d)
@@ -409,21 +380,37 @@ def _nodes(d: int) -> np.ndarray:
     return np.concatenate([np.zeros((1, d)), one, -one, one[rows] + one[columns]])
 
 
-def _parsed(risk: Risk, d: int) -> _Pieces | None:
-    """The pieces of a loss of ``d`` features, or None if its expression does not show that it is
-    the maximum of functions that are at most quadratic in x.
+def _parsed(risk: Risk, d: int) -> Callable[[np.ndarray, np.ndarray], Maximum] | None:
+    """From the center and the width of a box to the maximum that a loss of ``d`` features is at the
+    values that the variables have; None if its expression does not show that it is the maximum of
+    functions that are at most quadratic in x.
     """
     P = risk.cp.Parameter((_nodes(d).shape[0], d))
     try:
         # whatever is no expression of P raises here, or is no function of CVXPY
-        loss = risk._vector(P)
+        pieces = _branches(risk._vector(P))
     except Exception:
         return None
-    pieces = _branches(loss)
-    degrees = [_degree(piece, P) for piece in pieces]
-    if len(pieces) > _MOST_PIECES or max(degrees) > 2:
+    degrees = np.array([_degree(piece, P) for piece in pieces])
+    if len(pieces) > _MOST_PIECES or degrees.max() > 2:
         return None
-    return _Pieces(P, pieces, [degree > 1 for degree in degrees])
+    bent = degrees > 1
+
+    def at(center: np.ndarray, width: np.ndarray) -> Maximum:
+        P.value = center + width * _nodes(d)
+        values = np.stack([np.broadcast_to(risk._values(piece), P.shape[0]) for piece in pieces])
+        constants, up, down = values[:, 0], values[:, 1 : d + 1], values[:, d + 1 : 2 * d + 1]
+        slopes = np.where(bent[:, None], 0.5 * (up - down), up - constants[:, None])
+        curves = np.zeros((len(bent), d, d))
+        rows, columns = np.triu_indices(d, 1)
+        cross = values[:, 2 * d + 1 :] - up[:, rows] - up[:, columns] + constants[:, None]
+        curves[:, rows, columns] = np.where(bent[:, None], 0.5 * cross, 0.0)
+        curves += curves.transpose(0, 2, 1)
+        own = np.where(bent[:, None], 0.5 * (up + down) - constants[:, None], 0.0)
+        curves[:, np.arange(d), np.arange(d)] = own
+        return Maximum(constants, slopes / width, curves / (width[:, None] * width), center)
+
+    return at
 
 
 def _branches(e: Any) -> list[Any]:
@@ -461,12 +448,9 @@ def _branches(e: Any) -> list[Any]:
 
 def _sums(terms: list[list[Any]]) -> list[Any]:
     """All sums of one branch of each term."""
-    found: list[Any] = terms[0]
-    for more in terms[1:]:
-        if len(found) * len(more) > _MOST_PIECES:
-            return found * (_MOST_PIECES + 1)
-        found = [a + b for a in found for b in more]
-    return found
+    if math.prod(map(len, terms)) > _MOST_PIECES:
+        return terms[0] * (_MOST_PIECES + 1)
+    return [functools.reduce(operator.add, some) for some in itertools.product(*terms)]
 
 
 def _degree(e: Any, P: Any) -> float:
@@ -490,8 +474,10 @@ def _degree(e: Any, P: Any) -> float:
 
 
 # CVXPY's names of what is linear in all of its arguments together.
-_LINEAR = {"AddExpression", "NegExpression", "Sum", "Promote", "broadcast_to", "index"}
-_LINEAR |= {"special_index", "reshape", "transpose", "Hstack", "Vstack", "Concatenate"}
+_LINEAR = {
+    *("AddExpression", "NegExpression", "Sum", "Promote", "broadcast_to", "index"),
+    *("special_index", "reshape", "transpose", "Hstack", "Vstack", "Concatenate"),
+}
 
 
 def parts_of(subject_to: Any) -> tuple[list[Any], list[Limit]]:

@@ -229,7 +229,7 @@ def test_a_bounded_risk_is_certified(domain: Any) -> None:
 
 @pytest.mark.parametrize("domain", [PLANE, "samples"])
 def test_what_is_infeasible_is_told_from_what_is_tight(domain: Any) -> None:
-    """No portfolio has a worst CVaR below the lower bound of the least one, and its own meets it."""
+    """Below the lower bound of the least worst CVaR is none, and the least one meets its own."""
     ball, share = ksos.Ball(RETURNS, 0.05, domain=domain), cp.Variable(2, nonneg=True)
     loss = lambda P: -P @ share  # noqa: E731
     simplex, tail = [cp.sum(share) == 1.0], ksos.risk.cvar(loss, 0.2)
