@@ -76,10 +76,11 @@ class Console:
             self.note(f"warning: {message}")
 
     def note(self, message: str) -> None:
-        """One line on stderr that is neither."""
-        with self._lock:
-            self.erase()
-            self._to_stderr(f"{self.program}: {' '.join(message.split())}\n")
+        """One line on stderr that is neither; none for an empty message."""
+        if words := " ".join(message.split()):
+            with self._lock:
+                self.erase()
+                self._to_stderr(f"{self.program}: {words}\n")
 
     @property
     def watched(self) -> bool:

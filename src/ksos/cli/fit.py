@@ -2,12 +2,12 @@
 
 import argparse
 import contextlib
-import io
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -301,10 +301,12 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
             density = density.with_feature_names(table.names)
         density.save(arguments.output)
 
+    # what the library prints goes to stderr: the standard output is for the answer
+    notes: Any = SimpleNamespace(write=console.note, flush=lambda: None)
     # reported below, with what became of the model
     warnings.simplefilter("ignore", ConvergenceWarning)
     try:
-        with contextlib.redirect_stdout(_Notes(console.note)):
+        with contextlib.redirect_stdout(notes):
             samples: Any = table.samples
             if any_kind and isinstance(table, Table):
                 samples = table.as_frame(whole=True)
@@ -379,18 +381,6 @@ def _checked(arguments: argparse.Namespace, method: str) -> dict[str, Any]:
     if given.get("reference") == "none":
         given["reference"] = None
     return _parameters(given)
-
-
-class _Notes(io.TextIOBase):
-    """What the library prints, as notes on stderr: the standard output is for the answer."""
-
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
-
-    def write(self, text: str) -> int:
-        if text.strip():
-            self._note(text)
-        return len(text)
 
 
 # The least-squares objective. It depends on points and weights alone: any kernel will do.

@@ -10,6 +10,7 @@ four. The conformal rank [Vovk2005] of a new row among them is about uniform: ab
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -84,30 +85,25 @@ def told_to_callbacks(fit: _F) -> _F:
     def call(self: Any, X: Any, *given: Any, **named: Any) -> Any:
         if not vars(self).get("_skl_callbacks") or Run.current().has_listener:
             return fit(self, X, *given, **named)
-        root = self._init_callback_context(max_subtasks=None)
+        root, last = self._init_callback_context(max_subtasks=None), -math.inf
         root.call_on_fit_task_begin(estimator=self, X=X)
+
+        # each of the news of a fit is a task, at most ten in a second
+        def tell(doing: str) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= _SECONDS_BETWEEN_TASKS:
+                last, task = now, root.subcontext(task_name=doing)
+                task.call_on_fit_task_begin(estimator=self)
+                task.call_on_fit_task_end(estimator=self)
+
         # the callbacks show progress: a line of ours beside them would be one too many
-        with Run(verbose=1, listener=_Teller(self, root)):
+        with Run(verbose=1, listener=tell):
             found = fit(self, X, *given, **named)
         root.call_on_fit_task_end(estimator=self, X=X)
         return found
 
     return with_callbacks(call)
-
-
-class _Teller:
-    """Makes each of the news of a fit a task, at most ten in a second."""
-
-    def __init__(self, estimator: Any, root: Any) -> None:
-        self._estimator, self._root, self._last = estimator, root, -1.0
-
-    def __call__(self, doing: str) -> None:
-        now = time.monotonic()
-        if now - self._last >= _SECONDS_BETWEEN_TASKS:
-            self._last = now
-            task = self._root.subcontext(task_name=doing)
-            task.call_on_fit_task_begin(estimator=self._estimator)
-            task.call_on_fit_task_end(estimator=self._estimator)
 
 
 # A fit to four fifths of the rows is nearly as good as one to all; ten would take twice as long.

@@ -242,11 +242,6 @@ def as_row(x: Any, names: Sequence[str] | None) -> Any:
     if labeled is None and len(x) != len(names):
         raise ValueError(f"x must have one value for each of {quoted(names)}; got {len(x)} values")
     values = dict(zip(names, x, strict=True)) if labeled is None else labeled
-    if extra := [label for label in values if label not in names]:
-        raise ValueError(
-            f"x has {quoted(extra)}, but the columns are {quoted(names)}; select these, as in"
-            " x[list(est.feature_names_in_)]"
-        )
     order_of(tuple(map(str, values)), names, "x")
     import pandas  # heavy, and needed for text alone
 
