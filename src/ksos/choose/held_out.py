@@ -27,9 +27,7 @@ from ksos.density import Square, from_terms
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import Bound, SquaredL2, SquaredMMD, Trace
 from ksos.ground import Run, one_blas_thread
-from ksos.integrals import closed_form
-from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.quadruple import SquareIntegral
+from ksos.integrals import GaussianLebesgue, SquareIntegral, closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.solvers import LBFGS, LowRank, descend_until, regularization_path

@@ -19,9 +19,8 @@ from typing import Any, NoReturn
 from ksos._version import __version__
 from ksos.cli.console import BAD_INPUT, INTERRUPTED, NO_OUTPUT, USAGE, Console, UsageError
 from ksos.cli.values import Argument
+from ksos.ground import Run, meant
 from ksos.ground.lazy import later
-from ksos.ground.names import meant
-from ksos.ground.run import Run
 
 __all__ = ["COMMANDS", "Console", "Parser", "UsageError", "main"]
 

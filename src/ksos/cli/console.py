@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
-from ksos.ground.run import overwritable, shortened
+from ksos.ground import overwritable, shortened
 
 # exit codes, documented in ksos --help; 1 and 2 mean what they mean for most programs
 DONE = 0

@@ -57,8 +57,7 @@ from ksos.ground import Run, as_weights
 from ksos.kernels import KERNELS, Gaussian
 from ksos.measures import Box
 from ksos.solvers import SOLVERS, Auto
-from ksos.space.bandwidth import RULES
-from ksos.space.support import SELECTIONS
+from ksos.space import RULES, SELECTIONS
 
 _PARAMETERS = {"folds": "cv", "seed": "random_state", "kinds": "columns"}
 """Of the estimators, where the option has another name."""

@@ -21,8 +21,7 @@ from ksos.cli.options import (
     table_options,
 )
 from ksos.data import read_table
-from ksos.ground import to_numpy
-from ksos.ground.validation import as_bandwidth
+from ksos.ground import as_bandwidth, to_numpy
 from ksos.kernels import Gaussian
 from ksos.measures import Box
 

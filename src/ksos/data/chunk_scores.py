@@ -16,8 +16,7 @@ from numpy.lib import format as npy
 from ksos.data.passes import Checks
 from ksos.data.sources import Chunk
 from ksos.density import SoSDensity
-from ksos.ground.arrays import to_numpy
-from ksos.ground.files import replace_whole
+from ksos.ground import replace_whole, to_numpy
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,17 @@ from typing import Any
 import numpy as np
 
 from ksos.density import DTYPES, Column, Columns
-from ksos.ground.arrays import is_other_array
-from ksos.ground.frames import known_table, make_of
-from ksos.ground.names import column_names, feature_numbers, is_table, quoted
-from ksos.ground.validation import as_choice, require_unmasked
+from ksos.ground import (
+    as_choice,
+    column_names,
+    feature_numbers,
+    is_other_array,
+    is_table,
+    known_table,
+    make_of,
+    quoted,
+    require_unmasked,
+)
 
 KINDS = ("numeric", "positive", "nonnegative", "count", "categorical")
 """Kinds that are named by a word; (low, high) and ("circular", period) are the others."""

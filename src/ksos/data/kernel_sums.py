@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ksos.ground.arrays import (
+from ksos.ground import (
     Array,
+    as_choice,
+    as_points,
+    as_vector,
     full_single_precision,
     is_tensor,
     like,
     namespace,
+    read_state,
     to_numpy,
+    write_state,
     zeros,
 )
-from ksos.ground.files import read_state, write_state
-from ksos.ground.validation import as_choice, as_points, as_vector
 from ksos.kernels import KERNELS, Kernel
 from ksos.kernels.base import block_size, kernel_sums, two_sum
 

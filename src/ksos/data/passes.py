@@ -21,18 +21,23 @@ from sklearn.utils.validation import validate_data
 from ksos.data.kernel_sums import KernelSums
 from ksos.data.sources import Chunk, Chunks, as_source
 from ksos.data.survey import Part, Survey, row_hashes
-from ksos.ground.arrays import (
+from ksos.ground import (
     Array,
+    Run,
+    as_masses,
+    as_points,
+    as_vector,
     bits,
     is_other_array,
     is_tensor,
     like,
     namespace,
+    naming,
+    read_state,
+    require_numbers,
     to_numpy,
+    write_state,
 )
-from ksos.ground.files import read_state, write_state
-from ksos.ground.run import Run
-from ksos.ground.validation import as_masses, as_points, as_vector, naming, require_numbers
 from ksos.measures import Lebesgue, Measure
 
 _BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos.ground.names import warn_caller
-from ksos.ground.validation import as_count, as_weights
+from ksos.ground import as_count, as_weights, warn_caller
 
 FEW_SAMPLES = 200
 """Up to this many samples there are ten folds, beyond five."""

@@ -16,10 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ksos.data.csv_files import CsvFile, Written, cell_error
-from ksos.ground.arrays import is_tensor, send, to_device
-from ksos.ground.frames import known_table
-from ksos.ground.names import column_names, is_table, matrix_of
-from ksos.ground.validation import as_count, require_numbers
+from ksos.ground import (
+    as_count,
+    column_names,
+    is_table,
+    is_tensor,
+    known_table,
+    matrix_of,
+    require_numbers,
+    send,
+    to_device,
+)
 
 # half a megabyte for each column: reading a chunk takes far longer than the call that asks for it
 _CHUNK_ROWS = 1 << 16

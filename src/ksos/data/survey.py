@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos.ground.arrays import Array, bits, is_numpy, namespace, to_numpy
-from ksos.ground.memory import row_blocks
+from ksos.ground import Array, bits, is_numpy, namespace, row_blocks, to_numpy
 
 # the increment and the two factors of SplitMix64 [Steele2014]
 _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)

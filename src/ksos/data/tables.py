@@ -32,10 +32,7 @@ from ksos.data.csv_files import (
     is_position,
 )
 from ksos.data.sources import Chunk, Chunks, chunks, files_of, is_arrow, mapped, opened
-from ksos.ground.frames import frame
-from ksos.ground.names import meant
-from ksos.ground.run import Run
-from ksos.ground.validation import as_points, as_vector
+from ksos.ground import Run, as_points, as_vector, frame, meant
 
 if TYPE_CHECKING:
     import pandas

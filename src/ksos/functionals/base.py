@@ -16,11 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ksos.ground.arrays import Array, inner, namespace, zeros
-from ksos.ground.memory import row_blocks
-from ksos.ground.validation import as_finite, as_nonnegative
-from ksos.space.embedding_map import SMALL_TENSOR, EmbeddingMap
-from ksos.space.space import SoSSpace
+from ksos.ground import Array, as_finite, as_nonnegative, inner, namespace, row_blocks, zeros
+from ksos.space import SMALL_TENSOR, EmbeddingMap, SoSSpace
 
 # about the cube root of the largest float: products with values and gradients stay finite
 _LARGEST_FACTOR = 1e100

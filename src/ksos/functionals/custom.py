@@ -22,8 +22,17 @@ from ksos.functionals.base import (
     from_values,
     value_rows,
 )
-from ksos.ground.arrays import Array, derivatives, inner, like, namespace, norm, to_numpy
-from ksos.ground.validation import as_count, as_points
+from ksos.ground import (
+    Array,
+    as_count,
+    as_points,
+    derivatives,
+    inner,
+    like,
+    namespace,
+    norm,
+    to_numpy,
+)
 from ksos.space.space import SoSSpace
 
 _REMEMBERED = 24  # points that a new one is compared with: as many more calls of dot, and no more

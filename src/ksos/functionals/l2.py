@@ -24,16 +24,20 @@ from ksos.functionals.base import (
     from_values,
 )
 from ksos.functionals.linear import ScaledFunctional
-from ksos.ground.arrays import Array, inner, like, to_numpy
-from ksos.ground.files import read_state, write_state
-from ksos.ground.memory import row_blocks
-from ksos.ground.validation import as_points, as_vector
-from ksos.integrals import closed_form
-from ksos.integrals.exact_rule import exact_rule
-from ksos.integrals.regions import Rule, panel_rules, smooth_rules
+from ksos.ground import (
+    Array,
+    as_points,
+    as_vector,
+    inner,
+    like,
+    read_state,
+    row_blocks,
+    to_numpy,
+    write_state,
+)
+from ksos.integrals import Rule, closed_form, exact_rule, panel_rules, smooth_rules
 from ksos.kernels import KERNELS, Kernel
-from ksos.space.embedding import MeanEmbedding
-from ksos.space.space import SoSSpace
+from ksos.space import MeanEmbedding, SoSSpace
 
 # relative, of two rules in a row: their errors are then some rounding units of a sum over so many
 # nodes

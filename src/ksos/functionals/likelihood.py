@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ksos.functionals.base import BoundTerm, Functional, PointwiseTerm
-from ksos.ground.arrays import Array, is_other_array, like, namespace, to_numpy
-from ksos.ground.validation import as_points, as_weights
+from ksos.ground import Array, as_points, as_weights, is_other_array, like, namespace, to_numpy
 from ksos.space.space import SoSSpace
 
 # of the least value that a sample can have at an optimum: the logarithm goes on as a parabola below

@@ -19,11 +19,9 @@ from ksos.functionals.base import (
     Functional,
     Pair,
 )
-from ksos.ground.arrays import Array, eye, inner, like, to_numpy
-from ksos.ground.validation import as_finite
+from ksos.ground import Array, as_finite, eye, inner, like, to_numpy
 from ksos.observables import KernelFunction, Observable, as_observable
-from ksos.space.embedding import MeanEmbedding
-from ksos.space.space import SoSSpace
+from ksos.space import MeanEmbedding, SoSSpace
 
 
 class ScaledFunctional(Functional):

@@ -7,11 +7,8 @@ from typing import Any
 from ksos.data.kernel_sums import KernelSums
 from ksos.density import SoSDensity
 from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Functional, Pair
-from ksos.ground.arrays import Array, inner, norm
-from ksos.ground.validation import as_points, as_positive
-from ksos.space.embedding import MeanEmbedding
-from ksos.space.labeled import LabeledDensity, LabeledEmbedding
-from ksos.space.space import SoSSpace
+from ksos.ground import Array, as_points, as_positive, inner, norm
+from ksos.space import LabeledDensity, LabeledEmbedding, MeanEmbedding, SoSSpace
 
 _NO_LENGTH = 1e-150  # its square is still a float: at the target itself nothing is divided by zero
 _TARGETS = (MeanEmbedding, KernelSums, SoSDensity, LabeledEmbedding, LabeledDensity)
