@@ -47,6 +47,8 @@ def test_a_line_replaces_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
     console = Console("ksos fit")
     console.write("working")
+    # as print ends its lines
+    console.note("\n")
     console.error("no")
     console.error("again")
     assert (

@@ -98,6 +98,44 @@ def test_query_gives_probabilities(ksos: Command, saved: Path, model: library.Ta
     assert f"{model.mean()['fare']:.6g}" in summary
 
 
+def test_tables_are_asked_as_numbers_are(
+    ksos: Command, saved: Path, model: library.TableDensity, tmp_path: Path
+) -> None:
+    """The same answers in the same form, for the columns of numbers; a mode has words as well."""
+    numbers = model.marginal(["age", "siblings", "fare"])
+    found = json.loads(ksos("query", saved, "--json").out)
+    assert found["features"] == list(model.feature_names or ()) and found["given"] == {}
+    assert found["mean"] == pytest.approx(list(numbers.mean()))
+    assert found["standard_deviation"] == pytest.approx(np.sqrt(np.diagonal(model.cov())))
+    middle = next(one for one in found["quantiles"] if one["level"] == 0.5)
+    assert middle["values"] == [numbers.marginal([k]).ppf(0.5) for k in range(3)]
+    mode = json.loads(ksos("query", saved, "--mode", "--json").out)["mode"]
+    assert mode[0] in ("yes", "no") and all(isinstance(x, (int, float)) for x in mode[2:])
+    # a bound without a name holds for every column that is left
+    box = ("--features", "siblings,fare", "--low", "1", "--high", "8")
+    done = json.loads(ksos("query", saved, *box, "--json").out)
+    assert done["low"] == [1.0, 1.0] and done["high"] == [8.0, 8.0]
+    assert done["probability"] == pytest.approx(
+        model.probability({"siblings": 1, "fare": 1}, {"siblings": 8, "fare": 8})
+    )
+    shown = ksos("inspect", saved).out
+    assert "format version" in shown and "survived  categorical  no, yes" in shown
+
+
+def test_levels_of_flags_and_numbers_are_typed_as_words(ksos: Command, tmp_path: Path) -> None:
+    x = np.arange(40)
+    table = pandas.DataFrame({"on": x % 3 == 0, "size": x % 4, "y": x + 0.5})
+    search = library.KernelSoSDensityCV(
+        cv=3, relative_regularizations=[np.inf], columns={"size": "categorical"}
+    )
+    p = search.fit(table).distribution_
+    p.save(tmp_path / "p.ksos")
+    for word, level in (("on=true", {"on": True}), ("size=2", {"size": 2})):
+        done = ksos("query", tmp_path / "p.ksos", "--given", word, "--mean", "--json")
+        mean = float(p.conditional(level).mean()["y"])
+        assert json.loads(done.out)["mean"][-1] == pytest.approx(mean), done.err
+
+
 def test_samples_and_scores(ksos: Command, saved: Path, data: Path, model: Any) -> None:
     done = ksos("sample", saved, "-n", "30", "--seed", "1", "--given", "sex=male,fare=0:20")
     X = pandas.read_csv(io.StringIO(done.out))
