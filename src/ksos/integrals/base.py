@@ -9,8 +9,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from ksos.ground.arrays import Array, like, namespace, quiet, zeros
-from ksos.ground.memory import row_blocks
+from ksos.ground import Array, like, namespace, quiet, row_blocks, zeros
 from ksos.kernels import Kernel
 from ksos.measures import Discrete, Measure
 

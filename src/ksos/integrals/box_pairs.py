@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksos.ground.memory import row_blocks
+from ksos.ground import row_blocks
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianBox, bell_nodes
 from ksos.kernels import Gaussian, Kernel

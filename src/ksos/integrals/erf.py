@@ -9,7 +9,7 @@ import math
 import numpy as np
 from scipy.special import erf, erfc, erfcx, log_ndtr, ndtr, ndtri_exp
 
-from ksos.ground.arrays import on_host
+from ksos.ground import on_host
 from ksos.quadrature import legendre
 
 # e^{−t²} over less than one of the lengths on which it varies: right to rounding, which the tests

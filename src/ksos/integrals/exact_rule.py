@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ksos.ground.arrays import Array, like, namespace, quiet
+from ksos.ground import Array, like, namespace, quiet
 from ksos.integrals.base import Integrals
 from ksos.integrals.regions import Rule, intervals, tensor_rule
 from ksos.kernels import Kernel

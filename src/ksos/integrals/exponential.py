@@ -16,8 +16,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from ksos.ground.arrays import on_host
-from ksos.ground.memory import row_blocks
+from ksos.ground import on_host, row_blocks
 from ksos.integrals.base import Factor, Integrals
 from ksos.kernels import Kernel
 from ksos.quadrature import laguerre, legendre

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.ground.arrays import Array, like, namespace, quiet, zeros
-from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
+from ksos.ground import CACHE_ELEMENTS, Array, like, namespace, quiet, row_blocks, zeros
 from ksos.integrals.base import Factor, Integrals, index_along
 from ksos.integrals.erf import log_gauss_mass, truncated_moments
 from ksos.kernels import Gaussian, Kernel

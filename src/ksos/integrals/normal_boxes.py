@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr, ndtri, owens_t
 
-from ksos.ground.memory import row_blocks
+from ksos.ground import row_blocks
 from ksos.integrals.erf import gauss_mass
 from ksos.quadrature import legendre, sobol
 

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.ground.memory import row_blocks
+from ksos.ground import row_blocks
 from ksos.integrals.base import Integrals
 from ksos.integrals.box_pairs import BoxPairs
 from ksos.integrals.closed_forms import closed_form
 from ksos.integrals.gaussian import GaussianBox, GaussianLebesgue, in_axes
-from ksos.kernels import Kernel
-from ksos.kernels.base import squared_distances
+from ksos.kernels import Kernel, squared_distances
 from ksos.measures import Lebesgue, Measure
 
 # what a processor's cache holds

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ksos.ground.arrays import to_numpy
+from ksos.ground import to_numpy
 from ksos.integrals.base import Integrals
 from ksos.integrals.gaussian import GaussianLebesgue, in_axes
 from ksos.measures import Measure

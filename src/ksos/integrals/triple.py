@@ -17,14 +17,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.ground.arrays import Array, flat, is_numpy, like, namespace, to_numpy, zeros
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground import (
+    FLOAT_BYTES,
+    Array,
+    flat,
+    is_numpy,
+    like,
+    namespace,
+    require_memory,
+    row_blocks,
+    to_numpy,
+    zeros,
+)
 from ksos.integrals.base import Factor, Integrals, PairFactors
 from ksos.integrals.box_pairs import BoxPairs
 from ksos.integrals.gaussian import GaussianBox, GaussianNormals, axes_of
-from ksos.kernels import Kernel
+from ksos.kernels import Kernel, thin_root
 from ksos.kernels.base import central_point, squared_distances
-from ksos.kernels.roots import thin_root
 from ksos.measures import Measure
 
 # 64 MB for a block of the triple integral

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ksos.ground.validation import as_choice
+from ksos.ground import as_choice
 from ksos.kernels.base import Kernel, squared_distances as squared_distances
 from ksos.kernels.gaussian import Gaussian, Products as Products
 from ksos.kernels.matern import Laplace, Matern

@@ -13,10 +13,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, six_digits, zeros
-from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
-from ksos.ground.names import column_names
-from ksos.ground.validation import as_bandwidth, as_points, as_vector
+from ksos.ground import (
+    CACHE_ELEMENTS,
+    Array,
+    as_bandwidth,
+    as_points,
+    as_vector,
+    column_names,
+    is_numpy,
+    like,
+    namespace,
+    quiet,
+    row_blocks,
+    six_digits,
+    zeros,
+)
 
 # half a megabyte: the block stays in the cache from the distances to the product
 _BLOCK_ELEMENTS = 1 << 16

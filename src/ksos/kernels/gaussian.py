@@ -8,9 +8,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from ksos.ground.arrays import Array, exp_in_place, is_numpy, like, namespace, quiet
-from ksos.ground.memory import row_blocks
-from ksos.ground.validation import as_metric
+from ksos.ground import Array, as_metric, exp_in_place, is_numpy, like, namespace, quiet, row_blocks
 from ksos.kernels.base import (
     DIRECT_FEATURES,
     DISTANCES_ON_DEVICE,

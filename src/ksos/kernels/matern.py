@@ -11,8 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import kve
 
-from ksos.ground.arrays import Array, namespace, on_host, quiet
-from ksos.ground.validation import as_positive
+from ksos.ground import Array, as_positive, namespace, on_host, quiet
 from ksos.kernels.base import Kernel
 
 # K_{ν−1}/K_ν = 1 − O(1/r); the library function returns NaN near 1e10

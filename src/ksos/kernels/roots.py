@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos.ground.arrays import (
+from ksos.ground import (
     Array,
+    Run,
+    as_choice,
     eye,
     is_numpy,
     like,
     linalg_errors,
     namespace,
+    one_blas_thread,
     triangular_inverse,
     zeros,
 )
-from ksos.ground.run import Run
-from ksos.ground.threads import one_blas_thread
-from ksos.ground.validation import as_choice
 
 MANY_POINTS = 500
 """With fewer points than this a thin root does not pay."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ksos.ground.arrays import Array, like, namespace, six_digits, zeros
+from ksos.ground import Array, like, namespace, six_digits, zeros
 
 
 class Atoms(NamedTuple):

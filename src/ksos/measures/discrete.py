@@ -11,9 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos.ground.arrays import Array
-from ksos.ground.memory import FLOAT_BYTES, require_memory
-from ksos.ground.validation import as_count, as_points, as_vector
+from ksos.ground import FLOAT_BYTES, Array, as_count, as_points, as_vector, require_memory
 from ksos.measures.base import Atoms, Box, Measure
 from ksos.quadrature import composite, sobol, tensor_grid
 

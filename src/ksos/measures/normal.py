@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.special import entr
 
-from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, zeros
-from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
-from ksos.ground.validation import (
+from ksos.ground import (
+    CACHE_ELEMENTS,
+    Array,
     as_bandwidth,
     as_metric,
     as_metrics,
     as_points,
     as_vector,
     as_weights,
+    is_numpy,
+    like,
+    namespace,
+    quiet,
+    row_blocks,
+    zeros,
 )
 from ksos.measures.base import Measure, Normals
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.ground.memory import row_blocks
-from ksos.ground.validation import as_points
+from ksos.ground import as_points, row_blocks
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 

@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.ground.memory import row_blocks
-from ksos.ground.validation import as_count, as_positive
-from ksos.integrals import Integrals, closed_form, log_gauss_mass
-from ksos.integrals.regions import Source, importance_rules, panel_rules
-from ksos.integrals.triple import ComponentPairs, factorizes, pair_factors, triple_blocks
+from ksos.ground import as_count, as_positive, row_blocks
+from ksos.integrals import (
+    ComponentPairs,
+    Integrals,
+    Source,
+    closed_form,
+    factorizes,
+    importance_rules,
+    log_gauss_mass,
+    pair_factors,
+    panel_rules,
+    triple_blocks,
+)
 from ksos.kernels import Kernel
 from ksos.kernels.base import KernelSum
 from ksos.measures import Box, Measure

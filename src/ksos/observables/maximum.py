@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.ground.validation import as_vector
+from ksos.ground import as_vector
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix

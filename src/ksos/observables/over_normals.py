@@ -9,11 +9,9 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from ksos.ground.memory import FLOAT_BYTES, require_memory
-from ksos.integrals import closed_form
-from ksos.integrals.normal_boxes import box_masses
-from ksos.kernels import Kernel
-from ksos.kernels.base import squared_distances
+from ksos.ground import FLOAT_BYTES, require_memory
+from ksos.integrals import box_masses, closed_form
+from ksos.kernels import Kernel, squared_distances
 from ksos.measures import Measure
 
 # ((feature, power), …), features ascending, powers positive; () is the constant 1

@@ -15,10 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ksos.ground.memory import FLOAT_BYTES, require_memory
-from ksos.ground.validation import as_count, as_vector
-from ksos.integrals import closed_form
-from ksos.integrals.exact_rule import exact_rule
+from ksos.ground import FLOAT_BYTES, as_count, as_vector, require_memory
+from ksos.integrals import closed_form, exact_rule
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes

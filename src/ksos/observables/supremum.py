@@ -23,8 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.ground.memory import row_blocks
-from ksos.ground.run import Run
+from ksos.ground import Run, row_blocks
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box
 from ksos.observables.base import Observable

@@ -11,8 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import legendre
 
-from ksos.ground.memory import row_blocks
-from ksos.ground.run import Run
+from ksos.ground import Run, row_blocks
 from ksos.quadrature.rules import tensor_grid
 
 Integrand = Callable[[np.ndarray], np.ndarray]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
-from ksos.ground.memory import row_blocks
+from ksos.ground import row_blocks
 
 # independent ones: a standard error of the mean from eight is right to a quarter of itself
 _SCRAMBLINGS = 8

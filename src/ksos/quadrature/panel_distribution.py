@@ -16,8 +16,7 @@ import numpy as np
 from numpy.polynomial import legendre as legendre_series
 from scipy.optimize import brentq
 
-from ksos.ground.arrays import Array, like, namespace, on_accelerator
-from ksos.ground.memory import row_blocks
+from ksos.ground import Array, like, namespace, on_accelerator, row_blocks
 from ksos.quadrature.rules import Panels, legendre
 
 Excess = Callable[[Array, Array], tuple[Array, Array, Array]]

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from ksos.ground.memory import row_blocks
+from ksos.ground import row_blocks
 
 Rule = tuple[np.ndarray, np.ndarray]
 """Nodes and weights."""
