@@ -19,13 +19,18 @@ from ksos.density.sampling.inversion import (
     TREE_ROWS,
     draw_by_inversion,
 )
-from ksos.density.sampling.rejection import Envelope, draw_by_rejection, envelope, envelope_bytes
+from ksos.density.sampling.rejection import (
+    Envelope,
+    draw_by_rejection,
+    envelope,
+    envelope_bytes,
+    gathered,
+)
 from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.square import Square, feature_scales
 from ksos.density.terms import Term, Terms
 from ksos.ground.arrays import Array, on_accelerator
 from ksos.ground.memory import available_memory, require_memory
-from ksos.ground.run import Run
 from ksos.ground.validation import as_choice
 
 __all__ = [
@@ -209,12 +214,9 @@ def _draw_corrected(p: Corrected, size: int, rng: np.random.Generator) -> np.nda
             f"sampling would accept one proposal in {1.0 / acceptance:.3g}: the correction changes"
             " its reference too much; fit with a larger regularization, or without a reference"
         )
-    out, filled, log_bound = np.empty((size, p.n_features)), 0, -math.log(acceptance)
-    while filled < size:
-        Run.current().tell_rows(filled, size)
-        n = min(_PROPOSALS, int(1.1 * (size - filled) / acceptance) + 32)
+
+    def accepted(n: int) -> np.ndarray:
         X = p.draw_reference(n, rng)
-        keep = X[np.log(rng.random(n)) + log_bound <= p.joint.logpdf(X)][: size - filled, p.shown]
-        out[filled : filled + keep.shape[0]] = keep
-        filled += keep.shape[0]
-    return out
+        return X[np.log(rng.random(n)) - math.log(acceptance) <= p.joint.logpdf(X)][:, p.shown]
+
+    return gathered(accepted, size, p.n_features, 1.1 / acceptance, _PROPOSALS)

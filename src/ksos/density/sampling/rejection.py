@@ -11,6 +11,7 @@ follows a mixture of gamma distributions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -107,20 +108,32 @@ def envelope_bytes(m: int) -> float:
 
 def draw_by_rejection(envelope: Envelope, size: int, rng: np.random.Generator) -> np.ndarray:
     """``size`` independent samples of the envelope's density, shape (size, d)."""
-    density, filled = envelope.density, 0
-    out = np.empty((size, density.n_features))
-    while filled < size:
-        Run.current().tell_rows(filled, size)
-        n = min(_PROPOSALS, int(1.1 * (size - filled) / envelope.acceptance) + 32)
+    density = envelope.density
+
+    def accepted(n: int) -> np.ndarray:
         proposals, uniforms = envelope.propose(n, rng), rng.random(n)
         blocks = row_blocks(n, envelope.centers.shape[0], _BLOCK)
         keep = np.concatenate(
             [envelope.accepted(proposals[rows], uniforms[rows]) for rows in blocks]
         )
         samples = density.support_points[0] + proposals[keep]
-        samples = samples[density.measure.contains(samples)][: size - filled]
-        out[filled : filled + samples.shape[0]] = samples
-        filled += samples.shape[0]
+        return samples[density.measure.contains(samples)]
+
+    return gathered(accepted, size, density.n_features, 1.1 / envelope.acceptance, _PROPOSALS)
+
+
+def gathered(
+    accepted: Callable[[int], np.ndarray], size: int, d: int, proposals: float, most: int
+) -> np.ndarray:
+    """``size`` of the rows that are ``accepted`` of n proposals, shape (size, d), with about so
+    many ``proposals`` for each, at ``most`` so many at a time.
+    """
+    out, filled = np.empty((size, d)), 0
+    while filled < size:
+        Run.current().tell_rows(filled, size)
+        kept = accepted(min(most, int(proposals * (size - filled)) + 32))[: size - filled]
+        out[filled : filled + kept.shape[0]] = kept
+        filled += kept.shape[0]
     return out
 
 

@@ -31,6 +31,7 @@ from scipy.linalg import solve_triangular
 
 from ksos.density.factor import split_columns
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, without_silent_points
+from ksos.density.sampling.rejection import gathered
 from ksos.density.standard import standardize
 from ksos.ground.memory import row_blocks
 from ksos.ground.run import Run
@@ -139,9 +140,9 @@ class Squares:
 
     def _draw_square(self, r: int, size: int, rng: np.random.Generator) -> np.ndarray:
         train, wide = self.train(r), self.BETA * float(self.shares[r])
-        out, filled, mass = np.empty((size, len(self.axes))), 0, np.sum(train[0].weights ** 2)
-        while filled < size:
-            n = min(_ROWS, int(1.1 * self.M * (1.0 + self.BETA) * (size - filled)) + 8)
+        mass = np.sum(train[0].weights ** 2)
+
+        def accepted(n: int) -> np.ndarray:
             near = rng.binomial(n, mass / (mass + wide))
             wider = self._draw_components(rng.integers(self.F.shape[0], size=n - near), rng)
             proposals = self.follow(train, near, rng), self.follow(train, wider)
@@ -149,10 +150,10 @@ class Squares:
             exact, h = self.squares_and_components(x, self.F[:, [r]])
             keep = rng.random(n) * self.M * (values**2 + wide * h) <= exact[:, 0] ** 2
             # in random order: the two kinds of proposals come one after the other
-            kept = x[rng.permutation(np.flatnonzero(keep))[: size - filled]]
-            out[filled : filled + kept.shape[0]] = kept
-            filled += kept.shape[0]
-        return out
+            return x[rng.permutation(np.flatnonzero(keep))]
+
+        proposals = 1.1 * self.M * (1.0 + self.BETA)
+        return gathered(accepted, size, len(self.axes), proposals, _ROWS)
 
     def squares_and_components(
         self, x: np.ndarray, weights: np.ndarray
