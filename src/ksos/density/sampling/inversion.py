@@ -76,16 +76,15 @@ def draw_by_inversion(
     return x if standard is None else like(standard.points(to_numpy(x)), reference)
 
 
-def _solve(density: Square, x: Array, tree: bool | None) -> None:
+def _solve(p: Square, x: Array, tree: bool | None) -> None:
     """Replace uniform numbers by samples."""
-    (axes, factors), xp, size = _conditionals(density), namespace(x), x.shape[0]
+    (axes, factors), xp, size = _conditionals(p), namespace(x), x.shape[0]
     m = axes[0].centers.shape[0]
     # the first feature has nothing to be conditioned on: one distribution for all samples
     ones = zeros((1, m), x) + 1.0
-    if is_numpy(x):
-        x[:, 0] = axes[0].points(_scan(axes[0], factors[0], ones, x[None, :, 0])[0])
-    else:
-        x[:, 0] = axes[0].points(_look_up(axes[0], factors[0], ones, x[:, 0]))
+    density = densities(axes[0].values, factors[0], ones)
+    alone = PanelDistribution(axes[0].panels, xp.reshape(density, (1, *axes[0].panels.nodes.shape)))
+    x[:, 0] = axes[0].points(alone.ppf(x[None, :, 0])[0, :])
     most = _DEVICE_BLOCK if on_accelerator(x) else _HOST_BLOCK
     for chunk in row_blocks(size, m, _CHUNK * most):
         Run.current().tell_rows(chunk.start, size)
@@ -102,12 +101,7 @@ def _solve(density: Square, x: Array, tree: bool | None) -> None:
                 log_delta[rows, :] += before.kernel.log(z, centers) - log_norm
                 peak = xp.max(log_delta[rows, :], axis=1)
                 delta, u = xp.exp(log_delta[rows, :] - peak[:, None]), drawn[rows, k]
-                if find is not None:
-                    found = find(delta, u)
-                elif is_numpy(x):
-                    found = _scan(axis, L, delta, u[:, None])[:, 0]
-                else:
-                    found = _look_up(axis, L, delta, u)
+                found = _look_up(axis, L, delta, u) if find is None else find(delta, u)
                 drawn[rows, k] = axis.points(found)
 
 
@@ -204,34 +198,17 @@ def densities(values: np.ndarray, L: np.ndarray, delta: Array) -> Array:
     return out
 
 
-def _scan(axis: Axis, L: np.ndarray, delta: Array, u: Array) -> Array:
-    """Positions that invert the distributions of the rows of ``delta`` at u, from the density at
-    the nodes of all panels.
-    """
-    out = 0.0 * u
-    most = _DEVICE_BLOCK if on_accelerator(delta) else _HOST_BLOCK
-    for rows in row_blocks(delta.shape[0], axis.values.shape[0], most):
-        density = densities(axis.values, L, delta[rows, :])
-        density = namespace(u).reshape(density, (-1, *axis.panels.nodes.shape))
-        out[rows, :] = PanelDistribution(axis.panels, density).ppf(u[rows, :])
-    return out
-
-
 def _look_up(axis: Axis, L: np.ndarray, delta: Array, u: Array) -> Array:
-    """The same in few large steps, as a GPU wants it: the panel in which a sample lies by the
-    masses of all panels, and its position there. One row of ``delta`` may serve all samples.
+    """Positions that invert the distributions of the rows of ``delta`` at u, from the density at
+    the nodes of all panels: the panel by the masses of all, and the position there.
     """
     xp, n, order = namespace(u), u.shape[0], NODES_PER_PANEL
     weights = like(axis.panels.weights.ravel(), u)
     panel, values = xp.zeros((n,), dtype=xp.int64, device=u.device), zeros((n, order), u)
     target, total = zeros((n,), u), zeros((n,), u)
-    one = densities(axis.values, L, delta) if delta.shape[0] == 1 else None
-    width = axis.values.shape[0] * (L.shape[0] if one is None else 1)
-    for rows in row_blocks(n, max(width, 1), _DEVICE_BLOCK):
-        density = one
-        if density is None:
-            density = densities(axis.values, L, delta[rows, :])
-        density = xp.broadcast_to(density, (rows.stop - rows.start, density.shape[1]))
+    most = _DEVICE_BLOCK if on_accelerator(u) else _HOST_BLOCK
+    for rows in row_blocks(n, axis.values.shape[0], most):
+        density = densities(axis.values, L, delta[rows, :])
         masses = xp.sum(xp.reshape(density * weights, (density.shape[0], -1, order)), axis=2)
         below = xp.cumulative_sum(xp.clip(masses, 0.0, None), axis=1)
         wanted = u[rows] * below[:, -1]
