@@ -26,6 +26,8 @@ _NEGLIGIBLE = 1e-300
 Term = Square | Corrected
 Weighted = tuple[float, Term]
 """A weight, and a term of mass one."""
+Part = tuple[float | Callable[[], float], Term]
+"""The logarithm of a mass, and a term of mass one."""
 
 
 def as_term(
@@ -37,13 +39,26 @@ def as_term(
     return Corrected(square, square.shown if shown is None else shown, interval)
 
 
-def weighed(terms: Iterable[tuple[float, Term]]) -> list[Weighted]:
-    """Terms with weights instead of logarithms of them, the largest being one; raises NoMass."""
-    listed = list(terms)
-    largest = max((log for log, _ in listed), default=-math.inf)
+def each(parts: Sequence[Weighted], ask: Callable[[Term], list[Part]]) -> list[Weighted]:
+    """What ``ask`` makes of every part with its mass, the largest being one; raises NoMass.
+
+    Masses are logarithms, or functions that compute them: that of a single part does not matter.
+    """
+    found, error = list[tuple[float, Term]](), NoMass()
+    for weight, term in parts:
+        try:
+            made = ask(term)
+        except NoMass as nothing:
+            error = nothing
+            continue
+        for log, one in made:
+            if callable(log):
+                log = log() if len(parts) > 1 else 0.0
+            found.append((math.log(weight) + log, one))
+    largest = max((log for log, _ in found), default=-math.inf)
     if not math.isfinite(largest):
-        raise NoMass
-    return [(math.exp(log - largest), term) for log, term in listed]
+        raise error
+    return [(math.exp(log - largest), term) for log, term in found]
 
 
 class Terms:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -15,19 +17,17 @@ from ksos.density.factor import hadamard_factor, log_squares, unit_rows
 from ksos.density.normals import Interval, conditional_normals
 from ksos.density.questions.line import panel_ends
 from ksos.density.square import NoMass, Square, assemble
-from ksos.density.terms import Term, Terms, Weighted, weighed
+from ksos.density.terms import Part, Term, Terms, Weighted, each
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.names import warn_caller
 from ksos.integrals import closed_form
-from ksos.kernels import Gaussian, Kernel
+from ksos.kernels import Kernel
 from ksos.measures import Atoms, Discrete, GaussianMixture, Lebesgue, Measure
 from ksos.observables import BoxIndicator
 from ksos.quadrature import Panels, composite
 
 Side = tuple[float, float]
-Given = tuple[float, Term]
-"""log of the density or the mass of a condition, and what is left under it."""
 
 # below this logarithm, the difference of two of them loses digits that matter
 _FAR = -1e3
@@ -84,9 +84,7 @@ def _restricted(p: Terms, terms: list[Weighted], keep: list[int]) -> Measure:
 def at_values(p: Terms, given: list[int], values: np.ndarray) -> Terms:
     """The density of the other features given the values of these; raises NoMass."""
     rest = [k for k in range(p.n_features) if k not in given]
-    alone = len(p.parts) == 1
-    found = [(w, given_values(term, given, values, alone=alone)) for w, term in p.parts]
-    terms = weighed([(math.log(w) + one[0], one[1]) for w, one in found if one is not None])
+    terms = each(p.parts, lambda term: [given_values(term, given, values)])
     if p.measure.atoms is not None:
         return Terms(terms, terms[0][1].measure)
     normals = p.measure.normals(p.n_features)
@@ -99,9 +97,8 @@ def at_values(p: Terms, given: list[int], values: np.ndarray) -> Terms:
 
 def in_interval(p: Terms, feature: int, side: Side) -> Terms:
     """The density of the other features given this one between two sides; raises NoMass."""
-    rest, alone = [k for k in range(p.n_features) if k != feature], len(p.parts) == 1
-    found = [(math.log(w), _within(term, feature, side, alone=alone)) for w, term in p.parts]
-    terms = weighed([(log_w + log, one) for log_w, more in found for log, one in more])
+    rest = [k for k in range(p.n_features) if k != feature]
+    terms = each(p.parts, lambda term: _within(term, feature, side))
     if p.measure.by_components:
         return Terms(terms, Lebesgue())
     return Terms(terms, _restricted(p, terms, rest))
@@ -234,10 +231,17 @@ def _hold_fixed(
     With a metric, the points move along: x̃_R + C(v − x̃_S).
     """
     _require_product(p)
+    kernel, points, log_delta = _held(p, given, values, rest)
+    return assemble(kernel, points, measure, p.unit_factor, log_delta)
+
+
+def _held(
+    p: Square, given: list[int], values: np.ndarray, rest: list[int]
+) -> tuple[Kernel, np.ndarray, np.ndarray]:
+    """The kernel and the points of the other features, and log k_S(v, x̃_i)."""
     X, others = p.support_points, Rest(p.kernel, given, rest)
     log_delta = p.kernel.restrict(given).log(values[None, :], X[:, given])[0]
-    moved = others.moved(X, values - X[:, given])
-    return assemble(others.kernel, moved, measure, p.unit_factor, log_delta)
+    return others.kernel, others.moved(X, values - X[:, given]), log_delta
 
 
 def _require_product(p: Square) -> None:
@@ -253,28 +257,18 @@ def _require_product(p: Square) -> None:
 # Given values
 
 
-def given_values(
-    term: Term, given: list[int], values: np.ndarray, *, alone: bool = False
-) -> Given | None:
-    """(log p_S(v), the term of the other features given x_S = v); None if the term vanishes there.
-
-    Of a term that is ``alone`` the logarithm does not matter, and is 0.
-    """
+def given_values(term: Term, given: list[int], values: np.ndarray) -> Part:
+    """(log p_S(v), the term of the other features given x_S = v); raises NoMass."""
     if isinstance(term, Corrected):
         return _corrected_at(term, given, values)
     rest = [k for k in range(term.n_features) if k not in given]
-    try:
-        if term.measure.atoms is not None:
-            found = _at_values_on_atoms(term, given, values, rest)
-        elif term.measure.restrict(given).contains(values[None, :])[0]:
-            found = _hold_fixed(term, given, values, rest, term.measure.restrict(rest))
-        else:
-            raise NoMass
-    except NoMass as error:
-        if alone:
-            raise NoMass(error.nearest) from None
-        return None
-    return (0.0 if alone else _evidence(term, found, given, values, rest)), found
+    if term.measure.atoms is not None:
+        found = _at_values_on_atoms(term, given, values, rest)
+    elif term.measure.restrict(given).contains(values[None, :])[0]:
+        found = _hold_fixed(term, given, values, rest, term.measure.restrict(rest))
+    else:
+        raise NoMass
+    return partial(_evidence, term, found, given, values, rest), found
 
 
 def _evidence(
@@ -292,25 +286,21 @@ def _evidence(
     return float(p.logpdf(whole)[0]) - log_found
 
 
-def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Given | None:
+def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Part:
     at = [p.shown[k] for k in given]
     order = np.argsort(at)
     at, values = [at[i] for i in order], values[order]
     joint, rest = p.joint, [k for k in range(p.joint.n_features) if k not in at]
     conditioned = conditional_normals(p.all_normals, at, values)
     if conditioned is None:
-        return None
-    # the Gaussian that is left has the metric P⁻¹, the block of the conditional covariance
-    precision, away = np.linalg.inv(p.metric), values - joint.support_points[:, at]
-    S = np.linalg.inv(precision[np.ix_(rest, rest)])
-    points = joint.support_points[:, rest] - away @ precision[np.ix_(at, rest)] @ S
-    log_rows = -np.einsum("ik,kl,il->i", away, np.linalg.inv(p.metric[np.ix_(at, at)]), away)
+        raise NoMass
+    kernel, points, log_delta = _held(joint, at, values, rest)
     with np.errstate(under="ignore"):
-        F = joint.unit_factor * np.exp(log_rows)[:, None]
-    kernel, measure = Gaussian(0.5 * (S + S.T)), GaussianMixture(*conditioned[1])
+        F = joint.unit_factor * np.exp(log_delta)[:, None]
+    measure = GaussianMixture(*conditioned[1])
     square = Square(kernel, points, F, joint.log_unit, measure, joint.unit_constant)
     if not (mass := square.mass()) > 0.0:
-        return None
+        raise NoMass
     interval = p.interval
     if interval is not None:
         interval = interval._replace(feature=rest.index(interval.feature))
@@ -367,9 +357,9 @@ def _reference_distance(p: Terms, given: list[int], values: np.ndarray) -> float
 # Given an interval
 
 
-def _within(term: Term, feature: int, side: Side, *, alone: bool) -> list[Given]:
+def _within(term: Term, feature: int, side: Side) -> list[Part]:
     """(log P, term of the other features) of what the term is a mixture of, the feature being
-    between the sides.
+    between the sides; raises NoMass.
     """
     if isinstance(term, Corrected):
         if term.interval is None:
@@ -383,28 +373,24 @@ def _within(term: Term, feature: int, side: Side, *, alone: bool) -> list[Given]
     if term.kernel.full and term.measure.atoms is None:
         return _at_nodes(term, feature, side)
     rest = [k for k in range(term.n_features) if k != feature]
-    try:
-        if (atoms := term.measure.atoms) is None:
-            box = BoxIndicator([side[0]], [side[1]])
-            restricted = term.measure.restrict(rest)
-            one = _integrate_out(term, rest, [feature], restricted, box)
-        else:
-            x, masses = atoms.points[:, feature], term.node_masses()
-            hit = (side[0] <= x) & (x <= side[1])
-            if not (whole := float(masses[hit].sum())) > 0.0:
-                return []
-            some = replace(term, measure=Discrete(atoms.points[hit], atoms.weights[hit]))
-            return [(math.log(whole), _marginal(some.scaled_to_one(), rest))]
-    except NoMass:
-        return []
-    if alone:
-        return [(0.0, one)]
-    line = cast("Square", _marginal(term, [feature]))
-    _, logs = log_panel_masses(panel_ends(line), side, line.log_by_volume)
-    return [(float(np.logaddexp.reduce(logs)), one)] if logs.size else []
+    if (atoms := term.measure.atoms) is not None:
+        x, masses = atoms.points[:, feature], term.node_masses()
+        hit = (side[0] <= x) & (x <= side[1])
+        if not (whole := float(masses[hit].sum())) > 0.0:
+            raise NoMass
+        some = replace(term, measure=Discrete(atoms.points[hit], atoms.weights[hit]))
+        return [(math.log(whole), _marginal(some.scaled_to_one(), rest))]
+
+    def log_mass() -> float:
+        line = cast("Square", _marginal(term, [feature]))
+        logs = log_panel_masses(panel_ends(line), side, line.log_by_volume)[1]
+        return float(np.logaddexp.reduce(logs, initial=-np.inf))
+
+    box = BoxIndicator([side[0]], [side[1]])
+    return [(log_mass, _integrate_out(term, rest, [feature], term.measure.restrict(rest), box))]
 
 
-def _at_nodes(term: Term, feature: int, side: Side) -> list[Given]:
+def _at_nodes(term: Term, feature: int, side: Side) -> list[Part]:
     """The terms given the value of the feature, at the nodes of a rule on the part of the interval
     where there is mass.
     """
@@ -422,13 +408,14 @@ def _at_nodes(term: Term, feature: int, side: Side) -> list[Given]:
         )
     count = 6 + math.ceil(_NODES_PER_LENGTH * lengths)
     x, w = composite(np.array([low]), np.array([high]), count)
-    found = [
-        (math.log(weight), given_values(term, [feature], np.array([at])))
-        for at, weight in zip(x, w, strict=True)
-    ]
-    least = logs.max() + _UNSEEN
-    both = [(log + one[0], one[1]) for log, one in found if one is not None]
-    return [(log, one) for log, one in both if log > least]
+    found: list[Part] = []
+    for at, log_weight in zip(x, np.log(w).tolist(), strict=True):
+        with suppress(NoMass):
+            log, one = given_values(term, [feature], np.array([at]))
+            log_weight += log() if callable(log) else log
+            if log_weight > logs.max() + _UNSEEN:
+                found.append((log_weight, one))
+    return found
 
 
 def log_panel_masses(

@@ -11,7 +11,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.normals import times_normal
 from ksos.density.square import NoMass, Square, assemble
 from ksos.density.standard import kernel_image
-from ksos.density.terms import Term, Terms, weighed
+from ksos.density.terms import Part, Term, Terms, each
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Gaussian
 from ksos.measures import Discrete
@@ -61,40 +61,35 @@ def _affine(term: Term, A: np.ndarray, b: np.ndarray) -> Term:
 
 def times_gaussian(p: Terms, mean: np.ndarray, root: np.ndarray) -> Terms:
     """p(x)·exp(−½‖root·(x − mean)‖²), scaled to mass one; raises NoMass."""
-    alone = len(p.parts) == 1
-    found = [(w, _times_gaussian(term, mean, root, alone=alone)) for w, term in p.parts]
-    terms = weighed([(math.log(w) + one[0], one[1]) for w, one in found if one is not None])
+    terms = each(p.parts, lambda term: [_times_gaussian(term, mean, root)])
     return Terms(terms, p.measure if p.measure.atoms is None else terms[0][1].measure)
 
 
-def _times_gaussian(
-    term: Term, mean: np.ndarray, root: np.ndarray, *, alone: bool
-) -> tuple[float, Term] | None:
-    """(log ∫ p g, p g scaled to mass one); None without mass. Alone, the logarithm is 0."""
+def _times_gaussian(term: Term, mean: np.ndarray, root: np.ndarray) -> Part:
+    """(log ∫ p g, p g scaled to mass one); raises NoMass."""
     if isinstance(term, Corrected):
         return _corrected_times(term, mean, root.T @ root)
-    try:
-        if isinstance(term.kernel, Gaussian):
-            found = _square_times(term, mean, root)
-        elif term.measure.atoms is not None:
-            found = _on_atoms(term, mean, root)
-        else:
-            raise IntegralNotAvailableError(
-                f"the product of a density with {term.kernel!r} and a Gaussian has no closed form"
-                f" on {term.measure!r}; use the Gaussian kernel, or a discrete measure such as"
-                " Discrete.quadrature(box, …)"
-            )
-    except NoMass:
-        return None
-    if alone:
-        return 0.0, found
-    if (atoms := term.measure.atoms) is not None:
-        with np.errstate(divide="ignore"):
-            logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
-        return float(np.logaddexp.reduce(logs)), found
-    best, log_found = found.best_point()
-    log_g = float(_exponent(best[None, :], mean, root)[0])
-    return float(term.logpdf(best[None, :])[0]) + log_g - log_found, found
+    if isinstance(term.kernel, Gaussian):
+        found = _square_times(term, mean, root)
+    elif term.measure.atoms is not None:
+        found = _on_atoms(term, mean, root)
+    else:
+        raise IntegralNotAvailableError(
+            f"the product of a density with {term.kernel!r} and a Gaussian has no closed form"
+            f" on {term.measure!r}; use the Gaussian kernel, or a discrete measure such as"
+            " Discrete.quadrature(box, …)"
+        )
+
+    def log_mass() -> float:
+        if (atoms := term.measure.atoms) is not None:
+            with np.errstate(divide="ignore"):
+                logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
+            return float(np.logaddexp.reduce(logs))
+        best, log_found = found.best_point()
+        log_g = float(_exponent(best[None, :], mean, root)[0])
+        return float(term.logpdf(best[None, :])[0]) + log_g - log_found
+
+    return log_mass, found
 
 
 def _exponent(X: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:
@@ -104,14 +99,14 @@ def _exponent(X: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:
 
 def _corrected_times(
     p: Corrected, mean: np.ndarray, precision: np.ndarray
-) -> tuple[float, Corrected] | None:
+) -> tuple[float, Corrected]:
     d = p.joint.n_features
     whole, center = np.zeros((d, d)), np.zeros(d)
     whole[np.ix_(p.shown, p.shown)], center[p.shown] = precision, mean
     log_mass, measure = times_normal(p.all_normals, center, whole)
     new = replace(p.joint, measure=measure)
     if not (mass := new.mass()) > 0.0:
-        return None
+        raise NoMass
     found = replace(p, joint=new.scaled_to_one(mass))
     return log_mass + math.log(mass) + found.log_inside - p.log_inside, found
 
