@@ -146,15 +146,14 @@ class _Setting(NamedTuple):
 class KernelSoSDensity(DensityEstimator):
     r"""Estimate a probability density as a kernel sum of squares.
 
-    Minimizes distance to the data plus λ tr A over densities p(x) = Σ_ij B_ij k(x,x̃_i) k(x,x̃_j)
-    with B ⪰ 0. The rules of the defaults are on the page *Density estimation*.
+    Minimizes the distance to the data plus a penalty. The rules of the defaults are on the page *Density estimation*.
 
     Parameters
     ----------
     kernel : {"gaussian", "laplace", "matern"} or Kernel, default="gaussian"
-        Kernel. An object keeps its bandwidth.
+        An object keeps its bandwidth.
     bandwidth : float, array-like or {"auto", "median", "scott", "silverman"}, default="auto"
-        Width of the kernel, per feature, or a (d, d) metric. Gaussian: exp(−‖x−z‖²/σ²).
+        Width of the kernel, per feature, or a (d, d) metric.
     regularization : float or "auto", default="auto"
         Weight λ of the penalty.
     relative_regularization : float, optional
@@ -166,13 +165,13 @@ class KernelSoSDensity(DensityEstimator):
     measure : Measure, optional
         What densities refer to, such as ``Box``. Default: Lebesgue.
     reference : {"normal", "mixture"}, Normal, GaussianMixture or fitted mixture, optional
-        A density that the model corrects. With "mixture" and ``objective="likelihood"``, tables may
-        hold text and missing cells.
-    support : {"auto", "kmeans", "pivoted", "random"} or array-like of shape (m, d), default="auto"
+        A density that the model corrects. Tables with text or missing cells need "mixture" and
+        ``objective="likelihood"``.
+    support : {"auto", "kmeans", "pivoted", "random"} or array-like, default="auto"
         Support points, or how to choose them.
     n_support : int, optional
         Most support points. Default: 200 or 250.
-    landmarks : int or array-like of shape (l, d), optional
+    landmarks : int or array-like, optional
         Points at which embeddings are compared. Default: the support points.
     embedding_bandwidth : float or array-like, optional
         Bandwidth of the kernel of the MMD.
@@ -188,7 +187,7 @@ class KernelSoSDensity(DensityEstimator):
         What to do about missing cells.
     contamination : float, optional
         Share of new rows that ``predict`` flags.
-    random_state : int, RandomState or None, default=None
+    random_state : int or RandomState, optional
         Seed.
     verbose : int, default=0
         1 prints progress, 2 every certificate.
@@ -206,9 +205,7 @@ class KernelSoSDensity(DensityEstimator):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_moons
-    >>> X, _ = make_moons(100, noise=0.05, random_state=0)
-    >>> est = KernelSoSDensity(bandwidth=1.0).fit(X)
+    >>> est = KernelSoSDensity().fit(np.random.default_rng(0).normal(size=(50, 2)))
     >>> est.solution_.status, bool(est.solution_.gap <= 1e-8)
     ('solved', True)
     """
