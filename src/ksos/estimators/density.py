@@ -146,7 +146,8 @@ class _Setting(NamedTuple):
 class KernelSoSDensity(DensityEstimator):
     r"""Estimate a probability density as a kernel sum of squares.
 
-    Minimizes the distance to the data plus a penalty. The rules of the defaults are on the page *Density estimation*.
+    Minimizes the distance to the data plus a penalty. The rules of the defaults are on the page
+    *Density estimation*.
 
     Parameters
     ----------
