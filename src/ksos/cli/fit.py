@@ -484,6 +484,7 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
     return _answered(arguments, console, value, lines, late)
 
 
+# Print what was fitted, and what was not, since it was ``late``.
 def _answered(
     arguments: argparse.Namespace,
     console: Console,
@@ -491,7 +492,6 @@ def _answered(
     lines: list[str],
     late: Any,
 ) -> int:
-    """Print what was fitted, and what was not, since it was ``late``."""
     console.answer(arguments.json, value, lines)
     if not late:
         return DONE

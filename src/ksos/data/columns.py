@@ -148,8 +148,8 @@ def as_table(y: Any, name: str) -> Any:
     return pandas.DataFrame({name: values} if values.ndim == 1 else values)
 
 
+# Whether an array, or a list of rows, holds text or gaps.
 def _is_no_matrix(X: Any) -> bool:
-    """Whether an array, or a list of rows, holds text or gaps."""
     array = np.asarray(X) if isinstance(X, (np.ndarray, list)) else np.empty(0)
     if array.dtype.kind == "O":
         return any(isinstance(cell, str) for cell in array.ravel())
