@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 import ksos
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
-from ksos.observables import NumericFunction, as_observable, coordinate
+from ksos.observables import BoxIndicator, NumericFunction, as_observable, coordinate
 
 SAMPLES = np.random.default_rng(0).normal(scale=0.5, size=(60, 1))
 
@@ -61,6 +61,19 @@ def test_in_three_dimensions_the_bounds_are_close() -> None:
     assert worst.value is not None and worst.upper_bound_kind == "rigorous"
     assert around.contains(worst.distribution), "by the exact MMD"
     assert 0.96 * worst.upper_bound <= worst.value <= worst.upper_bound
+
+
+def test_on_half_a_line_and_at_a_corner_within_two_percent() -> None:
+    half = BoxIndicator([1.0], [np.inf])
+    worst = ksos.worst_case(half, ball(0.2, domain=Box([-np.inf], [2.0])), rtol=1e-3)
+    assert worst.value is not None and worst.upper_bound_kind == "rigorous"
+    assert 0.98 * worst.upper_bound <= worst.value <= worst.upper_bound
+    # too wide kernels beside the jump leave the ball, narrower ones do not
+    X = np.random.default_rng(1).normal(scale=0.6, size=(60, 2))
+    around = ksos.Ball(X, 0.1, kernel=Gaussian(1.0), domain=Box([-3.0] * 2, [3.0] * 2))
+    worst = ksos.worst_case(BoxIndicator([0.5] * 2, [np.inf] * 2), around, rtol=1e-3)
+    assert worst.value is not None and around.contains(worst.distribution)
+    assert 0.97 * worst.upper_bound <= worst.value <= worst.upper_bound
 
 
 def test_on_nodes_any_weights_are_reached() -> None:

@@ -328,8 +328,13 @@ class _Game:
             atoms = atoms[measure.contains(atoms)]
         self.atoms, self.values = atoms, loss(atoms)
         tail = None if measure.bounded else _tail(loss, measure, box)
-        # losses of atoms that are too far away for the landmarks to see
-        self.far = [] if tail is None else [tail[1]]
+        # the loss of an atom that is too far away for the landmarks to see, and such an atom
+        self.far, self.beyond = [] if tail is None else [tail[1]], atoms[:0]
+        if tail is not None:
+            width, ways = tail[0].high - tail[0].low, np.eye(atoms.shape[1])
+            places = tail[0].low + width * np.concatenate([0.5 - ways, 0.5 + ways])
+            places = np.clip(places, *measure.boundaries(atoms.shape[1]))
+            self.beyond = places[[np.argmax(loss(places))]]
 
     def add(self, excess: Observable, highest: np.ndarray | None) -> None:
         """More atoms: where the loss exceeds the dual function most."""
@@ -355,8 +360,8 @@ class _Game:
         found = worst_atoms(Phi, self.z, values, radius, gamma, digits=1e-3)
         value = found.value - (gamma or 0.0) * found.distance**2
         g = KernelFunction(self.Z, self.S.T @ found.y, kernel=self.kernel)
-        near = found.weights[: self.atoms.shape[0]] > _SOME
-        return g, float(np.linalg.norm(found.y)), value, self.atoms[near]
+        atoms = np.concatenate([self.atoms, self.beyond])[found.weights > _SOME]
+        return g, float(np.linalg.norm(found.y)), value, atoms
 
 
 def supremum_on(
@@ -411,6 +416,7 @@ def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, floa
     if a part is unknown.
     """
     low, high, bound = box.low.copy(), box.high.copy(), 0.0
+    lowest, highest = measure.boundaries(low.shape[0])
     for scale, part in difference.parts():
         if isinstance(part, KernelFunction):
             total = abs(scale) * float(np.sum(np.abs(part.weights)))
@@ -420,13 +426,13 @@ def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, floa
             high = np.maximum(high, part.points.max(axis=0) + reach)
             bound += total * math.exp(level)
         elif isinstance(part, BoxIndicator):
-            sides = part.box.low, part.box.high
+            sides = np.maximum(part.box.low, lowest), np.minimum(part.box.high, highest)
             low = np.minimum(low, np.where(np.isfinite(sides[0]), sides[0], low))
             high = np.maximum(high, np.where(np.isfinite(sides[1]), sides[1], high))
-            bound += max(scale, 0.0)
+            # outside of all finite sides it is 0
+            bound += 0.0 if np.all(np.isfinite(sides)) else max(scale, 0.0)
         elif isinstance(part, Polynomial) and part.degree == 0:
             bound += scale * part.terms.get((), 0.0)
         else:
             return None
-    lowest, highest = measure.boundaries(low.shape[0])
     return Box(np.maximum(low, lowest), np.minimum(high, highest)), bound

@@ -400,6 +400,7 @@ def attack(
         family, before = family.under(adversary, answer.saddle.theta), _below(worst)
         known = top if fixed else None
         again, other, top = _attacked(family, radius, goal, None, gamma, proven=known)
+        top = known or top  # also if so wide densities are not in the ball
         if other.value is not None and _below(other) < before:
             answer, worst = again, other
     if not refine or _close(worst):

@@ -38,7 +38,7 @@ from ksos.ground.names import column_names, in_order, order_of, shown_names
 from ksos.ground.validation import as_points, as_vector
 from ksos.integrals import closed_form
 from ksos.integrals.box_pairs import BoxPairs
-from ksos.integrals.gaussian import BELL_NODES, axes_of
+from ksos.integrals.gaussian import BELL_NODES, GaussianBox, axes_of
 from ksos.integrals.quadruple import density_inner, density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum, kernel_sums
@@ -68,6 +68,7 @@ from ksos.space.tables import (
 _TENSOR_FEATURES = 3
 # of a tensor rule: 3 MB, and for three features 73 nodes in each, which is 7 bandwidths
 _MOST_NODES = 400_000
+_MOST_ALONG = 8_000  # of a feature, whose kernel matrix takes 500 MB
 # Gauss–Legendre nodes per bandwidth, and beside them: rounding, in tests/space/test_exact_mmd.py
 _NODES_PER_BANDWIDTH = 8
 _LEAST_NODES = 16  # see above
@@ -790,7 +791,8 @@ def _cost_of_grid(
     operations: infinite if there is none of bearable size.
     """
     counts = _rule_sizes(model, X, measure, kernel)[1]
-    if X.shape[1] > _TENSOR_FEATURES or math.prod(counts) > _MOST_NODES:
+    most = max(counts) > _MOST_ALONG or math.prod(counts) > _MOST_NODES
+    if X.shape[1] > _TENSOR_FEATURES or most:
         return counts, math.inf
     each = (_KERNEL_VALUE + 2.0 * rank) * X.shape[0] + 2.0 * sum(counts)
     return counts, math.prod(counts) * each
@@ -798,17 +800,13 @@ def _cost_of_grid(
 
 def _cost_of_sums(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> float:
     """The operations of the order-4 integrals, infinite if there are none."""
-    m, d = X.shape
-    if closed_form(model, measure, d, kernel).pairwise:
+    (m, d), integrals = X.shape, closed_form(model, measure, X.shape[1], kernel)
+    if integrals.pairwise:
         return float(m) ** 4
-    plain = isinstance(model, Gaussian) and isinstance(kernel, Gaussian) and not kernel.full
-    if (
-        measure.region is None
-        or not plain
-        or np.any(kernel.sigma_vector(d) < feature_scales(model, d))
-    ):
+    wide = np.all(kernel.sigma_vector(d) >= feature_scales(model, d))
+    if not isinstance(integrals, GaussianBox) or not wide:
         return math.inf
-    pairs = BoxPairs(closed_form(model, measure, d), X).means.shape[0]
+    pairs = BoxPairs(integrals, X).means.shape[0]
     return 2.0 * _KERNEL_VALUE * BELL_NODES * d * float(pairs) ** 2
 
 
@@ -817,7 +815,7 @@ def _by_grid(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> 
     gaussian = isinstance(model, Gaussian) and isinstance(kernel, Gaussian) and not kernel.full
     if X.shape[1] > _TENSOR_FEATURES or not gaussian:
         return False
-    grid = _cost_of_grid(model, X, measure, kernel)[1]
-    return grid < math.inf and (
-        measure.region is None or grid < _cost_of_sums(model, X, measure, kernel)
-    )
+    sums = _cost_of_sums(model, X, measure, kernel)
+    # on R^d, terms of the sums may cancel: there a rule may cost more
+    bounded = np.any(np.isfinite(measure.boundaries(X.shape[1])))
+    return _cost_of_grid(model, X, measure, kernel)[1] < sums * (1.0 if bounded else 100.0)
