@@ -10,7 +10,7 @@ import numpy as np
 
 from ksos.density import Correction, MixedReference, MixedTerms
 from ksos.ground.memory import row_blocks
-from ksos.kernels.roots import whiten
+from ksos.space.space import whiten_beside_constant
 
 # of the trace of M(o): what a factor of it drops changes a log-likelihood by no more
 _LEFT_OUT = 1e-12
@@ -57,14 +57,9 @@ class MixedSpace:
         nothing = np.full((1, d), np.nan), np.full((1, q), -1)
         W = self.terms.matrices(*nothing)[0]
         self.mean_square = float(np.mean(np.diagonal(W)[1:]))
-        # the constant is the first direction, and the others are orthogonal to it
-        mean = W[0, 1:]
-        centered, largest = W[1:, 1:] - mean[:, None] * mean, float(np.diagonal(W).max())
-        spread, T = float(np.diagonal(centered).max()), np.zeros((m, 0))
-        if spread > tol_model * largest:
-            T = whiten(centered, min(tol_model * largest / spread, 0.5)).T
-        self.T = np.zeros((1 + m, 1 + T.shape[1]))
-        self.T[0, 0], self.T[0, 1:], self.T[1:, 1:] = 1.0, -(mean @ T), T
+        # relative to the constant, the largest of all
+        tol = tol_model / float(np.diagonal(W)[1:].max())
+        self.T = whiten_beside_constant(W[1:, 1:], W[0, 1:], 1.0, tol).T
         self.rank = int(self.T.shape[1])
 
     @property

@@ -49,6 +49,29 @@ _MOST_NODES = 1 << 16
 _AGREE = 1e-8
 
 
+def whiten_beside_constant(
+    W: Array, mean: Array, mass: float, tol: float, route: str = "eigh"
+) -> Whitening:
+    """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which is
+    the first direction itself.
+
+    The others are orthogonal to it: with the means k̄ under a measure of this mass they whiten
+    W − mass·k̄k̄ᵀ, the covariance of the kernel functions, and are made of k_i − k̄_i. So the
+    constant is in the space to the last digit, whatever the tolerance cuts off.
+    """
+    xp, m = namespace(W), W.shape[0]
+    centered = W - mass * mean[:, None] * mean[None, :]
+    # what the tolerance neglects is relative to W: of a kernel that hardly varies, the covariance
+    # is rounding
+    largest, spread = (float(xp.max(xp.linalg.diagonal(M))) for M in (W, centered))
+    found = Whitening(zeros((m, 0), W), 0.0)
+    if spread > tol * largest:
+        found = whiten(centered, min(tol * largest / spread, 0.5), route)
+    T = zeros((1 + m, 1 + found.T.shape[1]), W)
+    T[0, 0], T[0, 1:], T[1:, 1:] = mass**-0.5, -(mean @ found.T), found.T
+    return Whitening(T, found.jitter)
+
+
 class _Model:
     """What spaces with more directions, or with labels, share: the basis of densities of x, and the
     map to the landmarks.
@@ -108,13 +131,7 @@ class _Model:
             self.whitening = Whitening(T @ ((Q / xp.sqrt(values)) @ Q.T), 0.0)
 
     def _whiten_with_constant(self) -> Whitening:
-        """T of the basis (1, k_1, …, k_m), the first row being that of the constant function, which
-        is the first direction itself.
-
-        The others are orthogonal to it: with k̄_i = ∫k_i dρ/ρ(R^d) they whiten W − ρ(R^d)·k̄k̄ᵀ,
-        the covariance of the kernel functions, and are made of k_i − k̄_i. So the constant is in
-        the space to the last digit, whatever the tolerance cuts off.
-        """
+        """That of the kernel functions and the constant."""
         X, log_mass = self.support_points, self.measure.log_mass(self.support_points.shape[1])
         if not math.isfinite(log_mass):
             raise ValueError(
@@ -124,17 +141,7 @@ class _Model:
         xp, self.log_unit = namespace(X), max(self.log_unit, log_mass)
         mass = math.exp(log_mass - self.log_unit)
         mean = xp.exp(self.integrals.log_mean(X) - log_mass)
-        W = self._mass_matrix()
-        centered = W - mass * mean[:, None] * mean[None, :]
-        # what the tolerance neglects is relative to W: of a kernel that hardly varies, the
-        # covariance is rounding
-        largest, spread = (float(xp.max(xp.linalg.diagonal(M))) for M in (W, centered))
-        found = Whitening(zeros((X.shape[0], 0), X), 0.0)
-        if spread > self.tol_model * largest:
-            found = whiten(centered, min(self.tol_model * largest / spread, 0.5), self.route)
-        T = zeros((1 + X.shape[0], 1 + found.T.shape[1]), X)
-        T[0, 0], T[0, 1:], T[1:, 1:] = mass**-0.5, -(mean @ found.T), found.T
-        return Whitening(T, found.jitter)
+        return whiten_beside_constant(self._mass_matrix(), mean, mass, self.tol_model, self.route)
 
     @np.errstate(under="ignore")
     def _mass_columns(self, points: Array) -> Array:
