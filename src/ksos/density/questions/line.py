@@ -71,11 +71,15 @@ class Line:
         return self.panels.log_level(mass) - self.log_volume
 
 
-def line(p: Terms) -> Line:
-    """The line of a density of one feature that is not on atoms, made when it is first needed."""
-    if "line" not in p.made:
-        p.made["line"] = _line(p)
-    return p.made["line"]
+def line(p: Terms, *, shorten: bool = True) -> Line:
+    """The line of a density of one feature that is not on atoms, made when it is first needed; its
+    wide gaps may be shortened.
+    """
+    name = "line" if shorten else "unshortened line"
+    if name not in p.made:
+        p.made[name] = _line(p, shorten)
+    found: Line = p.made[name]
+    return found
 
 
 def crps(p: Terms, x: np.ndarray) -> np.ndarray:
@@ -91,24 +95,16 @@ def crps(p: Terms, x: np.ndarray) -> np.ndarray:
                 for rows in row_blocks(x.shape[0], at.shape[0], _BLOCK)
             ]
         )
-    return _unshortened(p).crps(x)
+    return line(p, shorten=False).crps(x)
 
 
 def mean_difference(p: Terms) -> float:
     """E|x − x'| of two independent draws from a density of one feature that is not on atoms."""
-    one = _unshortened(p)
+    one = line(p, shorten=False)
     return one.unit * float(one.panels.mean_difference()[0])
 
 
-def _unshortened(p: Terms) -> Line:
-    """The line without shortened gaps, made when it is first needed."""
-    if "unshortened" not in p.made:
-        p.made["unshortened"] = _line(p, shorten=False)
-    found: Line = p.made["unshortened"]
-    return found
-
-
-def _line(p: Terms, *, shorten: bool = True) -> Line:
+def _line(p: Terms, shorten: bool) -> Line:
     boundary = p.measure.boundary(0)
     if (square := p.square) is not None:
         standard = standardize(square, shorten=shorten)

@@ -240,7 +240,7 @@ def _tree(axis: Axis, L: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.nd
     root = build(0, len(panels))
 
     def find(delta: np.ndarray, u: np.ndarray) -> np.ndarray:
-        total = _squares(delta @ root.T)
+        total = row_squares(delta @ root.T)
         panel, values = np.zeros(u.shape, dtype=int), np.zeros((u.shape[0], NODES_PER_PANEL))
         target = u * total
 
@@ -249,7 +249,7 @@ def _tree(axis: Axis, L: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.nd
                 nodes = slice(first * NODES_PER_PANEL, last * NODES_PER_PANEL)
                 panel[samples], values[samples] = first, densities(axis.values[nodes], L, block)
                 return
-            mass, middle = _squares(block @ left_rows[first, last].T), (first + last) // 2
+            mass, middle = row_squares(block @ left_rows[first, last].T), (first + last) // 2
             right = target[samples] >= mass
             target[samples[right]] -= mass[right]
             for start, stop, side in ((first, middle, ~right), (middle, last, right)):
@@ -260,8 +260,3 @@ def _tree(axis: Axis, L: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.nd
         return np.asarray(positions(panels, panel, values, target, total))
 
     return find
-
-
-def _squares(values: np.ndarray) -> np.ndarray:
-    """Σ_j values_ij², per row."""
-    return np.einsum("ij,ij->i", values, values)
