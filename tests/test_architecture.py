@@ -91,7 +91,6 @@ SETTLED: list[str | tuple[str, ...]] = [
     ("choose",),
     ("estimators",),
     ("functionals",),
-    ("explorer",),
 ]
 
 

@@ -275,6 +275,15 @@ def test_answers_have_the_make_of_the_data(tmp_path: Any) -> None:
     assert type(load(tmp_path / "plain.ksos").rvs(2, as_frame=True)) is polars.DataFrame
 
 
+def test_values_of_all_numbers_leave_a_density_of_the_levels() -> None:
+    p = density_of("plain", "price", "origin")
+    levels = KINDS["origin"].levels
+    X = pandas.DataFrame({"plain": 0.7, "price": 1.3, "origin": list(levels)})
+    truth = p.pdf(X) / p.pdf(X).sum()
+    part = p.conditional({"plain": 0.7, "price": 1.3})
+    np.testing.assert_allclose(part.probabilities("origin"), truth, rtol=1e-9)
+
+
 def test_plain_columns_are_an_ordinary_density() -> None:
     p = density_of("plain", "price", "origin")
     q = p.conditional({"origin": {"EU", "Japan"}, "price": (1.0, 5.0)})

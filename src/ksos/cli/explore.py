@@ -3,6 +3,8 @@
 import argparse
 from contextlib import suppress
 
+import numpy as np
+
 from ksos import explorer
 from ksos.cli import values
 from ksos.cli.console import DONE, Console
@@ -35,20 +37,22 @@ def explore(arguments: argparse.Namespace, console: Console) -> int:
       ksos explore cars.csv --columns hp,mpg --drop-missing
       ksos explore cars.csv --clean --no-browser --port 8000
     """
-    table = read_table(arguments.data, table_options(arguments), console.note)
+    options = table_options(arguments, any_kind=True)
+    table = read_table(arguments.data, options, console.note)
     require_different(table.source, table.names or ())
+    mixed = table.words is not None or bool(np.isnan(table.points).any())
     given = ", ".join(f"{name}={value!r}" for name, value in reading(arguments).items())
     how_to_read = (
         f"from ksos.data import TableOptions, read_table\n\n"
         f"table = read_table({arguments.data!r}, TableOptions({given}))\n"
-        "X, sample_weight = table.points, table.weights"
+        f"X, sample_weight = table.{'as_frame()' if mixed else 'points'}, table.weights"
     )
     with explorer.explore(
-        table.points,
+        table.as_frame() if mixed else table.points,
         port=arguments.port,
         open_browser=False,
         sample_weight=table.weights,
-        feature_names=table.names,
+        feature_names=None if mixed else table.names,
         how_to_read=how_to_read,
     ) as page:
         console.answer(arguments.json, {"url": page.url}, [page.url])

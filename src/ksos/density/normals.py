@@ -270,7 +270,8 @@ def conditional_normals(
 ) -> tuple[float, Normals] | None:
     """Of Σ_c w_c N_c, the log density of the values, and the mixture of the conditional ones."""
     weights, means, covariances = normals
-    known, rest = np.array(given), np.array([k for k in range(means.shape[1]) if k not in given])
+    known = np.array(given)
+    rest = np.setdiff1d(np.arange(means.shape[1]), known)
     across = covariances[:, known[:, None], rest]
     at = covariances[:, known[:, None], known]
     pull = np.linalg.solve(at, across).transpose(0, 2, 1)

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity, square_of
+from ksos.density import SoSDensity, TableDensity, square_of
 from ksos.estimators import OBJECTIVES
 from ksos.explorer.session import (
     MOST_FEATURES,
@@ -53,6 +54,10 @@ _MOST_SAMPLES = 5000
 _MARGIN = 0.15
 # points of a curve: one per three pixels
 _LINE = 201
+# the same of the page for one and for two features
+_PAGE = {1: 401, 2: 81}
+# sides of a box that a page means as infinite
+_FAR = 1e299
 # points along a side of the panel of a pair, which has 150 pixels
 _SIDE = 41
 # the median and an interval that holds nine of ten
@@ -71,20 +76,23 @@ def described(data: Samples) -> dict[str, Any]:
     sliders = {
         "scale": [-widest, widest, 0.05, 0],
         "strength": [-9, 3, 0.1, -3],
-        "support": [min(2, most), most, 1, min(100, most)],
+        # rows with gaps take longer
+        "support": [min(2, most), most, 1, min(50 if np.isnan(data.points).any() else 100, most)],
     }
+    columns = None if data.columns is None else data.columns.listed
     limits = {"features": MOST_FEATURES, "samples": _MOST_SAMPLES}
     return {
         "names": list(data.names),
         "n": n,
         "n_held_out": data.n_held_out,
-        "points": data.points[shown].tolist(),
+        "points": [[_finite(x) for x in row] for row in data.points[shown].tolist()],
+        "levels": [[str(one) for one in c.levels] for c in columns or ()],
         "ranges": [list(_range(data, k)) for k in range(d)],
         "sliders": sliders,
         "limits": limits,
-        "objectives": list(OBJECTIVES),
-        "references": list(REFERENCES),
-        "kernels": list(KERNELS),
+        "objectives": ["likelihood"] if columns else list(OBJECTIVES),
+        "references": ["mixture"] if columns else list(REFERENCES),
+        "kernels": ["gaussian"] if columns else list(KERNELS),
         "masses": list(MASSES),
         "note": "",
     }
@@ -92,31 +100,60 @@ def described(data: Samples) -> dict[str, Any]:
 
 def _range(data: Samples, feature: int) -> tuple[float, float]:
     """The part of the axis that is drawn: the samples with a margin."""
+    if n := _levels(data, feature):
+        return -0.5, n - 0.5
     x = data.points[:, feature]
+    x = x[~np.isnan(x)]
     low, high = float(x.min()), float(x.max())
     margin = _MARGIN * (high - low) if high > low else max(1.0, abs(low))
     return low - margin, high + margin
 
 
+def _levels(data: Samples, feature: int) -> int:
+    """How many levels a category has, 0 for a number."""
+    return 0 if data.columns is None else len(data.columns.listed[feature].levels)
+
+
+def _density(fitted: Fitted) -> Any:
+    """The density whose features are numbers."""
+    p = fitted.density
+    return p if isinstance(p, TableDensity) else p.with_feature_names(None)
+
+
+def _on_grid(p: Any, data: Samples, features: Any, axes: Sequence[np.ndarray]) -> list[float]:
+    """The density on a grid; around the number of a level, its probability."""
+    points = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(axes))
+    for column, k in zip(points.T, features, strict=True):
+        if n := _levels(data, k):
+            column[:] = np.clip(np.rint(column), 0, n - 1)
+    if not isinstance(p, TableDensity):
+        return list(to_numpy(p.with_feature_names(None).pdf(points)).tolist())
+    return list(p.pdf(p.columns.frame(points)).tolist())
+
+
 def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
-    """The certificate, what was chosen, and the model itself if it has at most two features."""
+    """The certificate, what was chosen, and if there are at most two features the model itself, or
+    its values on the grid of the page.
+    """
     solution, parameters = fitted.solution, fitted.parameters
-    space, target = solution.space, _target(fitted, data)
-    projected = mmd(
-        fitted.density.with_feature_names(None),
-        target,
-        kernel=space.embedding_kernel,
-        landmarks=space.landmarks,
-    )
+    space: Any = solution.space
+    features, projected, values = fitted.settings.features, None, None
+    mixed, d = isinstance(fitted.density, TableDensity), len(features)
+    if not mixed and data.columns is None:
+        kernel, landmarks = space.embedding_kernel, space.landmarks
+        projected = mmd(_density(fitted), _target(fitted, data), kernel, landmarks)
+    if mixed and d <= 2:
+        axes = [np.linspace(*_range(data, k), _PAGE[d]) for k in features]
+        values = _on_grid(fitted.density, data, features, axes)
+    normals = space.reference if mixed else space.measure.normals(d)
     return {
-        "features": list(fitted.settings.features),
+        "values": values,
+        "features": list(features),
         "scale": fitted.settings.scale,
-        "n_support": space.support_points.shape[0],
+        "n_support": len(space.correction.points if mixed else space.support_points),
         "bandwidth": parameters["bandwidth"],
         "regularization": parameters["relative_regularization"],
-        "n_components": None
-        if (normals := space.measure.normals(space.support_points.shape[1])) is None
-        else len(normals.weights),
+        "n_components": None if normals is None else len(normals.weights),
         "status": solution.status,
         "solver": solution.solver,
         "n_iter": solution.n_iter,
@@ -129,7 +166,7 @@ def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
         "seconds": fitted.seconds,
         "processor_seconds": fitted.processor_seconds,
         "warnings": list(fitted.warned),
-        "model": model(solution.distribution) if len(fitted.settings.features) <= 2 else None,
+        "model": None if mixed or d > 2 else model(solution.distribution),
     }
 
 
@@ -188,8 +225,10 @@ def details(tab: Tab, data: Samples) -> dict[str, Any]:
     stale as soon as the tab fits anew.
     """
     fitted, stop = tab.require_fitted(), tab.stop
-    p = fitted.density.with_feature_names(None)
+    p = _density(fitted)
     found: dict[str, Any] = {"stale": False, "levels": [], "exact_mmd": None, "exact_mmd_why": ""}
+    if isinstance(p, TableDensity) or data.columns is not None:
+        return found | {"exact_mmd_why": "not computed for tables with text or gaps"}
     if p.n_features <= 2:
         for mass in MASSES:
             if stop.is_set():
@@ -227,46 +266,60 @@ def conditional(fitted: Fitted, data: Samples, feature: Any, value: Any) -> dict
         raise ValueError(
             f"feature must be 0 or 1, the first or the second that is shown; got {feature!r}"
         )
-    other = 1 - int(feature)
-    p = fitted.density.with_feature_names(None).conditional({int(feature): value})
-    x = np.linspace(*_range(data, fitted.settings.features[other]), _LINE)
-    found = {
-        "x": x.tolist(),
-        "pdf": to_numpy(p.pdf(x[:, None])).tolist(),
-        "mean": float(p.mean()[0]),
-        "other": other,
+    other, features = 1 - int(feature), fitted.settings.features
+    value = _value(data, features[int(feature)], value)
+    p = _density(fitted).conditional({int(feature): value})
+    x = np.linspace(*_range(data, features[other]), _LINE)
+    pdf = _on_grid(p, data, [features[other]], [x])
+    found = {"x": x.tolist(), "pdf": pdf, "other": other, "mean": None, "quantiles": []}
+    if _levels(data, features[other]):
+        return found | {"probabilities": np.ravel(p.probabilities(0)).tolist()}
+    return found | {
+        "mean": float(np.ravel(p.mean())[0]),
+        "quantiles": [[q, float(p.ppf(q))] for q in _QUANTILES],
     }
-    return found | {"quantiles": [[q, float(p.ppf(q))] for q in _QUANTILES]}
 
 
-def box(fitted: Fitted, low: Any, high: Any) -> dict[str, Any]:
-    """P(low ≤ x ≤ high)."""
-    return {"probability": float(fitted.density.with_feature_names(None).probability(low, high))}
+def _value(data: Samples, feature: int, value: Any) -> Any:
+    """The level that a number stands for, of a category."""
+    if data.columns is None or not (n := _levels(data, feature)):
+        return value
+    if value not in range(n):
+        raise ValueError(f"a level has a number from 0 to {n - 1}; got {value!r}")
+    return data.columns.listed[feature].levels[int(value)]
+
+
+def box(fitted: Fitted, data: Samples, low: Any, high: Any) -> dict[str, Any]:
+    """P(low ≤ x ≤ high); of a category, ``low`` is the number of its level."""
+    if isinstance(fitted.density, TableDensity):
+        features = fitted.settings.features
+        below = {k: _value(data, f, low[k]) for k, f in enumerate(features) if abs(low[k]) < _FAR}
+        numbers = [k for k, f in enumerate(features) if not _levels(data, f)]
+        low, high = below, {k: high[k] for k in numbers}
+    return {"probability": float(_density(fitted).probability(low, high))}
 
 
 def samples(fitted: Fitted, size: Any, seed: Any) -> dict[str, Any]:
     """Independent samples of the density."""
     if (n := as_count(size, "size")) > _MOST_SAMPLES:
         raise ValueError(f"size must be at most {_MOST_SAMPLES}; got {n}")
-    return {
-        "samples": (
-            to_numpy(
-                fitted.density.with_feature_names(None).rvs(n, as_count(seed, "seed", minimum=0))
-            ).tolist()
-        )
-    }
+    p = _density(fitted)
+    found = p.rvs(n, as_count(seed, "seed", minimum=0))
+    cells = p.columns.read(found) if isinstance(p, TableDensity) else to_numpy(found)
+    return {"samples": cells.tolist()}
 
 
 def pairs(fitted: Fitted, data: Samples) -> dict[str, Any]:
     """The marginals of all features and of all pairs of them, on grids over what is drawn."""
-    p, features = fitted.density.with_feature_names(None), fitted.settings.features
+    p, features = _density(fitted), fitted.settings.features
     axes = [np.linspace(*_range(data, k), _SIDE) for k in features]
-    singles = [to_numpy(p.marginal([i]).pdf(x[:, None])).tolist() for i, x in enumerate(axes)]
-    found = []
-    for i, j in combinations(range(len(features)), 2):
-        grid = np.stack(np.meshgrid(axes[i], axes[j]), axis=-1).reshape(-1, 2)
-        found.append({"pair": [i, j], "pdf": to_numpy(p.marginal([i, j]).pdf(grid)).tolist()})
-    return {"side": _SIDE, "singles": singles, "pairs": found}
+
+    def seen(*chosen: int) -> list[float]:
+        own = [features[i] for i in chosen], [axes[i] for i in chosen]
+        return _on_grid(p.marginal(list(chosen)), data, *own)
+
+    found = [{"pair": [i, j], "pdf": seen(i, j)} for i, j in combinations(range(len(features)), 2)]
+    return {"side": _SIDE, "singles": [seen(i) for i in range(len(features))], "pairs": found}
 
 
 def model_file(density: SoSDensity) -> bytes:
@@ -287,13 +340,19 @@ def program(fitted: Fitted, data: Samples) -> str:
     given = "".join(
         f"    {name}={value!r},\n" for name, value in fitted.parameters.items() if value is not None
     )
-    held = f"print(est.score(X[held_out]{held_weights}))  # held out\n" if n_held_out else ""
+    mixed = isinstance(fitted.density, TableDensity) or data.columns is not None
+    at = ".iloc" if mixed else ""
+    chosen = (
+        f"X[{[data.names[k] for k in features]!r}]" if mixed else f"np.asarray(X)[:, {features}]"
+    )
+    naming = "" if mixed else f".with_feature_names({[data.names[k] for k in features]!r})"
+    held = f"print(est.score(X{at}[held_out]{held_weights}))  # held out\n" if n_held_out else ""
     return (
-        f"import numpy as np\nimport ksos\n\n{data.how_to_read}\nX = np.asarray(X)[:, {features}]\n"
+        f"import numpy as np\nimport ksos\n\n{data.how_to_read}\nX = {chosen}\n"
         "order = np.random.default_rng(0).permutation(len(X))\n"
         f"fitted, held_out = np.sort(order[{n_held_out}:]), np.sort(order[:{n_held_out}])\n"
-        f"est = ksos.KernelSoSDensity(\n{given}).fit(X[fitted]{weights})\n"
+        f"est = ksos.KernelSoSDensity(\n{given}).fit(X{at}[fitted]{weights})\n"
         f"print(est.solution_.objective, est.solution_.gap)\n{held}"
-        f"p = est.distribution_.with_feature_names({[data.names[k] for k in features]!r})\n"
+        f"p = est.distribution_{naming}\n"
         "p.save('model.ksos')\n"
     )

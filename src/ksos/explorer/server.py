@@ -246,7 +246,7 @@ _QUESTIONS: dict[str, Callable[[Session, str, dict[str, Any]], Any]] = {
         session.tab(tab).require_fitted(), session.samples, asked.get("feature"), asked.get("value")
     ),
     "box": lambda session, tab, asked: answers.box(
-        session.tab(tab).require_fitted(), asked.get("low"), asked.get("high")
+        session.tab(tab).require_fitted(), session.samples, asked.get("low"), asked.get("high")
     ),
     "samples": lambda session, tab, asked: answers.samples(
         session.tab(tab).require_fitted(), asked.get("size"), asked.get("seed", 0)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity
+from ksos.data import Learned, learn
+from ksos.density import Columns, TableDensity
 from ksos.estimators import OBJECTIVES, KernelSoSDensity
 from ksos.functionals import Trace
 from ksos.ground import Run, as_points, column_names, matrix_of, to_numpy
@@ -132,17 +133,24 @@ class Cancelled(Exception):
 @dataclass(frozen=True)
 class Samples:
     """Rows (n, d) with names and masses; which rows are fitted and which are held out; and the
-    lines of Python that read them.
+    lines of Python that read them. Of a table with text or gaps, the ``columns``, and the numbers
+    of levels among the points.
     """
 
     points: np.ndarray
     names: tuple[str, ...]
     weights: np.ndarray | None
     how_to_read: str
+    columns: Columns | None = None
 
     @classmethod
     def of(cls, X: Any, sample_weight: Any, feature_names: Any, how_to_read: str) -> Samples:
         """Checked samples."""
+        learned = learn(X) if is_table(X) and feature_names is None else Learned([])
+        if (columns := learned.columns) is not None:
+            weights = None if sample_weight is None else as_masses(sample_weight, learned.n_rows)
+            weights = None if weights is None else weights[learned.rows]
+            return cls(learned.cells, columns.names or (), weights, how_to_read, columns)
         named = column_names(X) if feature_names is None else feature_names
         points = to_numpy(as_points(matrix_of(X, "X") if is_table(X) else X, "X"))
         n, d = points.shape
@@ -165,13 +173,16 @@ class Samples:
         order = np.random.default_rng(0).permutation(self.points.shape[0])
         return np.sort(order[self.n_held_out :]), np.sort(order[: self.n_held_out])
 
-    def part(
-        self, rows: np.ndarray, features: tuple[int, ...]
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Points and weights of some rows."""
-        return np.ascontiguousarray(self.points[rows][:, list(features)]), (
-            None if self.weights is None else self.weights[rows]
-        )
+    def part(self, rows: np.ndarray, features: tuple[int, ...]) -> tuple[Any, np.ndarray | None]:
+        """Points, or a table, and weights of some rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return self.table(self.points[rows][:, list(features)], features), weights
+
+    def table(self, points: np.ndarray, features: tuple[int, ...]) -> Any:
+        """Points of some features, with the levels that numbers stand for."""
+        if self.columns is None:
+            return np.ascontiguousarray(points)
+        return self.columns.take(features).frame(points)
 
 
 @dataclass(frozen=True)
@@ -182,7 +193,7 @@ class Fitted:
     parameters: dict[str, Any]
     """Of :class:`KernelSoSDensity`, as a program would give them."""
     solution: Solution
-    density: SoSDensity
+    density: Any
     estimator: KernelSoSDensity | None
     """None of a draft that follows another one."""
     score: float | None
@@ -309,25 +320,28 @@ class Session:
             fitted, held_out = self.samples.rows()
             X, weights = self.samples.part(fitted, settings.features)
             began, used = time.perf_counter(), time.thread_time()
-            if settings.draft and before is not None and before.leads_to(settings):
+            mixed = self.samples.columns is not None
+            if settings.draft and before and before.leads_to(settings) and not mixed:
                 solution = _follow(before.solution, parameters, X, weights, watch)
                 origin = before.origin
             else:
                 told = {**parameters, **shortcut}
-                named: Any = SOLVERS.get(told.get("solver", "auto"), Auto())
-                told["solver"] = replace(named, callback=watch)
+                if not mixed:
+                    named: Any = SOLVERS.get(told.get("solver", "auto"), Auto())
+                    told["solver"] = replace(named, callback=watch)
                 estimator = KernelSoSDensity(**told).fit(X, sample_weight=weights)
                 solution, origin = estimator.solution_, settings.scale
             spent = time.perf_counter() - began, time.thread_time() - used
             if stop.is_set():
                 raise Cancelled
             Z, held_weights = self.samples.part(held_out, settings.features)
-            p: Any = solution.distribution
-            p = p.by_volume() if solution.space.constant else p
+            p: Any = solution.distribution if estimator is None else estimator.distribution_
+            p = p.by_volume() if estimator is None and solution.space.constant else p
             score = (
                 float(np.average(to_numpy(p.logpdf(Z)), weights=held_weights)) if len(Z) else None
             )
-            density = p.with_feature_names([self.samples.names[k] for k in settings.features])
+            names = [self.samples.names[k] for k in settings.features]
+            density = p if isinstance(p, TableDensity) else p.with_feature_names(names)
             said = dict.fromkeys(
                 str(one.message) for one in warned if issubclass(one.category, UserWarning)
             )
@@ -357,9 +371,12 @@ class Session:
             if settings.regularization is None
             else settings.regularization
         )
+        mixed, widths = self.samples.columns is not None, ["bandwidth", "embedding_bandwidth"]
         parameters: dict[str, Any] = {
-            "bandwidth": _scaled(automatic.bandwidth_, settings.scale),
-            "embedding_bandwidth": _scaled(automatic.embedding_bandwidth_, settings.scale),
+            **{
+                name: _scaled(getattr(automatic, f"{name}_"), settings.scale)
+                for name in widths[: 1 if mixed else 2]
+            },
             "relative_regularization": float(_rounded(np.asarray(strength))),
             "n_support": settings.n_support,
             "reference": None if settings.reference == "none" else settings.reference,
@@ -368,10 +385,12 @@ class Session:
         }
         if settings.kernel != "gaussian":
             parameters["kernel"] = settings.kernel
-        if settings.draft:
+        if settings.draft and not mixed:
             parameters |= {"solver": "lbfgs", "tol": DRAFTS[settings.objective]}
         known = (
-            {} if settings.reference == "none" else {"reference": automatic.solution_.space.measure}
+            {}
+            if mixed or settings.reference == "none"
+            else {"reference": automatic.solution_.space.measure}
         )
         return parameters, known
 
@@ -385,11 +404,13 @@ class Session:
         if key not in self._automatic:
             X, weights = self.samples.part(self.samples.rows()[0], settings.features)
             reference = None if settings.reference == "none" else settings.reference
+            # the fit of a table chooses its settings as it goes
+            mixed = self.samples.columns is not None
             found = KernelSoSDensity(
                 kernel=settings.kernel,
                 reference=reference,
                 objective=settings.objective,
-                solver=Auto(callback=lambda _: True),
+                solver="auto" if mixed else Auto(callback=lambda _: True),
                 random_state=0,
             ).fit(X, sample_weight=weights)
             if stop.is_set():
@@ -401,6 +422,8 @@ class Session:
 
 def _scaled(bandwidth: np.ndarray, scale: float) -> Any:
     """A bandwidth, one per feature, or a metric, widened: as plain numbers."""
+    if not bandwidth.size:  # of categories alone
+        return "auto"
     return _rounded(bandwidth * (scale * scale if bandwidth.ndim == 2 else scale)).tolist()
 
 

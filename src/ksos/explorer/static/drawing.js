@@ -72,11 +72,14 @@ const ksosDrawing = (() => {
       context.textAlign = "center";
       context.textBaseline = "top";
       const below = place.y + place.height;
+      const [xLevels, yLevels] = this.levels || [];
+      const marked = (range, n, levels) => (levels ? levels.map((text, k) => [k, text]) : ticks(...range, n).map((t) => [t, shortNumber(t)]));
       if (withTicks) {
-        for (const t of ticks(...this.xRange, Math.max(2, place.width / 80))) context.fillText(shortNumber(t), this.x(t), below + 5);
+        const wide = xLevels ? place.width / xLevels.length : place.width;
+        for (const [t, text] of marked(this.xRange, Math.max(2, place.width / 80), xLevels)) context.fillText(text, this.x(t), below + 5, wide);
         context.textAlign = "right";
         context.textBaseline = "middle";
-        for (const t of ticks(...this.yRange, Math.max(2, place.height / 60))) context.fillText(shortNumber(t), place.x - 5, this.y(t));
+        for (const [t, text] of marked(this.yRange, Math.max(2, place.height / 60), yLevels)) context.fillText(text, place.x - 5, this.y(t), 34);
       }
       context.textAlign = "center";
       context.textBaseline = "bottom";

@@ -120,7 +120,8 @@
     if (moved) prepareQuestions();
     const ranges = found.features.map((k) => state.data.ranges[k]);
     state.axes = ranges.map((range) => axis(range, ranges.length === 1 ? LINE : SIDE));
-    state.values = found.model ? onGrid(found.model, state.axes) : null;
+    state.values = found.model ? onGrid(found.model, state.axes) : found.values && Float64Array.from(found.values);
+    state.levels = found.model || !found.values ? null : [];
     draw();
     readings();
     $("warnings").replaceChildren(...found.warnings.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
@@ -135,7 +136,7 @@
   /** The answers that take longer than a fit, once the controls rest. */
   async function details() {
     const serial = running.serial;
-    if (!state.fit.model) {
+    if (state.fit.features.length > 2) {
       const found = await answer("pairs");
       if (serial !== running.serial) return;
       state.pairs = found;
@@ -166,7 +167,7 @@
       const term = Object.assign(document.createElement("dt"), { textContent: text });
       const shown = Object.assign(document.createElement("dd"), { id: `reading-${key}` });
       if (value === undefined) shown.textContent = "…";
-      else if (value === null) shown.textContent = key === "exact_mmd" ? "takes too long" : "none";
+      else if (value === null) shown.textContent = key === "exact_mmd" && state.fit.model ? "takes too long" : "none";
       else if (typeof value === "number") shown.textContent = key === "gap" ? value.toExponential(1) : String(Number(value.toPrecision(5)));
       else shown.textContent = Array.isArray(value) ? widths(value).map(shortNumber).join(", ") : value;
       if (value === null && state.fit[`${key}_why`]) shown.title = state.fit[`${key}_why`];
@@ -182,11 +183,17 @@
     return state.data.names[state.fit ? state.fit.features[k] : features()[k]];
   }
 
+  /** The levels of a category that is shown; null of a number. */
+  function levelsOf(i) {
+    const found = state.data.levels && state.data.levels[state.fit ? state.fit.features[i] : features()[i]];
+    return found && found.length ? found : null;
+  }
+
   function draw() {
     if (!state.data) return;
     const shown = state.fit ? state.fit.features : features();
     const ranges = shown.map((k) => state.data.ranges[k]);
-    const rows = state.data.points.map((point) => shown.map((k) => point[k]));
+    const rows = state.data.points.map((point) => shown.map((k) => point[k])).filter((row) => row.every((value) => value !== null));
     state.area = null;
     if (shown.length > 2) drawPairs(shown, ranges, rows);
     else if (shown.length === 2) drawPlane(ranges, rows);
@@ -205,11 +212,12 @@
     if (state.values && $("show-regions").checked) {
       levels().forEach((level, k) => area.contour(state.values, ...state.axes, level, "--regions", k ? [5, 4] : []));
     }
-    if (state.fit && $("show-support").checked) area.marks(state.fit.model.support, "--support", "ring");
+    if (state.fit && state.fit.model && $("show-support").checked) area.marks(state.fit.model.support, "--support", "ring");
     if ($("show-samples").checked) area.marks(state.samples, "--samples", "cross");
     if (state.given) area.rule(state.given.value, state.given.feature === 0, "--box");
     if (state.cursor) area.marks([state.cursor], "--box", "cross");
     if (state.box) area.box(...state.box);
+    area.levels = [levelsOf(0), levelsOf(1)];
     area.frame(name(0), name(1));
     describe(`Heat map of the density of ${name(0)} and ${name(1)}`);
   }
@@ -221,12 +229,13 @@
     if (state.values) {
       if ($("show-regions").checked) levels().forEach((level) => area.rule(level, false, "--regions"));
       area.line(state.axes[0], state.values, "--curve");
-      if ($("show-support").checked) area.rug(state.fit.model.support.map((x) => x[0]), "--support", true);
+      if (state.fit.model && $("show-support").checked) area.rug(state.fit.model.support.map((x) => x[0]), "--support", true);
     }
     if ($("show-samples").checked) area.marks(state.samples.map((x) => [x[0], most * 0.05]), "--samples", "cross");
     if (state.cursor) area.rule(state.cursor[0], true, "--box");
     if (state.box) area.box(state.box[0], [0, most]);
-    area.frame(name(0), "density");
+    area.levels = [levelsOf(0)];
+    area.frame(name(0), levelsOf(0) ? "probability" : "density");
     describe(`Curve of the density of ${name(0)}`);
   }
 
@@ -261,8 +270,14 @@
     if (!found) return;
     area.line(found.x, found.pdf, "--curve");
     for (const [, value] of found.quantiles) area.rule(value, true, "--regions");
+    area.levels = [levelsOf(found.other)];
     area.frame(name(found.other), "");
-    $("conditional").setAttribute("aria-label", `Density of ${name(found.other)} given ${name(state.given.feature)} = ${shortNumber(state.given.value)}`);
+    $("conditional").setAttribute("aria-label", `Density of ${name(found.other)} given ${name(state.given.feature)} = ${valueText(state.given)}`);
+  }
+
+  function valueText(given) {
+    const levels = levelsOf(given.feature);
+    return levels ? levels[given.value] : shortNumber(given.value);
   }
 
   // --- questions about the density ---
@@ -272,8 +287,17 @@
     $("plot-help").textContent = HELP[Math.min(shown.length, 3) - 1];
     $("condition").hidden = shown.length !== 2;
     if (shown.length === 2) options($("given"), shown.map((k, i) => [i, state.data.names[k]]));
+    chooseGiven();
     $("sides").replaceChildren(...shown.map((k, i) => {
       const row = Object.assign(document.createElement("div"), { className: "sides" });
+      if (levelsOf(i)) {
+        const label = Object.assign(document.createElement("label"), { textContent: state.data.names[k] });
+        const select = Object.assign(document.createElement("select"), { id: `low-${i}` });
+        options(select, [["", "any"], ...levelsOf(i).map((text, code) => [code, text])]);
+        label.append(select);
+        row.append(label);
+        return row;
+      }
       for (const end of ["low", "high"]) {
         const label = Object.assign(document.createElement("label"), { textContent: `${state.data.names[k]}, ${end}` });
         label.append(Object.assign(document.createElement("input"), { type: "number", step: "any", id: `${end}-${i}`, placeholder: end === "low" ? "−∞" : "∞" }));
@@ -283,19 +307,31 @@
     }));
   }
 
+  /** A category is given by a choice, a number by a field. */
+  function chooseGiven() {
+    const levels = state.fit.features.length === 2 ? levelsOf(Number($("given").value)) : null;
+    $("level").closest("p").hidden = !levels;
+    $("value").closest("p").hidden = Boolean(levels);
+    if (levels) options($("level"), levels.map((text, code) => [code, text]));
+  }
+
   async function conditional() {
-    const given = { feature: Number($("given").value), value: Number($("value").value) };
+    const feature = Number($("given").value);
+    const given = { feature, value: Number($(levelsOf(feature) ? "level" : "value").value) };
     const found = await answer("conditional", given);
     state.given = { ...given, found };
-    const parts = found.quantiles.map(([q, value]) => `${100 * q}%: ${shortNumber(value)}`);
-    $("conditional-text").textContent = `${name(found.other)} given ${name(given.feature)} = ${shortNumber(given.value)}: mean ${shortNumber(found.mean)}; quantiles ${parts.join(", ")}`;
+    const parts = found.probabilities
+      ? found.probabilities.map((p, code) => `${levelsOf(found.other)[code]} ${Number(p.toPrecision(3))}`)
+      : found.quantiles.map(([q, value]) => `${100 * q}%: ${shortNumber(value)}`);
+    const what = found.probabilities ? `probabilities ${parts.join(", ")}` : `mean ${shortNumber(found.mean)}; quantiles ${parts.join(", ")}`;
+    $("conditional-text").textContent = `${name(found.other)} given ${name(given.feature)} = ${valueText(given)}: ${what}`;
     $("conditional-text").dataset.value = JSON.stringify(found);
     draw();
   }
 
   /** A side of the box that is left empty is far beyond everything, since JSON has no infinity. */
   function side(id, beyond) {
-    return $(id).value === "" ? beyond : Number($(id).value);
+    return !$(id) || $(id).value === "" ? beyond : Number($(id).value);
   }
 
   async function probability() {
@@ -303,7 +339,8 @@
     const low = shown.map((_, i) => side(`low-${i}`, -1e300));
     const high = shown.map((_, i) => side(`high-${i}`, 1e300));
     const found = await answer("box", { low, high });
-    state.box = shown.map((_, i) => [low[i], high[i]].map((v) => Math.min(Math.max(v, -1e30), 1e30)));
+    const ends = (i) => (levelsOf(i) && low[i] > -1e299 ? [low[i] - 0.5, low[i] + 0.5] : [low[i], high[i]]);
+    state.box = shown.map((_, i) => ends(i).map((v) => Math.min(Math.max(v, -1e30), 1e30)));
     $("box-text").textContent = `Probability ${Number(found.probability.toPrecision(6))}`;
     $("box-text").dataset.value = JSON.stringify(found.probability);
     draw();
@@ -311,12 +348,21 @@
 
   function conditionAt([x, y]) {
     if (!state.fit || state.fit.features.length !== 2) return;
-    $("value").value = Number(($("given").value === "0" ? x : y).toPrecision(6));
+    const at = $("given").value === "0" ? x : y;
+    const levels = levelsOf(Number($("given").value));
+    if (levels) $("level").value = Math.min(Math.max(Math.round(at), 0), levels.length - 1);
+    else $("value").value = Number(at.toPrecision(6));
     attempt(conditional);
   }
 
   function boxBetween(a, b) {
     state.fit.features.forEach((_, i) => {
+      const levels = levelsOf(i);
+      if (levels) {
+        // the level at which the drag began
+        $(`low-${i}`).value = Math.min(Math.max(Math.round(a[i]), 0), levels.length - 1);
+        return;
+      }
       $(`low-${i}`).value = Number(Math.min(a[i], b[i]).toPrecision(6));
       $(`high-${i}`).value = Number(Math.max(a[i], b[i]).toPrecision(6));
     });
@@ -425,6 +471,7 @@
       wantFit();
     });
   }
+  $("given").addEventListener("change", chooseGiven);
   for (const id of ["scale", "support"]) $(id).addEventListener("input", () => wantFit(true));
   $("strength").addEventListener("input", () => {
     automaticStrength = false;
