@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import ksos
 from ksos.cli import main
-from ksos.explorer import DRAFTS
+from ksos.explorer import DRAFTS, Samples, Session, Settings, answers
 from tests.explore.conftest import Client
 
 CASES: dict[str, dict[str, Any]] = {
@@ -228,3 +229,37 @@ def test_without_enough_rows_nothing_is_held_out() -> None:
     with ksos.explore([[0.0], [0.5], [2.0]], open_browser=False) as page:
         told = Client(page).ask("fit", features=[0], n_support=3).value
     assert told["score"] is None and math.isfinite(told["objective"])
+
+
+@pytest.mark.filterwarnings("ignore:X has missing cells")
+def test_tables_with_text_and_gaps() -> None:
+    """Values on the grid of the page, conditionals and boxes of a table are those of its density."""
+    rng, n = np.random.default_rng(0), 60
+    word = rng.choice(["left", "right"], n)
+    table = pandas.DataFrame({"word": word, "x": rng.normal(size=n) + (word == "left")})
+    table.loc[::9, "x"] = np.nan
+    session = Session(Samples.of(table, None, None, "# X"))
+    told = answers.described(session.samples)
+    assert told["levels"] == [["left", "right"], []] and told["references"] == ["mixture"]
+    assert json.dumps(told, allow_nan=False)
+    asked = {"features": [1, 0], "n_support": 10, "reference": "mixture"}
+    fitted = session.fit("a", Settings.of(asked | {"objective": "likelihood"}, 2))
+    p, found = fitted.density, answers.fit(fitted, session.samples)
+    assert found["objective"] == fitted.solution.objective and found["model"] is None
+    values = np.reshape(found["values"], (81, 81))  # rows are words, columns are numbers
+    x = np.linspace(*told["ranges"][1], 81)
+    for row, level in ((0, "left"), (80, "right")):
+        truth = p.pdf(pandas.DataFrame({"x": x, "word": level}))
+        np.testing.assert_allclose(values[row], truth)
+    given = answers.conditional(fitted, session.samples, 0, 0.3)
+    truth = p.conditional({"x": 0.3}).probabilities("word")
+    np.testing.assert_allclose(given["probabilities"], truth)
+    given = answers.conditional(fitted, session.samples, 1, 0)
+    assert given["mean"] == pytest.approx(float(p.conditional({"word": "left"}).mean()[0]))
+    box = answers.box(fitted, session.samples, [0.5, 1], [1e300, 1e300])
+    assert box["probability"] == pytest.approx(p.probability({"x": 0.5, "word": "right"}))
+    names: dict[str, Any] = {"X": table, "print": lambda *_: None}
+    exec(answers.program(fitted, session.samples).replace("p.save('model.ksos')", ""), names)
+    assert names["est"].solution_.objective == fitted.solution.objective
+    with pytest.raises(ValueError, match="a level has a number from 0 to 1; got 2"):
+        answers.conditional(fitted, session.samples, 1, 2)
