@@ -17,7 +17,7 @@ import pytest
 
 import ksos
 from ksos.cli import main
-from ksos.explorer import DRAFTS, Samples, Session, Settings, answers
+from ksos.explorer import DRAFTS
 from tests.explore.conftest import Client
 
 CASES: dict[str, dict[str, Any]] = {
@@ -233,33 +233,34 @@ def test_without_enough_rows_nothing_is_held_out() -> None:
 
 @pytest.mark.filterwarnings("ignore:X has missing cells")
 def test_tables_with_text_and_gaps() -> None:
-    """Values on the grid of the page, conditionals and boxes of a table are those of its density."""
+    """Values on the grid of the page, conditionals and boxes are those of the density."""
     rng, n = np.random.default_rng(0), 60
     word = rng.choice(["left", "right"], n)
     table = pandas.DataFrame({"word": word, "x": rng.normal(size=n) + (word == "left")})
     table.loc[::9, "x"] = np.nan
-    session = Session(Samples.of(table, None, None, "# X"))
-    told = answers.described(session.samples)
-    assert told["levels"] == [["left", "right"], []] and told["references"] == ["mixture"]
-    assert json.dumps(told, allow_nan=False)
-    asked = {"features": [1, 0], "n_support": 10, "reference": "mixture"}
-    fitted = session.fit("a", Settings.of(asked | {"objective": "likelihood"}, 2))
-    p, found = fitted.density, answers.fit(fitted, session.samples)
-    assert found["objective"] == fitted.solution.objective and found["model"] is None
-    values = np.reshape(found["values"], (81, 81))  # rows are words, columns are numbers
-    x = np.linspace(*told["ranges"][1], 81)
-    for row, level in ((0, "left"), (80, "right")):
-        truth = p.pdf(pandas.DataFrame({"x": x, "word": level}))
-        np.testing.assert_allclose(values[row], truth)
-    given = answers.conditional(fitted, session.samples, 0, 0.3)
-    truth = p.conditional({"x": 0.3}).probabilities("word")
-    np.testing.assert_allclose(given["probabilities"], truth)
-    given = answers.conditional(fitted, session.samples, 1, 0)
-    assert given["mean"] == pytest.approx(float(p.conditional({"word": "left"}).mean()[0]))
-    box = answers.box(fitted, session.samples, [0.5, 1], [1e300, 1e300])
-    assert box["probability"] == pytest.approx(p.probability({"x": 0.5, "word": "right"}))
+    with ksos.explore(table, open_browser=False) as page:
+        client = Client(page)
+        told = client.ask("data").value
+        assert told["levels"] == [["left", "right"], []] and told["references"] == ["mixture"]
+        asked = {"features": [1, 0], "n_support": 10, "reference": "mixture"}
+        found = client.ask("fit", **asked, objective="likelihood").value
+        p, solution = page.distribution_, page.estimator_.solution_
+        assert found["objective"] == solution.objective and found["model"] is None
+        values = np.reshape(found["values"], (81, 81))  # rows are words, columns are numbers
+        x = np.linspace(*told["ranges"][1], 81)
+        for row, level in ((0, "left"), (80, "right")):
+            truth = p.pdf(pandas.DataFrame({"x": x, "word": level}))
+            np.testing.assert_allclose(values[row], truth)
+        given = client.ask("conditional", feature=0, value=0.3).value
+        truth = p.conditional({"x": 0.3}).probabilities("word")
+        np.testing.assert_allclose(given["probabilities"], truth)
+        given = client.ask("conditional", feature=1, value=0).value
+        assert given["mean"] == pytest.approx(float(p.conditional({"word": "left"}).mean()[0]))
+        box = client.ask("box", low=[0.5, 1], high=[1e300, 1e300]).value
+        assert box["probability"] == pytest.approx(p.probability({"x": 0.5, "word": "right"}))
+        wrong = client.ask("conditional", feature=1, value=2).value
+        assert wrong["error"] == "a level has a number from 0 to 1; got 2"
+        program = client.ask("program").value["program"].replace("p.save('model.ksos')", "")
     names: dict[str, Any] = {"X": table, "print": lambda *_: None}
-    exec(answers.program(fitted, session.samples).replace("p.save('model.ksos')", ""), names)
-    assert names["est"].solution_.objective == fitted.solution.objective
-    with pytest.raises(ValueError, match="a level has a number from 0 to 1; got 2"):
-        answers.conditional(fitted, session.samples, 1, 2)
+    exec(program, names)
+    assert names["est"].solution_.objective == solution.objective
