@@ -112,3 +112,22 @@ def test_a_table_without_a_header_is_taken_in_order_with_a_warning(
     done = ksos("compare", "old.csv", "bare.csv", "--seed", 0)
     assert done.code == 0 and "the rows differ" in done.out
     assert "bare.csv has no header: its columns are taken for hp, mpg, in this order" in done.err
+
+
+def test_tables_with_text_and_gaps(
+    ksos: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, share in (("old.csv", 0.5), ("new.csv", 0.9)):
+        lines = ["word,x"]
+        for number in range(80):
+            word = "left" if rng.random() < share else "right"
+            lines.append(f"{word},{'' if number % 9 == 0 else round(rng.normal(), 3)}")
+        Path(name).write_text("\n".join(lines) + "\n")
+    done = ksos("compare", "old.csv", "new.csv", "--seed", 0)
+    assert done.code == 0 and "at level 0.05: the rows differ" in done.out
+    assert any(line.split()[0] == "word" and "right" in line for line in done.out.splitlines())
+    assert "missing cells, each of which stands for all" in done.err
+    same = ksos("compare", "old.csv", "old.csv", "--seed", 0, "--drop-missing")
+    assert same.code == 0 and "of 71 and 71 rows" in same.out

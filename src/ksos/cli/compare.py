@@ -2,6 +2,8 @@
 
 import argparse
 
+import numpy as np
+
 from ksos import two_sample_test
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError, aligned
@@ -55,16 +57,26 @@ def compare(arguments: argparse.Namespace, console: Console) -> int:
     """
     if arguments.first == arguments.second == "-":
         raise UsageError("only one of the tables can come from the standard input")
-    options = table_options(arguments)
+    options = table_options(arguments, any_kind=True)
     first = read_table(arguments.first, options, console.note)
     second = _in_order_of(first, read_table(arguments.second, options, console.note), console)
-    found = two_sample_test(
-        first.points, second.points, n_permutations=arguments.permutations, rng=arguments.seed
-    )
+    both, both_words = (first, second), [one.words or () for one in (first, second)]
+    is_word = [
+        any(words[k : k + 1] not in ((), (None,)) for words in both_words)
+        for k in range(first.n_features)
+    ]
+    mixed = any(is_word) or any(np.isnan(one.points).any() for one in both)
+    a, b = (one.as_frame() if mixed else one.points for one in both)
+    found = two_sample_test(a, b, n_permutations=arguments.permutations, rng=arguments.seed)
     names, (n, m) = column_names(first.names or second.names, first.n_features), found.n_rows
+    # of words there is no mean
+    means = [
+        [None if word else float(np.nanmean(x)) for x, word in zip(X, is_word, strict=True)]
+        for X in (first.points.T, second.points.T)
+    ]
     columns = {
-        "mean_of_first": first.points.mean(axis=0).tolist(),
-        "mean_of_second": second.points.mean(axis=0).tolist(),
+        "mean_of_first": means[0],
+        "mean_of_second": means[1],
         "most_of_first": found.most_a.point.tolist(),
         "most_of_second": found.most_b.point.tolist(),
     }
@@ -83,7 +95,7 @@ def compare(arguments: argparse.Namespace, console: Console) -> int:
     titles = [f"mean of {first.source}", f"mean of {second.source}"]
     titles += [f"{first.source} has more near", f"{second.source} has more near"]
     table = [["column", *titles]] + [
-        [name, *(f"{column[k]:.4g}" for column in columns.values())] for k, name in enumerate(names)
+        [name, *(_shown(column[k]) for column in columns.values())] for k, name in enumerate(names)
     ]
     lines = [
         f"p-value {found.pvalue:.4g} of {n} and {m} rows (statistic {found.statistic:.4g},"
@@ -92,6 +104,10 @@ def compare(arguments: argparse.Namespace, console: Console) -> int:
         *aligned(table),
     ]
     return console.answer(arguments.json, value, lines)
+
+
+def _shown(cell: object) -> str:
+    return "" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
 # The second table with its columns in the order of the first, by name if both have names.
