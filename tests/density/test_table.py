@@ -284,6 +284,19 @@ def test_values_of_all_numbers_leave_a_density_of_the_levels() -> None:
     np.testing.assert_allclose(part.probabilities("origin"), truth, rtol=1e-9)
 
 
+def test_entropies_are_sums_or_within_their_errors() -> None:
+    p = density_of("plain", "origin")
+    x = np.linspace(-6.0, 8.0, 1_401)
+    levels = KINDS["origin"].levels
+    values = [p.pdf(pandas.DataFrame({"plain": x, "origin": one})) for one in levels]
+    truth = -np.sum(values * np.log(values)) * 0.01
+    assert abs(p.entropy() - truth) < 4.0 * p.entropy().error < 0.2
+    shares = p.only(1).probabilities("origin").to_numpy()
+    exact = p.only(1).entropy()
+    assert exact == pytest.approx(-np.sum(shares * np.log(shares)), abs=1e-12)
+    assert exact.error == 0.0 and exact.method == "sum"
+
+
 def test_plain_columns_are_an_ordinary_density() -> None:
     p = density_of("plain", "price", "origin")
     q = p.conditional({"origin": {"EU", "Japan"}, "price": (1.0, 5.0)})

@@ -25,8 +25,6 @@ from ksos.ground.names import column_names, is_table, order_of, quoted, said
 from ksos.ground.validation import require_unmasked
 from ksos.quadrature import legendre
 
-__all__ = ["DTYPES", "Box", "Column", "Columns", "Piece", "Side", "meet"]
-
 Side = float | tuple[float, float]
 """A value of u, or an interval of it, whose ends may be infinite."""
 _Values = np.ndarray

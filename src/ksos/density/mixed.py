@@ -14,10 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import entr
 
 from ksos.density.corrected import Corrected
-from ksos.density.estimate import Estimate
 from ksos.density.factor import hadamard_factor, log_sum, unit_rows
 from ksos.density.mixed_reference import Hidden, MixedReference, patterns
 from ksos.density.mixed_square import Correction, Expected, ExpectedOfOne, Sides
@@ -31,8 +29,6 @@ from ksos.integrals.erf import log_gauss_mass
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Normal
 from ksos.quadrature import hermite
-
-__all__ = ["MixedTerms"]
 
 # numbers held at a time: 8 MB
 _BLOCK_ELEMENTS = 1 << 20
@@ -48,8 +44,6 @@ _PROPOSALS = 1 << 16
 _LEAST_ACCEPTANCE = 1e-6
 # proposals for one row at a time: with few rows, several rounds would take longer
 _REPEATS = 64
-# draws for an entropy: an error of one in a hundred nats
-_ENTROPY_DRAWS = 1 << 13
 
 # of a mass of one that has been summed in another order
 _ROUNDING = 1e-8
@@ -511,17 +505,6 @@ class MixedTerms:
                     " rare, or the correction changes its reference too much"
                 )
         return out_u[:, list(self.numeric_shown)], out_c[:, list(self.categorical_shown)]
-
-    def entropy(self, rng: np.random.Generator) -> Estimate:
-        """−E[log p], by volume and counting, with its standard error."""
-        if not self.n_numeric and math.prod(self.levels) <= _ENTROPY_DRAWS:
-            grids = np.meshgrid(*map(np.arange, self.levels), indexing="ij")
-            c = np.stack([one.ravel() for one in grids], axis=1)
-            logs = self.log_density(np.empty((c.shape[0], 0)), c)
-            return Estimate(float(entr(np.exp(logs)).sum()), 0.0, "sum")
-        logs = self.log_density(*self.draw(_ENTROPY_DRAWS, rng))
-        error = float(logs.std()) / math.sqrt(_ENTROPY_DRAWS)
-        return Estimate(-float(logs.mean()), error, "sampling")
 
     # Files
 

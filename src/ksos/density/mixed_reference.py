@@ -22,8 +22,6 @@ from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import normal_between
 from ksos.measures import Normals
 
-__all__ = ["Hidden", "MixedReference", "patterns"]
-
 # numbers held at a time: 8 MB
 _BLOCK_ELEMENTS = 1 << 20
 

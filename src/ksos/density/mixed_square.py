@@ -28,8 +28,6 @@ from ksos.density.mixed_reference import MixedReference
 from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels.base import squared_distances
 
-__all__ = ["Correction", "Expected", "Sides"]
-
 # the largest ‖x‖² + ‖y‖² for ‖x − y‖² from products: an error of 1e-13
 _NEAR = 500.0
 
