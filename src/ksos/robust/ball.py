@@ -53,8 +53,6 @@ _MOST_OTHERWISE = 200  # beyond three features no grid fits anyhow: what a secon
 _SPAN_TOL = 1e-7
 _MOST_LANDMARKS = 160  # likewise: about as many as support points
 _BLOCK_ELEMENTS = 1 << 22  # of a kernel matrix at a time: 32 MB
-# Support points of densities about some atoms: a step of the interior point takes half a second.
-_MOST_NEAR = {1: 64, 2: 72, 3: 100}
 # In bandwidths along each feature, from an atom to its kernel. The square of the kernel has a
 # standard deviation of half a bandwidth: at three, it is on one side of a jump.
 _BESIDE = np.array([0.0, -3.0, 3.0])
@@ -379,7 +377,8 @@ class Adversary:
         if model == self.space.kernel:  # another parameter: the answer minds the worst of each
             around = np.concatenate([self.space.support_points, around])
         around = np.unique(around, axis=0)
-        support = around[pivots(model, around, _SEPARATE, _MOST_NEAR.get(d, _MOST_OTHERWISE))]
+        most = _MOST_SUPPORT_POINTS.get(d, _MOST_OTHERWISE)
+        support = around[pivots(model, around, _SEPARATE, most)]
         if model == self.space.kernel and np.array_equal(support, self.space.support_points):
             return None
         space = SoSSpace(model, support, measure, metric, self.space.landmarks)

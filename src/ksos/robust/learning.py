@@ -420,7 +420,6 @@ def with_costs(
 
 
 def _data_alone(family: ParametricFamily, goal: Goal) -> RobustSolution:
-    """Radius 0."""
     theta, value = family.empirical()
     target = max(goal.tol, goal.rtol * abs(value))
     # the bound may take a third of the gap: what is left is rounding

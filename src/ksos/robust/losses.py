@@ -171,7 +171,6 @@ class Residuals(ParametricLoss):
         self.phi, self.U, self.y, self.n_parameters = phi, U, y, U.shape[1]
 
     def residuals(self, theta: np.ndarray) -> np.ndarray:
-        """y − ⟨u, θ⟩."""
         return np.asarray(self.y - self.U @ theta)
 
     def exact(self, theta: np.ndarray) -> np.ndarray:

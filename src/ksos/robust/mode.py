@@ -216,7 +216,6 @@ class _Search:
 
     @property
     def path(self) -> ModePath:
-        """What has been tried."""
         thetas = np.array([theta for theta, _ in self.tried])
         values = np.array([value for _, value in self.tried])
         return ModePath(thetas.reshape(values.shape[0], self.box.low.shape[0]), values)

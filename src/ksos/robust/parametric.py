@@ -42,7 +42,6 @@ class Risk(ABC):
     alpha: np.ndarray  # the ridge, shape (p,)
 
     def penalty(self, theta: np.ndarray) -> float:
-        """Σ_j α_j θ_j²."""
         return float(self.alpha @ theta**2)
 
     def units(self, theta: np.ndarray) -> tuple[float, float]:
@@ -135,7 +134,6 @@ class LeastRisk(BoundTerm):
         self._slopes: tuple[Minimum, np.ndarray, np.ndarray] | None = None
 
     def at(self, C: np.ndarray) -> Minimum:
-        """θ(C) and h(C)."""
         if self._seen is None or not np.array_equal(self._seen[0], C):
             near = None if self._seen is None else self._seen[1]
             self._seen = C.copy(), self.risk.least(C, near)

@@ -171,11 +171,9 @@ class Problem:
 
     @cached_property
     def units(self) -> tuple[float, float]:
-        """(middle, unit)."""
         return self.risk.units(self.theta)
 
     def in_units_of_the_loss(self, value: float) -> float:
-        """middle + unit·value."""
         return self.units[0] + self.units[1] * value
 
     def target(self, goal: Goal, risk: float) -> float:
@@ -201,7 +199,6 @@ class Problem:
         return Point(C, a, -term.value(None, C), theta, norm(a - self.z))
 
     def mixed(self, one: Point, other: Point, t: float, term: BoundTerm) -> Point:
-        """(1 − t)·one + t·other."""
         C, a = (1.0 - t) * one.C + t * other.C, (1.0 - t) * one.a + t * other.a
         return self.point(C, term, a)
 
@@ -539,7 +536,6 @@ class _Search:
 
     @property
     def _width(self) -> float:
-        """Of the bracket, relative."""
         if self.inside is None or self.outside is None or self.inside[0] == 0.0:
             return math.inf
         return (self.inside[0] - self.outside[0]) / self.inside[0]
