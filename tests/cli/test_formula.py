@@ -101,6 +101,11 @@ def test_a_name_that_may_mean_another_column_is_refused(
         parse_formula(text, 2, names, header)
 
 
+def test_a_name_that_is_nearly_a_column_is_suggested() -> None:
+    with pytest.raises(ValueError, match=r"there is no 'mgp' \(.*; did you mean 'mpg'\?\)"):
+        parse_formula("mgp < 20", 2, ["hp", "mpg"], None)
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [

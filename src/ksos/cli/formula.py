@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ksos.data import excerpt
+from ksos.ground import meant
 from ksos.observables import BoxIndicator, NumericFunction, Observable, Polynomial, coordinate
 
 CONSTANTS = {"pi": math.pi, "e": math.e}
@@ -222,7 +223,8 @@ class _Reader:
         if name in CONSTANTS:
             return _number(CONSTANTS[name])
         known = [*list(self.places)[:12], *["…"] * (len(self.places) > 12), *CONSTANTS]
-        hint = f"; {name} is a function and needs parentheses" if name in FUNCTIONS else ""
+        call = f"; {name} is a function and needs parentheses"
+        hint = call if name in FUNCTIONS else meant(name, self.places)
         raise self.error(node, f"there is no {excerpt(name)} (there are {', '.join(known)}{hint}),")
 
     def joined(self, name: str, *parts: _Part) -> _Part:

@@ -317,13 +317,11 @@ def _legend_above(ax: Axes, twin: Axes | None) -> None:
     An empty child of its height makes matplotlib set a title above it.
     """
     handles, labels = ax.get_legend_handles_labels()
-    if twin is not None:
-        more = twin.get_legend_handles_labels()
-        handles, labels = handles + more[0], labels + more[1]
+    more = ([], []) if twin is None else twin.get_legend_handles_labels()
     height = _legend(
         ax,
-        handles,
-        labels,
+        handles + more[0],
+        labels + more[1],
         loc="lower right",
         bbox_to_anchor=(1.0, 1.0),
         borderaxespad=0.2,
