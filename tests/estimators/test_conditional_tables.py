@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -200,6 +201,77 @@ def test_classifiers_of_your_own() -> None:
         quick(LogisticRegression()).fit(X.dropna(), clinic()["cost"][X.dropna().index])
     with pytest.raises(ValueError, match="scale, given: for a target of numbers"):
         KernelSoSConditional(scale="constant", given=None).fit(X.dropna(), y[X.dropna().index])
+
+
+# --- targets of other kinds of numbers ---
+
+
+def amounts(kind: Any, n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    if kind == "count":
+        return X, rng.poisson(np.exp(0.5 * X[:, 0] - 0.3)).astype(float)
+    if kind == (0, 1):
+        return X, np.clip(0.5 + 0.3 * X[:, 0] + 0.3 * rng.normal(size=n), 0.0, 1.0)
+    size = np.exp(0.5 * X[:, 1] + 0.5 * rng.normal(size=n))
+    wet = rng.random(n) < 1.0 / (1.0 + np.exp(-X[:, 0]))
+    return X, size if kind == "positive" else np.where(wet, size, 0.0)
+
+
+def chance_of_zero(kind: Any, x: np.ndarray) -> np.ndarray:
+    if kind == "count":
+        return np.exp(-np.exp(0.5 * x[:, 0] - 0.3))
+    return (
+        norm.cdf(-(0.5 + 0.3 * x[:, 0]) / 0.3) if kind == (0, 1) else 1.0 / (1.0 + np.exp(x[:, 0]))
+    )
+
+
+@pytest.mark.parametrize("kind", ["nonnegative", "count", (0, 1), "positive"])
+def test_targets_stay_in_their_support(kind: Any, tmp_path: Path) -> None:
+    X, y = amounts(kind)
+    est = quick(LinearRegression(), columns={"y": kind}).fit(X, y)
+    new, _ = amounts(kind, 300, 1)
+    levels = np.array([0.05, 0.3, 0.5, 0.7, 0.95])
+    q, draws = est.predict_quantile(new, levels), est.sample(new, 400, random_state=0)
+    high = 1.0 if kind == (0, 1) else np.inf
+    for values in (q, draws):
+        assert np.all((values >= 0.0) & (values <= high)) and np.all(np.isfinite(values))
+        assert kind != "count" or np.array_equal(values, np.floor(values))
+        assert kind != "positive" or np.all(values > 0.0)
+    assert np.all(np.diff(q, axis=1) >= 0.0)
+    for k, level in enumerate(levels):  # the least value with at least this probability
+        assert np.all(est.cdf(new, q[:, k]) >= level - 1e-9)
+    mean, std = est.predict(new, return_std=True)
+    error = 4.0 * std / np.sqrt(400) + 0.02 * std
+    assert np.mean(np.abs(draws.mean(axis=1) - mean) < error) > 0.97
+    if kind != "positive":
+        zero = np.exp(est.score_samples(new, np.zeros(300)))
+        np.testing.assert_allclose(est.cdf(new, np.zeros(300)), zero, atol=1e-12)
+        assert np.mean(np.abs(zero - chance_of_zero(kind, new))) < 0.07
+        np.testing.assert_allclose(np.mean(draws == 0.0, axis=1), zero, atol=0.11)
+    if kind == "count":
+        every = np.repeat(new[:3], 80, axis=0), np.tile(np.arange(80.0), 3)
+        total = np.exp(est.score_samples(*every)).reshape(3, 80).sum(axis=1)
+        np.testing.assert_allclose(total, 1.0, atol=1e-9)
+    else:
+        step = (1.0 if kind == (0, 1) else 60.0) / 60_000
+        at = step * (np.arange(60_000) + 0.5)
+        mass = step * est.pdf(new[:2], grid=at).sum(axis=1)
+        ends = [0.0] * (kind != "positive") + [1.0] * (kind == (0, 1))
+        atoms = est.pdf(new[:2], grid=ends).sum(axis=1) if ends else 0.0
+        np.testing.assert_allclose(mass + atoms, 1.0, atol=2e-3)
+    found = est.at(new[0])
+    assert found.support()[0] == 0.0 and found.mean()[0] == pytest.approx(mean[0])
+    est.save(tmp_path / "amounts.ksos")
+    np.testing.assert_array_equal(
+        ksos.load(tmp_path / "amounts.ksos").predict(new), est.predict(new)
+    )
+    with pytest.raises(ValueError, match=r"y: column 'y' is -1.* outside of"):
+        est.score(new[:1], [-1.0])
+    with pytest.raises(ValueError, match="give one of them"):
+        quick(LinearRegression(), transform="asinh", columns={"y": kind}).fit(X, y)
+    with pytest.raises(ValueError, match="y is circular"):
+        quick(columns={"y": ("circular", 60)}).fit(X, y)
 
 
 # --- rows of any kind ---

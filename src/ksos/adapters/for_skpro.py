@@ -301,7 +301,7 @@ def _named(X: Any) -> Any:
 
 # Parameters of the distributions at rows.
 def _asked(fitted: KernelSoSConditional, X: Any) -> dict[str, Any]:
-    distributions, placed = fitted._asked(X)
+    distributions, placed = fitted._fitted(), fitted._rows(X)
     return {"distributions": distributions, "placed": placed}
 
 

@@ -18,6 +18,7 @@ from sklearn.utils import _safe_indexing
 from ksos.choose.held_out import simplest_good
 from ksos.choose.location import fit_scales
 from ksos.data import Split
+from ksos.density import Column
 from ksos.ground import Run
 from ksos.quadrature import PanelDistribution, Panels
 
@@ -36,38 +37,55 @@ _KNOTS = 24
 
 
 class Transform(NamedTuple):
-    """Monotone transform v = t(y) of the targets: nothing, log(y), or asinh(y/unit)."""
+    """Monotone transform v = t(y) of the targets: nothing, log(y), asinh(y/unit), or the u of a
+    ``column`` that is not of plain numbers; of a count, of places in its cells.
+    """
 
     name: str | None = None
     unit: Any = 1.0
+    column: Column | None = None
 
+    # t(y). Where y is outside of the support, any finite value.
     def forward(self, Y: np.ndarray) -> np.ndarray:
-        """t(y). Where y is outside of the support, any finite value."""
+        if self.column is not None:
+            return np.nan_to_num(self.column.to_line(Y)[0], posinf=0.0, neginf=0.0)
         if self.name == "log":
             return np.log(np.where(Y > 0.0, Y, 1.0))
         return Y if self.name is None else np.arcsinh(Y / self.unit)
 
+    # t⁻¹(v).
     def inverse(self, V: np.ndarray) -> np.ndarray:
-        """t⁻¹(v)."""
+        if self.column is not None:
+            return self.column.amount(V) + len(self.column.atoms) * (self.name == "count")
         with np.errstate(over="ignore"):
             if self.name == "log":
                 return np.exp(V)
             return V if self.name is None else self.unit * np.sinh(V)
 
+    # log t'(y) at y = t⁻¹(v).
     def log_slope(self, V: np.ndarray) -> np.ndarray:
-        """log t'(y) at y = t⁻¹(v)."""
+        if self.column is not None:
+            return self.column.to_line(self.inverse(V))[1]
         if self.name == "log":
             return -V
         log_cosh = np.logaddexp(V, -V) - np.log(2.0)
         return 0.0 * V if self.name is None else -np.log(self.unit) - log_cosh
 
+    # Whether y is in the support.
     def inside(self, Y: np.ndarray) -> np.ndarray:
-        """Whether y is in the support."""
-        return Y > 0.0 if self.name == "log" else np.ones(Y.shape, dtype=bool)
+        low, high = self.ends
+        return (low < Y) & (high > Y)
 
+    # The open interval of values without a mass of their own.
+    @property
+    def ends(self) -> tuple[float, float]:
+        if self.column is None:
+            return 0.0 if self.name == "log" else -np.inf, np.inf
+        return self.column.low + len(self.column.atoms) * (self.name == "count"), self.column.high
+
+    # The transform of this name, checked against the ``targets``.
     @classmethod
     def of(cls, name: str | None, targets: np.ndarray) -> Transform:
-        """The transform of this name, checked against the ``targets``."""
         if name == "log" and np.any(targets <= 0.0):
             row = int(np.flatnonzero((targets <= 0.0).any(axis=1))[0])
             raise ValueError(

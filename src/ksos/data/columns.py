@@ -135,6 +135,8 @@ def learn_target(y: Any, name: str, declared: Any, missing: str) -> Learned:
             f"y has {len(listed)} columns, of which {odd[0].name!r} is {odd[0].kind}; fit a target"
             " that is not of plain numbers by itself"
         )
+    if odd and odd[0].kind == "circular":
+        raise ValueError("y is circular, which has no quantiles; fit its sine and cosine")
     return found
 
 

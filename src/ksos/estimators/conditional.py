@@ -43,10 +43,12 @@ from ksos.data import (
 from ksos.density import Column, Columns, SoSDensity, TableDensity
 from ksos.estimators.base import CallbackSupportMixin, told_to_callbacks
 from ksos.estimators.conditional_distributions import (
+    AtomDistributions,
     Distributions,
     JointDistributions,
     LevelDistributions,
     ResidualDistributions,
+    codes_of,
 )
 from ksos.estimators.regressors import (
     classifiers,
@@ -101,10 +103,10 @@ _GAPS = (
 _FAR = 2.0
 
 
+# Raise AttributeError unless the fit is to a categorical target.
 def _has_levels(estimator: Any) -> bool:
-    """Raise AttributeError unless the fit is to a categorical target."""
     check_is_fitted(estimator, "_distributions")
-    if estimator._target is None:
+    if estimator._target is None or estimator._target.is_numeric:
         raise AttributeError(
             "y is a column of numbers; predict_proba is for text, flags and categories, and for"
             " columns={'y': 'categorical'}"
@@ -281,7 +283,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
         Of a categorical y: the most probable level.
         """
-        if vars(self).get("_target") is not None and not return_std:
+        if isinstance(self._fitted(), LevelDistributions) and not return_std:
             return self.classes_[self.predict_proba(X).argmax(axis=1)]
         mean, std = map(self._as_y, self._fitted().moments(self._rows(X)))
         return (mean, std) if return_std else mean
@@ -289,7 +291,6 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
     @available_if(_has_levels)
     def predict_proba(self, X: Any) -> np.ndarray:
         """P(y = level | x) of a categorical y, (n, levels), in the order of ``classes_``."""
-        self._fitted()
         return self._rows(X)[0]
 
     def predict_quantile(self, X: Any, q: Any) -> np.ndarray:
@@ -324,7 +325,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         found = distributions.quantile(distributions.place(X), levels)
         if as_choice(method, "method", METHODS) == "conformal":
             if self._conformal is None:
-                cut = "was not calibrated: the fit was cut short"
+                cut = "was not calibrated: the fit was cut short, or values of y have masses"
                 why = "needs a regressor; this is a joint density" if self._joint else cut
                 raise ValueError(f"method='conformal' {why}; use method='density'")
             split = distributions.transform.inverse(  # type: ignore[union-attr]
@@ -382,7 +383,9 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         count = as_count(n_samples, "n_samples", minimum=0)
         rng = as_generator(random_state)
         drawn = self._as_y(self._fitted().sample(self._rows(X), count, rng))
-        return drawn if self._target is None else self.classes_[drawn]
+        return (
+            self.classes_[drawn] if isinstance(self._distributions, LevelDistributions) else drawn
+        )
 
     def at(self, x: Any) -> Any:
         """Distribution of y at one row ``x``, under the target's name.
@@ -398,8 +401,11 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if rows[0].shape[0] != 1:
             raise ValueError(f"x must be one row; got {rows[0].shape[0]}; other methods take many")
         found: Any = distributions.at(rows)
-        named = isinstance(found, TableDensity)
-        return found if named else found.with_feature_names(self.target_names_)
+        return (
+            found
+            if isinstance(found, TableDensity)
+            else found.with_feature_names(self.target_names_)
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole estimator, regressors included, to a file that :func:`ksos.load` reads.
@@ -472,10 +478,11 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             self._range = _FeatureRange.of(X, vars(self).get("feature_names_in_"))
             numbers = self._columns is None and self._target is None
             splits = row_splits(self.cv, X, targets, masses, rng, FEW_ROWS, numbers)
-            if self._target is None:
+            column, self._conformal = self._target, None
+            if column is None or column.is_numeric:
                 self._fit_numbers(run, X, targets, masses, splits, rng)
             else:
-                self._fit_levels(self._target, X, targets, masses, splits, rng)
+                self._fit_levels(column, X, targets, masses, splits, rng)
             late = run.over and not run.interrupted
         if late:
             message = (
@@ -486,6 +493,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if run.interrupted:
             raise KeyboardInterrupt("interrupted; the best density so far is kept")
 
+    # Location, scale and the density of the scaled residual.
     def _fit_numbers(
         self,
         run: Run,
@@ -495,15 +503,19 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         splits: list[Split],
         rng: np.random.Generator,
     ) -> None:
-        """Location, scale and the density of the scaled residual."""
-        seed = int(rng.integers(2**31))
+        column, seed, levels = self._target, int(rng.integers(2**31)), None
+        if column is not None and (column.atoms or column.kind == "count"):
+            codes = codes_of(column, targets)
+            own = classifiers(self._columns, codes.shape[0], seed)
+            levels = self._stack(column, own, X, codes, masses, splits)
+            masses = np.where(codes[:, 0] == column.between, masses, 0.0)
+            targets = targets + (rng.random(targets.shape) if column.kind == "count" else 0.0)
         require_varying(targets[masses > 0.0])
         found = self._regressors(X, targets.shape[0], seed)
         prefit, locations, of_x, of_prediction = found
-        given = self.given
+        given, listed = self.given, () if self._columns is None else self._columns.listed
         if given is not None and not isinstance(given, str):
             given = tuple(as_features(given, X.shape[1], "given"))
-            listed = [] if self._columns is None else self._columns.listed
             if odd := [listed[k].name for k in given if listed and not listed[k].is_numeric]:
                 raise ValueError(
                     f"given names {odd[0]!r}, which has no order; name columns of numbers"
@@ -547,9 +559,14 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
         steps.begin("density of the scaled residuals")
         estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
-        shape, estimator = fit_shape(estimator, U, masses, self._numeric(X), mu, given, rng)
+        # levels have no order
+        numeric = np.where([one.is_numeric for one in listed], X, np.nan) if listed else X
+        shape, estimator = fit_shape(estimator, U, masses, numeric, mu, given, rng)
         place = LocationScale(location, scales)
         self._distributions = ResidualDistributions(place, shape, transform)
+        if levels is not None and column is not None:
+            self._distributions = AtomDistributions(levels, self._distributions, column)
+            self._conformal = None
         self.residual_estimator_, self.residual_density_ = estimator, shape.density
         self.given_ = None if shape.given is None else shape.given.name
         self.transform_ = transform.name  # type: ignore[assignment]
@@ -558,6 +575,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         self.scale_shares_ = np.stack([scale.exponents for scale in scales], axis=1)
         self.location_shares_ = location.shares
 
+    # The transform of the targets, and the location in its units.
     def _locate(
         self,
         prefit: Any,
@@ -567,12 +585,16 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         masses: np.ndarray,
         splits: list[Split],
     ) -> tuple[Transform, Location]:
-        """The transform of the targets, and the location in its units."""
         if prefit is not None:
             mu = evaluate([prefit], X, targets.shape[1])
             return Transform(), Location(mu, np.ones((1, mu.shape[1])), [[[prefit]]], None)
         name, used = vars(self)["transform"], masses > 0.0
-        transform = Transform.of(None if name == "auto" else name, targets[used])
+        if self._target is None:
+            transform = Transform.of(None if name == "auto" else name, targets[used])
+        elif name not in ("auto", None):
+            raise ValueError(f"transform={name!r} and y is {self._target.kind!r}: give one of them")
+        else:
+            name, transform = None, Transform(self._target.kind, column=self._target)
         fit = X, transform.forward(targets), masses
         location = cross_fit(regressors, *fit, splits)
         if name == "auto" and np.all(targets[used] > 0.0) and np.count_nonzero(used) >= FEW_ROWS:
@@ -601,10 +623,9 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             wanted = "a density estimator such as ksos.KernelSoSDensityCV()"
             _require_fit(self.estimator, "estimator", wanted)
 
+    # As given, or the default ones: one that is fitted already, or None, those of the location, and
+    # those of the scale over x and over the prediction.
     def _regressors(self, X: Any, n: int, seed: int) -> tuple[Any, list[Any], list[Any], list[Any]]:
-        """As given, or the default ones: one that is fitted already, or None, those of the
-        location, and those of the scale over x and over the prediction.
-        """
         prefit, locations = None, []
         if self._prefit:
             _require_fit(self.regressor, "regressor", "a fitted regressor, with prefit=True")
@@ -627,8 +648,8 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         wanted = "a regressor, 'constant' or None"
         return prefit, locations, self._listed(self.scale, "scale", wanted, []), []
 
+    # One or several regressors, each with the methods of one.
     def _listed(self, given: Any, name: str, wanted: str, default: list[Any]) -> list[Any]:
-        """One or several regressors, each with the methods of one."""
         if given is None:
             return default
         found = _several(given)
@@ -638,6 +659,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             raise ValueError(f"{name} must hold at least one regressor; got {given!r}")
         return [for_cells(one, self._columns) for one in found]
 
+    # The classifiers of a categorical target, and their shares.
     def _fit_levels(
         self,
         target: Column,
@@ -647,9 +669,9 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         splits: list[Split],
         rng: np.random.Generator,
     ) -> None:
-        """The classifiers of a categorical target, and their shares."""
-        usual = {"scale": None, "given": "auto", "estimator": None, "prefit": False}
-        usual["transform"] = "auto"
+        usual: dict[str, Any] = dict(
+            scale=None, given="auto", estimator=None, prefit=False, transform="auto"
+        )
         if odd := [name for name, value in usual.items() if vars(self)[name] != value]:
             raise ValueError(f"{', '.join(odd)}: for a target of numbers, and y is categorical")
         levels, wanted = target.levels, "a classifier with predict_proba, or None"
@@ -661,17 +683,23 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if self.regressor is not None:
             found = [*default[:1], *found]  # the frequencies, so that no level is impossible
         warn_of_weights(found, masses)
-        fit = X, codes, masses
-        location = cross_fit(found, *fit, splits, len(levels)).refitted(found, *fit)
-        self._distributions, self._conformal = LevelDistributions(location, target), None
+        self._distributions = self._stack(target, found, X, codes, masses, splits)
+        location = self._distributions.location
         self.location_shares_ = location.shares[:, :1]
         self.held_out_predictions_ = location.held_out
         self.classes_ = np.array(levels, dtype=object if len({*map(type, levels)}) > 1 else None)
 
+    # The classifiers of a column whose ``codes`` are levels or atoms.
+    def _stack(
+        self, column: Column, found: list[Any], X: Any, codes: Any, masses: Any, splits: list[Split]
+    ) -> LevelDistributions:
+        fit, levels = (X, codes, masses), len(column.levels) or column.between + 1
+        return LevelDistributions(
+            cross_fit(found, *fit, splits, levels).refitted(found, *fit), column
+        )
+
+    # Rows for the regressors, targets (n, outputs), and masses, zero for rows that are dropped.
     def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-        """Rows for the regressors, targets (n, outputs), and masses, zero for rows that are
-        dropped.
-        """
         as_choice(self.unseen, "unseen", ("raise", "missing"))
         names, declared, own = self.target_names_ or ("y",), self.columns, {}
         if isinstance(declared, Mapping):
@@ -685,9 +713,10 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if learned.columns is None:
             X = self._table(X, reset=True)
         else:
-            d = len(learned.columns.listed)
             forget(self)
-            remember(self, Checks(type(self).__name__, n_features=d, names=learned.columns.names))
+            remember(
+                self, Checks("", n_features=learned.cells.shape[1], names=learned.columns.names)
+            )
             X, used = learned.whole
         of_y = learn_target(y, names[0], own, "raise" if self.missing == "raise" else "drop")
         if of_y.columns is None:
@@ -695,12 +724,6 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             targets = self._set_targets(as_vector(y, "y") if np.ndim(y) < 2 else as_points(y, "y"))
         else:
             self._target = next((one for one in of_y.columns.listed if not one.is_plain), None)
-            if self._target is not None and self._target.is_numeric:
-                raise ValueError(
-                    f"y is declared {self._target.kind!r}: a target is 'numeric' or 'categorical';"
-                    " use transform= for positive ones, or the joint density of"
-                    " KernelSoSDensityCV(columns=…)"
-                )
             found, known = of_y.whole
             found[~known] = of_y.cells[0]
             targets = self._set_targets(found[:, 0] if np.ndim(y) == 1 or self._target else found)
@@ -712,17 +735,11 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             raise ValueError("no row has a target, an observed cell of X and a positive weight")
         return X, targets, masses
 
+    # Whether all regressors are pipelines of the user's, which take tables as they are.
     @property
     def _takes_tables(self) -> bool:
-        """Whether all regressors are pipelines of the user's, which take tables as they are."""
         given = [self.regressor] if self.scale == "constant" else [self.regressor, self.scale]
         return all(holds_pipeline(one) for several in given for one in _several(several))
-
-    def _numeric(self, X: Any) -> Any:
-        """The rows without categorical columns, which have no order."""
-        if self._columns is None:
-            return X
-        return np.where([column.is_numeric for column in self._columns.listed], X, np.nan)
 
     def _set_targets(self, y: np.ndarray) -> np.ndarray:
         self._flat = y.ndim == 1
@@ -734,13 +751,13 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self, "_distributions")
         return self._distributions
 
+    # ``values`` (…, outputs), without the last axis if y was a vector.
     def _as_y(self, values: np.ndarray) -> np.ndarray:
-        """``values`` (…, outputs), without the last axis if y was a vector."""
         return values[..., 0] if self._flat else values
 
+    # ``X`` for the regressors: tables stay tables, all else becomes an array of floats, in which
+    # NaN is missing.
     def _table(self, X: Any, *, reset: bool) -> Any:
-        """``X`` for the regressors: tables stay tables, all else becomes an array of floats, in
-        which NaN is missing."""
         if hasattr(X, "iloc"):
             validate_data(self, X, skip_check_array=True, reset=reset)
             if 0 in X.shape:
@@ -753,8 +770,8 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         checks = {"dtype": np.float64, "order": "C", "ensure_all_finite": finite}
         return validate_data(self, require_numbers(X), reset=reset, **checks)
 
+    # Checked rows, as the distributions take them.
     def _conditions(self, X: Any) -> Any:
-        """Checked rows, as the distributions take them."""
         X = known_table(X)
         require_order(self, X)
         if not self._joint:
@@ -769,10 +786,6 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
 
     def _rows(self, X: Any) -> tuple[np.ndarray, ...]:
         return self._fitted().place(self._conditions(X))
-
-    def _asked(self, X: Any) -> tuple[Distributions, Any]:
-        """What answers questions about the distributions at rows, and what it asks of each row."""
-        return self._fitted(), self._rows(X)
 
     def _targets(self, y: Any, name: str = "y") -> np.ndarray:
         if y is None:
@@ -790,8 +803,8 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             )
         return values
 
+    # logpdf or cdf at y_i for every row, or at all values of ``grid`` for every row.
     def _at_targets(self, question: str, X: Any, y: Any, grid: Any) -> np.ndarray:
-        """logpdf or cdf at y_i for every row, or at all values of ``grid`` for every row."""
         ask = getattr(self._fitted(), question)
         if grid is None:
             require_pairs(X, y)
@@ -846,8 +859,8 @@ class _FeatureRange(NamedTuple):
             )
 
 
+# The columns as floats, NaN where they hold something else.
 def _numbers(X: Any) -> np.ndarray:
-    """The columns as floats, NaN where they hold something else."""
     out = np.full(X.shape, np.nan)
     for k in range(X.shape[1]):
         with contextlib.suppress(TypeError, ValueError):

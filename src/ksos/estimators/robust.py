@@ -151,8 +151,8 @@ class RobustEstimator(BaseEstimator):
     def _run(self) -> Run:
         return Run(self.time_limit, type(self).__name__, "setting up", verbose=self.verbose)
 
+    # As given. Default: sample weights if a radius is "auto", else densities of the domain.
     def _shift_for(self, radii: Sequence[Any]) -> str:
-        """As given. Default: sample weights if a radius is "auto", else densities of the domain."""
         if self.shift is None:
             chosen = any(isinstance(radius, str) and radius == "auto" for radius in radii)
             return "both" if chosen and self.measure is None else _ANYWHERE
@@ -217,8 +217,8 @@ class RobustEstimator(BaseEstimator):
             est.solution_ = solution
         return out
 
+    # Store a solution under the public names.
     def _take(self, family: Densities | Reweighted, solution: RobustSolution) -> None:
-        """Store a solution under the public names."""
         worst, model, theta = solution.worst_case, family.model, solution.theta
         self.solution_, self.worst_case_, self.radius_ = solution, worst, solution.radius
         self.ball_ = family.ball.with_radius(solution.radius)
@@ -252,8 +252,8 @@ class RobustEstimator(BaseEstimator):
         return np.asarray(self._model(X) @ self._rows.T)
 
 
+# Raise if no density lies in the ball. Warn if the gap is larger than requested.
 def _report(solution: RobustSolution, name: str, radii: list[float]) -> None:
-    """Raise if no density lies in the ball. Warn if the gap is larger than requested."""
     if solution.status == "infeasible":
         least = max(solution.least_radius or 0.0, solution.radius)
         empty = ", ".join(f"{radius:.6g}" for radius in radii if 0.0 < radius <= least)
@@ -430,8 +430,8 @@ class RobustClassifier(ClassifierMixin, RobustEstimator):
         """The softmax of the scores, shape (n, labels), for the logistic loss."""
         return np.asarray(softmax(self._with_zero(X), axis=1))
 
+    # The scores of all labels: of two, the first has the score 0.
     def _with_zero(self, X: Any) -> np.ndarray:
-        """The scores of all labels: of two, the first has the score 0."""
         scores = self._scores(X)
         return scores if scores.shape[1] > 1 else np.column_stack([np.zeros(len(scores)), scores])
 

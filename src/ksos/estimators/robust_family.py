@@ -110,8 +110,8 @@ class Moments(NamedTuple):
     shares: np.ndarray | None = None
 
 
+# The bandwidth given, or the median distance of the standardized rows, in X's units.
 def _bandwidth(given: Any, name: str, X: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The bandwidth given, or the median distance of the standardized rows, in X's units."""
     if given is not None:
         return as_bandwidth(given, name, n_features=X.shape[1])
     rows = np.unique(X, axis=0)
@@ -276,8 +276,8 @@ class EstimatorFamily(ParametricFamily):
         )
 
 
+# The densities with support points and landmarks among the samples.
 def _among_samples(ball: Ball, bandwidth: np.ndarray, most: int, landmarks: int) -> Adversary:
-    """The densities with support points and landmarks among the samples."""
     model, points = Gaussian(bandwidth), ball.points
     support = points[pivots(model, points, _SPAN_TOL, most)]
     seen = points[pivots(ball.kernel, points, _SPAN_TOL, landmarks)]
@@ -462,8 +462,8 @@ class Reweighted(EstimatorFamily):
         return self.moments(weights / weights.sum())
 
 
+# The value of the nearest point, which for points of the measure is their own.
 def _nearest_value(points: np.ndarray, values: np.ndarray, C: np.ndarray) -> np.ndarray:
-    """The value of the nearest point, which for points of the measure is their own."""
     unit = np.maximum(np.ptp(points, axis=0), 1e-300)
     return np.asarray(values[cKDTree(points / unit).query(C / unit)[1]])
 
