@@ -289,7 +289,7 @@ def test_python_reads_the_file(law: Path) -> None:
         there = est.at(x)
         assert there.feature_names == ("mpg",) and there.mean()[0] == pytest.approx(mean, abs=1e-3)
     for x, message in [
-        ({"hp": 1.0, "origin": "USA", "mpg": 3.0}, "x has 'mpg', but the columns are"),
+        ({"hp": 1.0, "origin": "USA", "mpg": 3.0}, "x has the column 'mpg', but the features are"),
         ({"hp": 1.0}, "x lacks the column 'origin'"),
         (["USA"], "one value for each of 'origin', 'hp'; got 1"),
     ]:
