@@ -1,4 +1,4 @@
-"""Decisions of ksos and of others on real series: python benchmarks/robust/contests.py.
+"""Decisions of ksos and of others on real series: python -m benchmarks.robust.contests.
 
 **The same optimum.** Problems that another package or a few lines of CVXPY solve as well: the dual
 on points of a grid, `dro` (MMD, χ² and Wasserstein balls) and skfolio's distributionally robust

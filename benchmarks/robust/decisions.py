@@ -1,4 +1,4 @@
-"""Decisions against an MMD ball, bounded from both sides: python benchmarks/robust/decisions.py.
+"""Decisions against an MMD ball, bounded from both sides: python -m benchmarks.robust.decisions.
 
 Each problem is solved by ``ksos.decide``, in processor seconds (set OMP_NUM_THREADS=1). Two checks
 follow. An estimate of a supremum is compared with what Sobol' points with local ascent
