@@ -435,9 +435,10 @@ def test_seeds_and_defaults_give_the_same_answer_again() -> None:
     assert abs(found[2].upper_bound - found[0].upper_bound) < 0.01 * found[0].upper_bound
 
 
+@pytest.mark.parametrize("nonneg", [True, False])  # without it CVXPY has no constraint
 @pytest.mark.parametrize("solver", ["CLARABEL", "SCS"])
-def test_solvers(solver: str) -> None:
-    ball, order = ksos.Ball(DEMAND, 0.05, domain=LINE), cp.Variable(nonneg=True)
+def test_solvers(solver: str, nonneg: bool) -> None:
+    ball, order = ksos.Ball(DEMAND, 0.05, domain=LINE), cp.Variable(nonneg=nonneg)
     d = ksos.decide(ksos.risk.newsvendor(order, 4.0, 1.0), ball, solver=solver)
     assert d.status == "solved" and 22.1 < d.lower_bound <= d.upper_bound < 22.5
 

@@ -555,7 +555,7 @@ def test_bounded_losses_are_bounded_rigorously_on_unbounded_domains(measure: Any
 def test_kernels_without_a_closed_form_are_refused_before_any_work() -> None:
     with pytest.raises(
         IntegralNotAvailableError,
-        match=r"use Gaussian kernels, or put the density on nodes, as measure=Discrete\.quad",
+        match=r"or put the density on nodes.*domain of a Ball.*Discrete\.quad",
     ):
         ksos.worst_case(SQUARE, ksos.Ball(X, 0.3, kernel="laplace", domain=LINE))
     with pytest.raises(

@@ -15,7 +15,7 @@ from tables import points
 import ksos
 from ksos.exceptions import InternalError
 from ksos.kernels import Gaussian
-from ksos.measures import Box
+from ksos.measures import Box, Discrete
 from ksos.observables import Observable, Polynomial, coordinate
 
 X = np.random.default_rng(0).normal(scale=0.5, size=(40, 1))
@@ -115,6 +115,10 @@ def test_a_bound_below_what_a_density_has_reached_is_no_answer() -> None:
 def test_a_loss_that_grows_without_end_has_no_bound_on_the_line(loss: Any, kind: str) -> None:
     worst = ksos.worst_case(loss, ksos.Ball(X, 0.2, kernel=Gaussian(1.0)), n_support=12)
     assert worst.upper_bound_kind == kind and (worst.upper_bound == np.inf) == (kind == "infinite")
+    # what atoms attain far beyond the densities
+    far = Discrete(np.linspace(-15.0, 15.0, 121)[:, None])
+    atoms = ksos.worst_case(loss, ksos.Ball(X, 0.2, kernel=Gaussian(1.0), domain=far))
+    assert atoms.value is not None and atoms.value <= worst.upper_bound
 
 
 def _distance(theta: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

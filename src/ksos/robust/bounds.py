@@ -69,7 +69,8 @@ _SAME = 1e-3  # a squared sine between features: closer places say the same
 _MOST_ATOMS = 600  # about a second for one projection
 _MOST_ENTRIES = 6e7  # cells times centers of g: about a second
 _SEARCHED = 8192  # starting points of a search, a power of two as Sobol' points need
-# A loss that grows from each of these multiples of the box to the next counts as unbounded.
+# Multiples of the box that are searched, if nothing bounds it. A loss that grows from each of them
+# to the next counts as unbounded.
 _FARTHER = (1.0, 3.0, 9.0, 27.0)
 
 
@@ -388,8 +389,10 @@ def supremum_on(
     if bounds is None or where is None:
         if measure.region is None and loss.bounded is None and _grows(loss, measure, box, tol):
             return None
-        where = measure.region or box
-        return searched_supremum(difference, where, scattered(where, _SEARCHED, candidates))
+        parts = _ever_larger(measure, box) if measure.region is None else [measure.region]
+        n = _SEARCHED // len(parts)
+        searches = [searched_supremum(difference, p, scattered(p, n, candidates)) for p in parts]
+        return max(searches, key=lambda found: found.attained)
     # beyond three features, cutting cells hardly helps
     most = 600_000 if g.points.shape[1] <= 3 else 30_000
     cells = int(min(most, _MOST_ENTRIES / max(g.points.shape[0], 1)))
@@ -401,14 +404,22 @@ def _grows(loss: Observable, measure: Measure, box: Box, tol: float) -> bool:
     """Whether a loss of which nothing is known has ever larger values in ever larger boxes: then no
     search in one of them bounds it.
     """
-    middle = 0.5 * (box.low + box.high)
-    ends, inside = measure.boundaries(middle.shape[0]), scattered(box, _SEARCHED // 8)
-    places = (np.clip(middle + factor * (inside - middle), *ends) for factor in _FARTHER)
-    highest = [float(loss(X).max()) for X in places]
+    some = (scattered(part, _SEARCHED // 8) for part in _ever_larger(measure, box))
+    highest = [float(loss(X).max()) for X in some]
     return all(
         larger > smaller + max(tol, 0.1 * abs(smaller))
         for smaller, larger in itertools.pairwise(highest)
     )
+
+
+def _ever_larger(measure: Measure, box: Box) -> list[Box]:
+    """Multiples of a box about its middle, as far as the measure goes."""
+    ends, middle = measure.boundaries(box.low.shape[0]), 0.5 * (box.low + box.high)
+    sides = [
+        [np.clip(middle + factor * (side - middle), *ends) for side in (box.low, box.high)]
+        for factor in _FARTHER
+    ]
+    return [Box(low, high) for low, high in sides]
 
 
 def _tail(difference: Observable, measure: Measure, box: Box) -> tuple[Box, float] | None:

@@ -612,7 +612,9 @@ class _Search:
 
     def _solve(self, objective: Any, constraints: list[Any]) -> str:
         """The status in CVXPY's words; "failed" if the solver raises."""
-        problem = self.cp.Problem(self.cp.Minimize(objective), [*self.plain, *constraints])
+        # SCS needs a constraint, whatever it says
+        asked = [*self.plain, *constraints] or [self.cp.Variable() == 0.0]
+        problem = self.cp.Problem(self.cp.Minimize(objective), asked)
         try:
             with warnings.catch_warnings():
                 # inaccurate solutions show in the bounds

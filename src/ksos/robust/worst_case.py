@@ -575,7 +575,7 @@ def warn_if_unbounded(adversary: Adversary, loss: Observable, stacklevel: int = 
     low, high = (np.round(side, 6).tolist() for side in (adversary.box.low, adversary.box.high))
     message = (
         f"the loss {loss!r} {what} on {measure!r}, so that its worst case over all distributions"
-        " may be infinite; the value is that of densities with support points in the box from"
-        f" {low} to {high}; pass Ball(…, domain=Box(low, high)) to say where distributions may go"
+        f" may be infinite; the value is that of densities looked for in the box from {low} to"
+        f" {high} and around it; pass Ball(…, domain=Box(low, high)) to say where they may go"
     )
     warnings.warn(message, UserWarning, stacklevel=stacklevel)

@@ -504,8 +504,8 @@ def require_exact_mmd(kernel: Kernel, embedding_kernel: Kernel, measure: Measure
     if measure.atoms is not None:
         return
     remedy = (
-        "put the density on nodes, as measure=Discrete.quadrature(box, n_nodes) or"
-        " Discrete.qmc(box, n_points)"
+        "put the density on nodes: as measure, or as domain of a Ball, pass"
+        " Discrete.quadrature(box, n_nodes) or Discrete.qmc(box, n_points)"
     )
     if not (kernel.smooth and embedding_kernel.smooth):
         raise IntegralNotAvailableError(
