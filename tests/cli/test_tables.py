@@ -106,6 +106,7 @@ def test_tables_are_asked_as_numbers_are(
     found = json.loads(ksos("query", saved, "--json").out)
     assert found["features"] == list(model.feature_names or ()) and found["given"] == {}
     assert found["mean"] == pytest.approx(list(numbers.mean()))
+    assert found["numbers"] == ["age", "siblings", "fare"]
     assert found["standard_deviation"] == pytest.approx(np.sqrt(np.diagonal(model.cov())))
     middle = next(one for one in found["quantiles"] if one["level"] == 0.5)
     assert middle["values"] == [numbers.marginal([k]).ppf(0.5) for k in range(3)]

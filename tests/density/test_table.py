@@ -136,6 +136,7 @@ def test_circle_closes_at_the_seam() -> None:
     assert left == pytest.approx(right, rel=1e-6)
     zero, full = p.pdf(pandas.DataFrame({"wind": [0.0, 360.0]}))
     assert zero == pytest.approx(full, rel=1e-12)
+    assert p.probability({"wind": 0.0}, {"wind": 360.0}) == pytest.approx(1.0, abs=1e-12)
     through = p.probability({"wind": 350.0}, {"wind": 10.0})
     parts = p.probability({"wind": 350.0}) + p.probability(high={"wind": 10.0})
     assert through == pytest.approx(parts, abs=1e-6)
@@ -425,7 +426,9 @@ def test_forged_columns_are_no_model(tmp_path: Any, wrong: Any) -> None:
         ("is empty", lambda p, X: p.probability({"price": 2.0}, {"price": 1.0})),
         ("all 7 columns", lambda p, X: p.conditional(X.iloc[0].to_dict())),
         ("use pdf for densities", lambda p, X: p.marginal("price").pmf(1.0)),
-        ("for one column of numbers", lambda p, X: p.ppf(0.5)),
+        (r"for one column of numbers.*marginal\(\['plain'\]\)", lambda p, X: p.ppf(0.5)),
+        ("'wind' is circular; use probability", lambda p, X: p.marginal("wind").ppf(0.5)),
+        ("--kinds visits=categorical", lambda p, X: p.probabilities("visits")),
         ("not categorical", lambda p, X: p.probabilities("price")),
         ("give its level", lambda p, X: p.probability(high={"origin": "EU"})),
     ],
@@ -445,6 +448,15 @@ def test_all_wrong_columns_are_named_at_once() -> None:
     wrong = rows().assign(origin="Mars", price=-1.0)
     with pytest.raises(ValueError, match=r"'price'.*'origin'"):
         everything().logpdf(wrong)
+
+
+def test_arrays_with_text_are_answered_with_text() -> None:
+    X = np.array([[0.1 * k, "ab"[k % 2]] for k in range(40)], dtype=object)
+    search = ksos.KernelSoSDensityCV(cv=2, relative_regularizations=[math.inf]).fit(X)
+    p = search.distribution_
+    drawn, filled = p.rvs(200, rng=0), p.impute(np.array([[None, "b"], [1.0, None]], dtype=object))
+    assert np.isfinite(p.logpdf(drawn)).all() and set(drawn[:, 1]) == {"a", "b"}
+    assert filled[0, 1] == "b" and filled[1, 0] == 1.0 and filled[1, 1] in ("a", "b")
 
 
 @pytest.mark.parametrize("sizes", [{"rank": 1}, {"m": 3}, {"m": 1}], ids=str)

@@ -227,6 +227,16 @@ WRONG: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.parametrize("dtype", ["boolean", "string", "Int64"])
+def test_gaps_of_pandas_own_types_are_gaps(dtype: str) -> None:
+    values = pandas.array([None, *([True, False, True] * 20)], dtype="boolean")
+    column = pandas.Series(values).astype(dtype)
+    learned = learn(pandas.DataFrame({"z": column, "x": np.arange(61.0)}), {"z": "categorical"})
+    assert learned.columns is not None and learned.columns.listed[0].dtype == dtype
+    assert np.isnan(learned.cells[:, 0]).nonzero()[0].tolist() == [0]
+    assert learned.columns.frame(learned.cells)["z"].equals(column)
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_columns_that_cannot_be_modeled_are_named(case: str) -> None:
     values, kind, words = WRONG[case]

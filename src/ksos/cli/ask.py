@@ -392,6 +392,8 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
         """Take an answer for each of some columns into both forms."""
         found[key] = np.asarray(answer).tolist()
         columns[title] = dict(zip(of, found[key], strict=True))
+        if len(of) < len(names):
+            found["numbers"] = of  # whose answers the lists hold, in this order
 
     if numbers and (arguments.mean or is_summary):
         tell("mean", "mean", density.mean())

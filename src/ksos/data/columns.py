@@ -196,9 +196,11 @@ class _Given:
         kept_as = str(getattr(values, "type", written)).lower()  # of pyarrow
         is_category = kept_as.startswith(("categor", "enum", "dictionary"))
         letter = self.array.dtype.kind
-        gaps = self.array != self.array
-        if letter in "OUT":
-            gaps = np.array([_is_gap(cell) for cell in self.array], dtype=bool)
+        # pandas' NA does not compare
+        each = letter in "OUT"
+        gaps = (
+            np.array([_is_gap(cell) for cell in self.array]) if each else self.array != self.array
+        )
         self.gaps, self.observed, self.kept = bool(gaps.any()), ~gaps, self.array[~gaps]
         types = {type(cell) for cell in self.kept} if letter == "O" else set()
         flags = letter == "b" or types == {bool}
@@ -248,7 +250,10 @@ class _Given:
         # those of pandas and of an Enum of polars; a Categorical of polars knows none of its own
         own: Any = getattr(self.pandas_type, "categories", None)
         own = list(own) if hasattr(own, "__array__") else None
-        cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in self.kept]
+        # whole numbers with gaps come as floats
+        whole = self.dtype.startswith(("Int", "UInt")) and self.kept.dtype.kind == "f"
+        kept = self.kept.astype(np.int64) if whole else self.kept
+        cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in kept]
         if any(isinstance(cell, bytes) for cell in cells):
             self.problems.append(f"column {self.name!r} holds bytes; decode them to text")
             return None

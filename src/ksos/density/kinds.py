@@ -288,9 +288,10 @@ class Column:
         elif self.kind == "circular":
             period = self.high - self.low
             low, high = max(low, self.low), min(high, self.high)
-            length = period if high - low >= period else (high - low) % period
+            if high - low >= period:  # no condition: all turns, not those that are summed
+                return [*pieces, Piece((-math.inf, math.inf))]
             start = (low - self.seam) % period
-            ends = (start, start + length)
+            ends = (start, start + (high - low) % period)
         else:
             first, last = self.to_line(np.clip([low, high], self.low, self.high))[0].tolist()
             ends = (first, last)
@@ -544,6 +545,15 @@ class Columns:
         """Cells as a data frame of the make of the data, with the types of the columns."""
         values = [restored(column, x) for column, x in zip(self.listed, cells.T, strict=True)]
         return typed_frame(self.listed, values, self.make or "pandas")
+
+    def array(self, cells: _Values) -> _Values:
+        """Cells as an array of levels and numbers, of objects where a level is text."""
+        is_text = any(isinstance(level, str) for one in self.listed for level in one.levels)
+        found = cells.astype(object if is_text else np.float64)
+        for k, column in enumerate(self.listed):
+            if not column.is_numeric:
+                found[:, k] = restored(column, cells[:, k])
+        return found
 
 
 def numbers(values: Any, name: str, what: str) -> _Values:

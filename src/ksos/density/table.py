@@ -160,8 +160,10 @@ class TableDensity:
         return self.columns.make or "pandas"
 
     def _shown(self, cells: np.ndarray, like: Any = None) -> Any:
-        """Cells as the data came, with the index of ``like``."""
-        return cells if self.columns.make is None else _indexed(self.columns.frame(cells), like)
+        """Cells as the data came, with the index of ``like``; levels that are text as text."""
+        if self.columns.make is not None:
+            return _indexed(self.columns.frame(cells), like)
+        return self.columns.array(cells)
 
     def _draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         weights = np.array([w for w, _ in self.parts])
@@ -354,7 +356,9 @@ class TableDensity:
         own = self.columns.listed[k]
         if own.is_numeric:
             raise ValueError(
-                f"{own.name!r} is of kind {own.kind!r}, not categorical; use probability"
+                f"{own.name!r} is of kind {own.kind!r}, not categorical; use probability, or fit"
+                f" with columns={{{own.name!r}: 'categorical'}} (in a shell: --kinds"
+                f" {own.name}=categorical)"
             )
         if given is not None and not isinstance(given, Mapping):
             found = self._posterior(self._cells_without(given, k), k)
@@ -468,11 +472,14 @@ class TableDensity:
 
     def _only(self) -> Column:
         """The only column, of numbers in an order."""
-        column = self.columns.listed[0]
-        if self.n_features > 1 or not column.is_numeric or column.kind == "circular":
+        listed = self.columns.listed
+        column = listed[0]
+        ordered = [one.name for one in listed if one.is_numeric and one.kind != "circular"]
+        if len(listed) > 1 or not ordered:
+            fix = f"; take one, as in p.marginal([{ordered[0]!r}])" if ordered else ""
             raise ValueError(
-                "quantiles and distribution functions are for one column of numbers in an order;"
-                f" take one, as in p.marginal([{self.columns.listed[-1].name!r}])"
+                "quantiles and distribution functions are for one column of numbers in an order"
+                + (fix or f"; {column.name!r} is {column.kind}; use probability, or probabilities")
             )
         return column
 

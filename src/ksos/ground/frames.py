@@ -91,7 +91,8 @@ def _of_pandas(home: Any, column: Any, x: np.ndarray) -> Any:
     if dtype == "category":
         every = column.categories or column.levels
         return home.Categorical(x, categories=list(every), ordered=column.ordered)
-    if (gaps and dtype not in ("str", "string", "boolean")) or dtype in ("String", "Boolean"):
+    has_gaps = dtype in ("str", "string", "boolean") or dtype.startswith(("Int", "UInt", "Float"))
+    if (gaps and not has_gaps) or dtype in ("String", "Boolean"):
         return home.Series(x, dtype=object)
     # whole numbers with gaps stay what they are only in types that have gaps
     return home.Series(x) if np.any(x != x) and dtype.islower() else home.Series(x).astype(dtype)
