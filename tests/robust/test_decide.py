@@ -243,6 +243,15 @@ def test_what_is_infeasible_is_told_from_what_is_tight(domain: Any) -> None:
         ksos.decide(ksos.risk.expectation(loss), ball, below)
 
 
+def test_a_constraint_that_only_rounding_breaks_is_tightened() -> None:
+    """At the decision the loss of the constraint is the same for all data."""
+    points = np.clip(np.random.default_rng(11).normal(scale=0.6, size=(24, 2)), -1.4, 1.4)
+    ball = ksos.Ball(points, 0.47, kernel=Gaussian(1.4), domain=Box([-1.5] * 2, [1.5] * 2))
+    top = cp.Variable()
+    d = ksos.decide(top, ball, [ksos.risk.chance(lambda P: P[:, 0] - top, 0.5)])
+    assert d.status == "solved" and d.limits[0] <= 0.0 and abs(d.upper_bound - 1.5) < 1e-6
+
+
 def test_a_chance_constraint_holds_for_every_distribution() -> None:
     ball = ksos.Ball(DEMAND, 0.03, domain=LINE)
     stock = cp.Variable(nonneg=True)

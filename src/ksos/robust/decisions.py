@@ -671,7 +671,7 @@ class _Search:
             one.multipliers()
             if limit.bound > 0.0 or self.margins[k] > 0.0:
                 violation = max(limit.bound - float(one.worst.value), 0.0)
-                slack = _ROUNDING * one.spread()
+                slack = _ROUNDING * one.spread() + _SOLVED
                 if not one.finite:
                     # branch and bound needs room, and this one costs little
                     cost = _SLACK * self.wanted / max(one.price, _NEGLIGIBLE)
