@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _POINTS = 300  # of a curve: finer than a figure shows
 _SIDE = 61  # points along a side of a panel of a pair: a panel has 150 pixels
 _SHARE = 0.01  # of the mass beyond each end of a curve: far tails would squeeze the rest
+# Of rows that show where the values of every column lie: ends known to a hundredth of the mass.
+_DRAWS = 2000
 _MOST_BARS = 40  # of a count: more cannot be told apart
 _HEIGHT = 0.85  # of the place of a level, for its density: neighbors do not touch
 _MOST_DOTS = 2000  # more are one dark patch
@@ -104,7 +106,8 @@ class TableDisplay(Display):
         k, gaps = len(self.columns), {"wspace": 0.06, "hspace": 0.06}
         self.figure_, self.ax_ = axes_grid(ax, k, k, table_size(k), **gaps)
         cells = None if self.X is None else self.density.columns.read(self.X)
-        self._window = cache(self._find_window)
+        drawn = self.density.columns.read(self.density.rvs(_DRAWS, rng=0))
+        self._drawn, self._window = drawn, cache(self._find_window)
         for i, row in enumerate(self.columns):
             for j, column in enumerate(self.columns):
                 here = self.ax_[i, j]
@@ -131,14 +134,15 @@ class TableDisplay(Display):
 
     def _find_window(self, k: int) -> tuple[float, float]:
         """Where the values of a column are shown."""
-        column, density = self.density.columns.listed[k], self.density.only(k)
+        column = self.density.columns.listed[k]
         if not column.is_numeric:
             return -0.5, len(column.levels) - 0.5
-        if column.kind == "count":
-            return -0.5, min(float(density.ppf(1.0 - _SHARE)), float(_MOST_BARS)) + 0.5
         if column.kind == "circular":
             return column.low, column.high
-        ends = [*density.ppf([_SHARE, 1.0 - _SHARE]), *column.atoms]
+        low, high = np.quantile(self._drawn[:, k], [_SHARE, 1.0 - _SHARE])
+        if column.kind == "count":
+            return -0.5, min(float(np.ceil(high)), float(_MOST_BARS)) + 0.5
+        ends = [low, high, *column.atoms]
         margin = 0.03 * (max(ends) - min(ends))
         return min(ends) - margin, max(ends) + margin
 
