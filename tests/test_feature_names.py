@@ -542,7 +542,7 @@ def test_names_belong_to_the_third_version(tmp_path: Path) -> None:
     nameless = {key: value for key, value in header.items() if key != "feature_names"}
     for wrong in (header | {"format_version": 2}, nameless):
         path.write_bytes(forge(wrong, data))
-        with pytest.raises(ModelFormatError, match="must have the fields"):
+        with pytest.raises(ModelFormatError, match=r"its field format_version is '[23]', where"):
             ksos.load(path)
 
 

@@ -118,6 +118,7 @@ def learn_target(y: Any, name: str, declared: Any, missing: str) -> Learned:
     """The same for targets: nothing is learned of numbers without gaps. A vector is a column of
     that ``name``. A target of another kind must be the only one.
     """
+    require_unmasked(y, "y")
     values, written = np.asarray(y), str(getattr(y, "dtype", "")).lower()
     plain = values.dtype.kind in "iufcV" and not written.startswith(("categor", "enum"))
     named = is_table(y) or isinstance(getattr(y, "name", None), str)
@@ -220,6 +221,8 @@ class _Given:
             known = {"M": "dates", "m": "durations", "c": "complex numbers"}
             what = known.get(letter, f"values of type {type(self.kept[0]).__name__}")
             fix = {"dates": _DATES, "durations": _DURATIONS}.get(what, "leave the column out")
+            if len(types) > 1:
+                what, fix = "values of several types", "make all numbers, or all text"
             self.problems.append(
                 f"column {name!r} holds {what} such as {str(self.kept[0])!r}; {fix}"
             )

@@ -69,6 +69,8 @@ _TENSOR_FEATURES = 3
 # of a tensor rule: 3 MB, and for three features 73 nodes in each, which is 7 bandwidths
 _MOST_NODES = 400_000
 _MOST_ALONG = 8_000  # of a feature, whose kernel matrix takes 500 MB
+# Floating-point operations of a core, in matrix products.
+_TENTH_OF_A_SECOND = 1e9
 # Gauss–Legendre nodes per bandwidth, and beside them: rounding, in tests/space/test_exact_mmd.py
 _NODES_PER_BANDWIDTH = 8
 _LEAST_NODES = 16  # see above
@@ -816,6 +818,7 @@ def _by_grid(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> 
     if X.shape[1] > _TENSOR_FEATURES or not gaussian:
         return False
     sums = _cost_of_sums(model, X, measure, kernel)
-    # on R^d, terms of the sums may cancel: there a rule may cost more
+    # on R^d, terms of the sums may cancel: there a rule may cost more, or a tenth of a second
     bounded = np.any(np.isfinite(measure.boundaries(X.shape[1])))
-    return _cost_of_grid(model, X, measure, kernel)[1] < sums * (1.0 if bounded else 100.0)
+    most = sums if bounded else max(100.0 * sums, _TENTH_OF_A_SECOND)
+    return _cost_of_grid(model, X, measure, kernel)[1] < most

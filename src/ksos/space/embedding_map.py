@@ -454,16 +454,17 @@ def node_rule(
     discrete or there are few of them.
     """
     (m, r), ell = T.shape, Z.shape[0]
-    operations = _CHEAP
+    operations, endless = _CHEAP, integrals.measure.without_boundary is integrals.measure
     if integrals.measure.atoms is not None:
         operations = math.inf
     elif not integrals.pairwise:
-        # beside the kernels themselves: one beyond the boundary is small, and needs no digits
-        xp, log_sizes = namespace(X), integrals.log_diagonal(X)
-        scaled = T * xp.exp(0.5 * (log_sizes - xp.max(log_sizes)))[:, None]
-        operations = _DEAR if _largest_square(scaled) > _WEAK else _CHEAP
+        weak = T
+        if not endless:
+            # beside the kernels themselves: one beyond the boundary is small, and needs no digits
+            xp, log_sizes = namespace(X), integrals.log_diagonal(X)
+            weak = T * xp.exp(0.5 * (log_sizes - xp.max(log_sizes)))[:, None]
+        operations = _DEAR if _largest_square(weak) > _WEAK else _CHEAP
     most = operations / (m * r + ell * min(m, ell) + 0.5 * ell * r * r)
-    endless = integrals.measure.without_boundary is integrals.measure
     if endless and integrals.kernel.smooth and most < _NODES_OF_A_KERNEL ** X.shape[1]:
         return None
     return exact_rule(integrals, to_numpy(X), [(embedding_kernel, to_numpy(Z))], most)
