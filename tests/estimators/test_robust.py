@@ -114,8 +114,9 @@ class TestRegressor:
         ):
             est.path(X, y, [0.4, 0.001, 0.0, 0.01])
         assert not hasattr(est, "solution_")
-        with pytest.raises(TypeError, match="radii must be a sequence"):
-            est.path(X, y, 0.3)
+        for radii in (0.3, []):
+            with pytest.raises(TypeError, match="radii must be a sequence"):
+                est.path(X, y, radii)
         with pytest.raises(ValueError, match="non-negative"):
             est.path(X, y, [0.4, -1.0])
         with pytest.raises(ValueError, match="time_limit"):

@@ -91,8 +91,9 @@ def test_rounding_where_the_basis_is_not_formed_at_nodes_is_known(kernel: str) -
     known = np.array([streamed.rounding(row) for row in y])
     off = np.array([np.linalg.norm(streamed.adjoint(row) - space.map.adjoint(row)) for row in y])
     assert off.max() > 1e-7  # which is what the nodes are for
-    # by chance, one row loses hardly any digit
-    assert np.all(off <= known) and np.median(known / off) <= 100.0
+    # a row may lose hardly any digit by chance
+    usual = np.maximum(off, np.median(off))
+    assert np.all(off <= known) and np.all(known <= 300.0 * usual)
     for row in y:  # in the order of matrices: E ± off is positive, to rounding
         E, apart = (
             streamed.rounding_matrix(row),

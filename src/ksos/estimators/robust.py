@@ -143,8 +143,8 @@ class RobustEstimator(BaseEstimator):
         fitted. ``time_limit`` is for all radii together. With ``cv`` folds, each ``solution_`` has
         its mean ``cost`` on held-out samples, see :func:`ksos.robust_path`.
         """
-        if isinstance(radii, str) or not np.iterable(radii):
-            raise TypeError(f"radii must be a sequence of radii; got {radii!r}")
+        if isinstance(radii, str) or not np.iterable(radii) or not np.size(radii):
+            raise TypeError(f"radii must be a sequence of at least one radius; got {radii!r}")
         with self._run():
             return self._fit(X, y, radii, sample_weight, path=True, cv=cv)
 
