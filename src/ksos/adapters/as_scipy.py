@@ -13,10 +13,8 @@ import numpy as np
 
 from ksos.density import SoSDensity
 
-# the first version of SciPy with make_distribution
-_FIRST = (1, 15)
-# since which it takes objects like those below
-_CUSTOM = (1, 16)
+_FIRST = (1, 15)  # the first version of SciPy with make_distribution
+_CUSTOM = (1, 16)  # since which it takes objects like those below
 
 
 def as_scipy(p: Any) -> Any:

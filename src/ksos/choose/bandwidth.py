@@ -21,17 +21,14 @@ from ksos.space import (
     takes_metrics,
 )
 
-# Standard deviations: where EM sees outliers, so that squares keep their digits.
-FARTHEST = 1e3
+FARTHEST = 1e3  # Standard deviations: where EM sees outliers, so that squares keep their digits.
 # A standard deviation so many times the robust one is that of a few outliers, not of the data:
 # that of a Student distribution with ν = 2.5 is twice the robust one.
 _OUTLIERS = 20.0
 # Of the largest variance: below the square root of the rounding of a covariance there is no width.
 _FLAT = 1e-10
-# The warning names the features with at least this part of a flat direction ...
-_NOTICEABLE = 0.1
-# ... and no more than fit on a line.
-_MOST_NAMED = 4
+_NOTICEABLE = 0.1  # The warning names the features with at least this part of a flat direction ...
+_MOST_NAMED = 4  # ... and no more than fit on a line.
 # Of the largest eigenvalue: the least that a metric may have, so that its inverse keeps ten digits.
 _SINGULAR = 1e-6
 # Standard deviations of each feature: the bandwidth of what corrects a reference to 100 samples. A

@@ -36,26 +36,20 @@ from ksos.space.embedding_map import embedding_map
 
 # Nats: a density of zero at a held-out sample counts as this much, so that squares stay finite.
 FARTHEST = -1e100
-# Entries, 32 MB per fold: beyond, projected embeddings are computed one by one.
-_MOST_TENSOR = 4e6
-# Rank of a fit: optima on the tables of benchmarks/quality have fewer.
-_COLUMNS = 10
+_MOST_TENSOR = 4e6  # Entries, 32 MB per fold: beyond, projected embeddings are computed one by one.
+_COLUMNS = 10  # Rank of a fit: optima on the tables of benchmarks/quality have fewer.
 # Nats: tighter ones, and more steps, change no choice of benchmarks/quality --other.
 _TOLERANCE = 3e-5
 _STEPS = 80  # at that tolerance
 # Of the start, what is added before a weaker λ: any part that is neither 0 nor 1 serves ...
 _REVIVED = 0.1
-# ... and likewise the part of the start that is no constant.
-_CORRECTION = 0.3
-# Just above where float64 loses digits.
-_TINY = 1e-290
+_CORRECTION = 0.3  # ... and likewise the part of the start that is no constant.
+_TINY = 1e-290  # Just above where float64 loses digits.
 # Entries of ψ: beyond, single precision saves more than half the time, and errs far less than the
 # tolerance.
 _LARGE = 1e5
-# Entries, 128 MB: up to here Newton's method is worth its tensor.
-_SMALL_TENSOR = 1.6e7
-# Of squared MMDs around 1e-3: far less than what changes a held-out score.
-_GAP = 1e-6
+_SMALL_TENSOR = 1.6e7  # Entries, 128 MB: up to here Newton's method is worth its tensor.
+_GAP = 1e-6  # Of squared MMDs around 1e-3: far less than what changes a held-out score.
 
 
 class Problem(NamedTuple):

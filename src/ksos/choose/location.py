@@ -26,8 +26,7 @@ from ksos.ground import Run, few_threads, warn_caller
 # Fewer rows than the 20 that a leaf of a boosted tree needs: the scale is constant, no transform is
 # tried, and a warning says that the distribution is little more than a normal one.
 FEW_ROWS = 20
-# Of the median: log|residual| has no lower bound, and tiny residuals would rule it.
-_SMALL = 0.05
+_SMALL = 0.05  # Of the median: log|residual| has no lower bound, and tiny residuals would rule it.
 # Student degrees of freedom of the residuals for the scale: heavy, medium and normal tails.
 _FREEDOM = (3.0, 8.0, 1e4)
 # The largest exponent: β = 1 takes a model at its word, and 3 bounds the search. No cell of

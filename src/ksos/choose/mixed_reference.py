@@ -15,12 +15,9 @@ from ksos.data import Fold
 from ksos.density import MixedReference
 from ksos.measures import merged_cells
 
-# Levels of a column at which fits start: with more, few rows are left for each.
-_MOST_LEVELS = 6
-# Clusters in each level at a start.
-_CLUSTERS = (1, 2, 3)
-# Rows for each cluster, on average, that make such a start worth its time.
-_ROWS = 8
+_MOST_LEVELS = 6  # Levels of a column at which fits start: with more, few rows are left for each.
+_CLUSTERS = (1, 2, 3)  # Clusters in each level at a start.
+_ROWS = 8  # Rows for each cluster, on average, that make such a start worth its time.
 
 # In rows: levels may nearly tell the component, or depend on it little. The two are worth 0.02 nats
 # each where they are right, in benchmarks/mixed_tables.py.

@@ -22,8 +22,7 @@ from ksos.measures import Lebesgue
 from ksos.solvers import Solution, fit_to_cells
 from ksos.space import MixedSpace
 
-# κ of two different levels: a correction is smooth in categories as well.
-_THETA = 0.5
+_THETA = 0.5  # κ of two different levels: a correction is smooth in categories as well.
 # Of a component at a row, in the search: what this drops, 6e-6, changes no score by 1e-4 nats.
 _UNSEEN = -12.0
 # Support points where cells are missing: the time for a row grows with their square.
@@ -31,8 +30,7 @@ _SUPPORT_OF_GAPS = 50
 # Entries of factors of rows with missing cells: 0.5 GB. With more rows there are fewer support
 # points.
 _MOST_ENTRIES = 1 << 26
-# Rows of a factor for a row with missing cells, as a rule.
-_RANK = 16
+_RANK = 16  # Rows of a factor for a row with missing cells, as a rule.
 
 
 class MixedProblem(NamedTuple):

@@ -26,28 +26,24 @@ from ksos.ground import Run
 
 # Nats per sample and step: stopping there changes no cell of benchmarks/quality by 0.001 nats.
 _TOLERANCE = 1e-3
-# At that tolerance, no fit of benchmarks/quality takes as many steps.
-_STEPS = 100
+_STEPS = 100  # At that tolerance, no fit of benchmarks/quality takes as many steps.
 # K-means only starts EM: more of Lloyd's steps change no start by a visible amount.
 _LLOYD_STEPS = 10
 # Candidates of k-means++ per center: 2 + log(number of centers), as scikit-learn takes.
 _CANDIDATES = 3
 # Of the mass: a component with less keeps its place, for its moments would be rounding.
 _EMPTY = 1e-10
-# Standard deviations: levels that k-means does not put together.
-_APART = 10.0
+_APART = 10.0  # Standard deviations: levels that k-means does not put together.
 # In rows: how strongly the levels of a component are drawn towards those of all of them.
 _SMOOTHING = 1.0
-# In rows: a level that no row of a fold has is still possible.
-_LEAST_ROWS = 0.5
+_LEAST_ROWS = 0.5  # In rows: a level that no row of a fold has is still possible.
 # Features: with more of them a full covariance has over 800 numbers, and fits are diagonal.
 MOST_FULL = 40
 # EM for a Student distribution converges linearly; the change is then below 1e-4.
 _STUDENT_ROUNDS = 30
 # A mixture of 8 normals is within 0.005 nats of a Student distribution with ν ≥ 2.5 ...
 _SCALES = 8
-# ... if their scales exclude this probability at each end.
-_ENDS = 5e-4
+_ENDS = 5e-4  # ... if their scales exclude this probability at each end.
 
 
 class Cells(NamedTuple):

@@ -39,10 +39,8 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
 # Added to the variances, in units of each feature's variance, one after the other (chosen as the
 # sizes). The smallest one only keeps a covariance of few samples invertible.
 FLOORS = (3e-2, 3e-3, 1e-6)
-# Starts of a path of floors: see the sizes.
-_STARTS = 2
-# Samples: from here on, the smallest floor is also fitted from k-means ...
-_MANY = 250
+_STARTS = 2  # Starts of a path of floors: see the sizes.
+_MANY = 250  # Samples: from here on, the smallest floor is also fitted from k-means ...
 # ... and with fewer, a larger floor takes part, and components that share one covariance: without
 # these two, wine loses 0.05 nats.
 FEW_FLOOR = 1e-1
@@ -60,28 +58,22 @@ _SAMPLES_PER_COMPONENT = 4
 # Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs less
 # than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2 do.
 LADDER = 3.0 ** np.arange(1, 7)
-# A variance below this is that of one value ...
-_SHARED = 1e-9
-# ... which more than two samples have not by chance.
-_PAIR = 2.5
+_SHARED = 1e-9  # A variance below this is that of one value ...
+_PAIR = 2.5  # ... which more than two samples have not by chance.
 # Strength of the prior, in samples. 4 costs 0.001 nats in the mean of benchmarks/quality, 12 costs
 # 0.003; without a prior, candidates that few held-out samples favor by chance would take over.
 _KAPPA = 1.0
-# Nats per sample: far below what held-out samples can tell apart.
-_GAP = 1e-4
+_GAP = 1e-4  # Nats per sample: far below what held-out samples can tell apart.
 # Newton's method converges quadratically: a dozen steps are enough, the rest is for bad luck.
 _NEWTON_STEPS = 60
 # A trade-off: candidates of less weight go, and the weights of the others are solved for again, so
 # that every question to the density costs less.
 _SMALLEST = 0.01
-# Fits per candidate: that to all samples, and those to five folds.
-_MOST_BAGS = 6
+_MOST_BAGS = 6  # Fits per candidate: that to all samples, and those to five folds.
 # Components of a reference before it is merged, which takes the square of their number.
 _MOST_COMPONENTS = 1000
-# Numbers in the covariances of a reference: 32 MB.
-_MOST_ENTRIES = 1 << 22
-# Nats: the bound on the divergence; held-out scores change by at most 0.001.
-MERGED = 0.01
+_MOST_ENTRIES = 1 << 22  # Numbers in the covariances of a reference: 32 MB.
+MERGED = 0.01  # Nats: the bound on the divergence; held-out scores change by at most 0.001.
 # Components, samples and folds of the stack of a single fit. A trade-off: it takes a second, where
 # the stack of a search, with more sizes and all samples, takes several.
 _FEW_SIZES = (1, 2, 3, 5, 8, 12, 20)

@@ -36,10 +36,8 @@ from ksos.space import MeanEmbedding, Projection, SoSSpace, bandwidth_rule, pivo
 SUPPORT = {True: 100, False: 400}
 # Of the held-out MMD: its projection on so many is known to two digits more than held-out scores.
 _LANDMARKS = 100
-# Of a time limit: the rest is for the fit to all samples.
-_SEARCH_SHARE = 0.7
-# Seconds for the fit to all samples after Ctrl-C: nobody waits longer.
-_AFTER_CTRL_C = 1.0
+_SEARCH_SHARE = 0.7  # Of a time limit: the rest is for the fit to all samples.
+_AFTER_CTRL_C = 1.0  # Seconds for the fit to all samples after Ctrl-C: nobody waits longer.
 # Of the time of the mixtures, in the mean of benchmarks/quality: for the progress bar alone.
 _CORRECTIONS = 1.5
 _LAST_FIT = 0.1  # likewise

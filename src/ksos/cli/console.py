@@ -15,16 +15,11 @@ from typing import Any, TextIO
 
 from ksos.ground import overwritable, shortened
 
-# exit codes, documented in ksos --help; 1 and 2 mean what they mean for most programs
-DONE = 0
-# data, a model or a value that cannot be used
-BAD_INPUT = 1
-# as argparse ends on wrong words
-USAGE = 2
-# the model is written all the same
-NOT_CONVERGED = 3
-# what a shell reports for a process ended by Ctrl-C: 128 + SIGINT
-INTERRUPTED = 130
+DONE = 0  # exit codes, documented in ksos --help; 1 and 2 mean what they mean for most programs
+BAD_INPUT = 1  # data, a model or a value that cannot be used
+USAGE = 2  # as argparse ends on wrong words
+NOT_CONVERGED = 3  # the model is written all the same
+INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C: 128 + SIGINT
 
 ERASE = "\r\x1b[K"
 """Back to the beginning of a line of the terminal, and clear it to its end."""

@@ -41,16 +41,11 @@ _OPERATIONS |= {"<": np.less, "<=": np.less_equal}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: "<", ast.GtE: "<="}
 
-# characters: longer ones are hardly written by hand
-_LONGEST = 1000
-# levels of nesting, far below Python's limit of recursion
-_DEEPEST = 60
-# so that the products of two or three numbers are seen to overflow
-_LARGEST_NUMBER = 1e300
-# of a closed form: beyond it, moments lose their digits to cancellation
-_HIGHEST_POWER = 24
-# of a polynomial: more of them cost more than the quadrature they replace
-_MOST_TERMS = 400
+_LONGEST = 1000  # characters: longer ones are hardly written by hand
+_DEEPEST = 60  # levels of nesting, far below Python's limit of recursion
+_LARGEST_NUMBER = 1e300  # so that the products of two or three numbers are seen to overflow
+_HIGHEST_POWER = 24  # of a closed form: beyond it, moments lose their digits to cancellation
+_MOST_TERMS = 400  # of a polynomial: more of them cost more than the quadrature they replace
 
 
 class Loss(NamedTuple):

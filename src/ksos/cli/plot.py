@@ -28,8 +28,7 @@ _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None},
     "svg": {"Date": None},
 }
-# pixels per inch: less shows nothing
-_COARSEST = 20
+_COARSEST = 20  # pixels per inch: less shows nothing
 # more than printers have, and a page is then half a gigabyte of pixels
 _FINEST = 1200
 PLOT = [

@@ -38,16 +38,13 @@ from ksos.quadrature import composite
 _BLOCK_ELEMENTS = 1 << 18
 # values of normal densities that are held at a time: 8 MB, with few passes over all of them
 _NORMAL_ELEMENTS = 1 << 20
-# what is by this logarithm smaller than a sum does not change it
-_UNSEEN = -40.0
-# standard deviations beyond which a normal distribution has a mass of 1e-17
-_REACH = 8.5
+_UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
+_REACH = 8.5  # standard deviations beyond which a normal distribution has a mass of 1e-17
 # of a Gauss–Legendre rule, for 1e-12 on lengths on which the density varies
 _NODES_PER_LENGTH = 4.5
 # short enough that a rule of few nodes, which is made quickly, serves every panel
 _LENGTHS_PER_PANEL = 3.0
-# a kernel value takes this share of the time of a value of a normal density
-_KERNEL_COST = 0.2
+_KERNEL_COST = 0.2  # a kernel value takes this share of the time of a value of a normal density
 
 
 @dataclass(eq=False)

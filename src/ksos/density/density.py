@@ -47,8 +47,7 @@ from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Lebesgue, Measure
 
-# a mass that differs from one by more is no rounding
-_MASS_TOLERANCE = 1e-6
+_MASS_TOLERANCE = 1e-6  # a mass that differs from one by more is no rounding
 
 
 @without_underflow

@@ -10,18 +10,15 @@ from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.threads import one_blas_thread
 
 _EPSILON = float(np.finfo(np.float64).eps)
-# relative to the largest: eigenvalues below it are rounding
-_DROP = 1e-15
-# rows per column from which a first QR without pivoting, twice as fast, pays
-_TALL = 4
+_DROP = 1e-15  # relative to the largest: eigenvalues below it are rounding
+_TALL = 4  # rows per column from which a first QR without pivoting, twice as fast, pays
 # times the number of support points: more columns than these are worth an attempt at Cholesky's
 # method, which costs as much as one QR of so many columns
 _MANY_COLUMNS = 4
 # relative error of the density that Cholesky's method may leave with a diagonal, where the bound is
 # pessimistic by many orders
 _SAFE = 1e-6
-# the same from the least eigenvalue alone, which itself carries rounding
-_SAFER = 1e-10
+_SAFER = 1e-10  # the same from the least eigenvalue alone, which itself carries rounding
 
 
 def unit_rows(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from ksos.density.corrected import Corrected
 
 
-# the rounding of one operation in float64
-_ROUNDING = 2.3e-16
-# the largest ‖x‖² for ‖x − y‖² from products: an error of so many roundings
-_NEAR = 500.0
-# of the value: where rounding may be more, the product is factored
-_TOLERANCE = 1e-12
+_ROUNDING = 2.3e-16  # the rounding of one operation in float64
+_NEAR = 500.0  # the largest ‖x‖² for ‖x − y‖² from products: an error of so many roundings
+_TOLERANCE = 1e-12  # of the value: where rounding may be more, the product is factored
 
 
 class ExpectedSquare:

@@ -30,20 +30,16 @@ from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Normal
 from ksos.quadrature import hermite
 
-# numbers held at a time: 8 MB
-_BLOCK_ELEMENTS = 1 << 20
+_BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
 # a component whose share is by this logarithm smaller than all of them together is not looked at
 _UNSEEN = -37.0
 # the same for moments of missing cells, whose rounding is more than that
 _UNSEEN_OF_MOMENTS = -25.0
 # of Gauss–Hermite: functions that a normal distribution with its correction shows as polynomials
 _NODES = 32
-# proposals at a time
-_PROPOSALS = 1 << 16
-# of proposals: where fewer are accepted, a sample would take minutes
-_LEAST_ACCEPTANCE = 1e-6
-# proposals for one row at a time: with few rows, several rounds would take longer
-_REPEATS = 64
+_PROPOSALS = 1 << 16  # proposals at a time
+_LEAST_ACCEPTANCE = 1e-6  # of proposals: where fewer are accepted, a sample would take minutes
+_REPEATS = 64  # proposals for one row at a time: with few rows, several rounds would take longer
 
 # of a mass of one that has been summed in another order
 _ROUNDING = 1e-8

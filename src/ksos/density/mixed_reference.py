@@ -22,8 +22,7 @@ from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import normal_between
 from ksos.measures import Normals
 
-# numbers held at a time: 8 MB
-_BLOCK_ELEMENTS = 1 << 20
+_BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
 
 
 def patterns(u: np.ndarray, c: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -28,8 +28,7 @@ from ksos.density.mixed_reference import MixedReference
 from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels.base import squared_distances
 
-# the largest ‖x‖² + ‖y‖² for ‖x − y‖² from products: an error of 1e-13
-_NEAR = 500.0
+_NEAR = 500.0  # the largest ‖x‖² + ‖y‖² for ‖x − y‖² from products: an error of 1e-13
 
 Sides = dict[int, tuple[float, float]]
 """Numeric columns that are known to lie between two sides."""

@@ -21,16 +21,12 @@ from ksos.measures import GaussianMixture, Normals
 from ksos.observables.over_normals import End, Powers, stein
 from ksos.quadrature import tensor_grid
 
-# numbers held at a time
-_BLOCK_ELEMENTS = 1 << 20
-# terms that are this much smaller than the sum of all terms do not change it
-_NOTHING = 1e-17
-# of an interpolation: half a rounding
-_LOG_ERROR = math.log(0.5e-16)
+_BLOCK_ELEMENTS = 1 << 20  # numbers held at a time
+_NOTHING = 1e-17  # terms that are this much smaller than the sum of all terms do not change it
+_LOG_ERROR = math.log(0.5e-16)  # of an interpolation: half a rounding
 # nodes of a grid along a direction: with more, √n! is beyond all that a sum of terms can need
 _MOST_NODES = 200
-# a grid must be this many times smaller than the sum to pay for its making
-_SMALLER = 4
+_SMALLER = 4  # a grid must be this many times smaller than the sum to pay for its making
 
 
 class Interval(NamedTuple):

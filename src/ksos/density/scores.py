@@ -22,10 +22,8 @@ from ksos.ground.names import in_order, is_table
 from ksos.ground.run import Run
 from ksos.ground.validation import as_count, as_points, as_vector
 
-# independent groups of samples, whose spread is the error, known to a fifth
-_GROUPS = 16
-# distances that are held at a time: 8 MB
-_BLOCK = 1 << 20
+_GROUPS = 16  # independent groups of samples, whose spread is the error, known to a fifth
+_BLOCK = 1 << 20  # distances that are held at a time: 8 MB
 
 
 @without_underflow

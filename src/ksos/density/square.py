@@ -37,18 +37,13 @@ if TYPE_CHECKING:
     from ksos.density.sampling.trains import Squares
 
 
-# numbers held at a time: blocks of a matrix that stay in the cache
-_BLOCK_ELEMENTS = 1 << 18
-# what a GPU takes at once: 512 MB, for it is fastest on large products
-_DEVICE_ELEMENTS = 1 << 26
-# entries of kernel values for which a sum over nodes is made: 8 MB
-_MASS_ENTRIES = 1 << 20
-# rows of W at a time, so that a square of them fits into the cache
-_MASS_BLOCK = 1 << 9
+_BLOCK_ELEMENTS = 1 << 18  # numbers held at a time: blocks of a matrix that stay in the cache
+_DEVICE_ELEMENTS = 1 << 26  # what a GPU takes at once: 512 MB, for it is fastest on large products
+_MASS_ENTRIES = 1 << 20  # entries of kernel values for which a sum over nodes is made: 8 MB
+_MASS_BLOCK = 1 << 9  # rows of W at a time, so that a square of them fits into the cache
 # below it, kernel values have begun to underflow and logarithms are taken row by row
 _UNDERFLOW = 1e-250
-# squares of rows of this length, times kernel values, are still floats
-_LARGEST_LOG_ROW = 300.0
+_LARGEST_LOG_ROW = 300.0  # squares of rows of this length, times kernel values, are still floats
 # exp of this is still a float
 _LARGEST_LOG_GRAM = 690.0
 _EPSILON = float(np.finfo(np.float64).eps)

@@ -29,8 +29,7 @@ from ksos.ground.validation import as_choice, as_count, as_features, as_levels, 
 from ksos.measures import Lebesgue
 
 Parts = Sequence[tuple[float, MixedTerms]]
-# Samples whose densities make an entropy or begin the climb to a mode: seconds.
-_SAMPLES = 3_000
+_SAMPLES = 3_000  # Samples whose densities make an entropy or begin the climb to a mode: seconds.
 # Samples behind a covariance, of which no density is needed: errors of a hundredth.
 _DRAWS = 10_000
 # Steps of a climb, each of tries at 0.7 times the distance of the last: to 1e-4 of a deviation.

@@ -18,10 +18,8 @@ from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue, Measure, Normal
 
-# weights that are scaled already keep their last bits
-_ROUNDING = 1e-14
-# weights that floats barely hold are dropped
-_NEGLIGIBLE = 1e-300
+_ROUNDING = 1e-14  # weights that are scaled already keep their last bits
+_NEGLIGIBLE = 1e-300  # weights that floats barely hold are dropped
 
 Term = Square | Corrected
 Weighted = tuple[float, Term]

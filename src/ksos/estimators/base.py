@@ -71,8 +71,7 @@ except ImportError:  # before scikit-learn 1.9
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-# a line of progress shows more news than this no better
-_SECONDS_BETWEEN_TASKS = 0.1
+_SECONDS_BETWEEN_TASKS = 0.1  # a line of progress shows more news than this no better
 
 
 def told_to_callbacks(fit: _F) -> _F:
@@ -108,8 +107,7 @@ def told_to_callbacks(fit: _F) -> _F:
 
 # A fit to four fifths of the rows is nearly as good as one to all; ten would take twice as long.
 _FOLDS = 5
-# Samples of the density for p-values to √(p/2000): 0.005 at p = 0.05.
-_MODEL_SAMPLES = 2000
+_MODEL_SAMPLES = 2000  # Samples of the density for p-values to √(p/2000): 0.005 at p = 0.05.
 
 
 def holds_no_rows_out(estimator: Any) -> bool:

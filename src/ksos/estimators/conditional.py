@@ -91,16 +91,14 @@ from ksos.measures import Measure
 METHODS = ("density", "conformal")
 TRANSFORMS = ("auto", "log", "asinh")
 
-# Of the standard deviation of y: residuals below it are rounding.
-_PERFECT = 1e-7
+_PERFECT = 1e-7  # Of the standard deviation of y: residuals below it are rounding.
 # Time of the four steps of a fit, for the progress bar alone.
 _COSTS = (9.0, 1.0, 2.0, 4.0)
 _GAPS = (
     "trees take them as a value of its own, other regressors as the median or mean of the training"
     " rows (missing='model')"
 )
-# Ranges of a feature beyond its ends: the default regressors are flat or linear there.
-_FAR = 2.0
+_FAR = 2.0  # Ranges of a feature beyond its ends: the default regressors are flat or linear there.
 
 
 # Raise AttributeError unless the fit is to a categorical target.

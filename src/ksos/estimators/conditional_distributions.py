@@ -37,8 +37,7 @@ Curve = Callable[[np.ndarray], np.ndarray]
 _NODES = 12
 # levels of a score where there are masses: exact to a thousandth of the spread
 _LEVELS = (np.arange(1000) + 0.5) / 1000.0
-# nodes times rows that are held at a time: 8 MB
-_BLOCK = 1 << 20
+_BLOCK = 1 << 20  # nodes times rows that are held at a time: 8 MB
 
 
 class ResidualDistributions:

@@ -101,8 +101,7 @@ _SETUP_SHARE = 0.25
 # How much of every sample the support points must explain for a likelihood, which is infinite
 # where the density vanishes.
 _SEEN = 1e-3
-# Kernel values beyond these warn of a kernel matrix that is close to 11ᵀ ...
-_NEARLY_ONE = 0.95
+_NEARLY_ONE = 0.95  # Kernel values beyond these warn of a kernel matrix that is close to 11ᵀ ...
 # ... or to I: the neighbors of a support point then move a density by less than its gap.
 _NEARLY_ZERO = 1e-3
 # Squared norm of the projected embedding of the data, of the order of 1 otherwise.

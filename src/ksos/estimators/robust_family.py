@@ -50,8 +50,7 @@ from ksos.space import LabeledEmbedding, Nodes, SoSSpace, nodes_of, pivots
 
 __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted", "radius_of"]
 
-# Quadrature on tensor grids stops at three features, as in ksos.space.
-_EXACT_FEATURES = 3
+_EXACT_FEATURES = 3  # Quadrature on tensor grids stops at three features, as in ksos.space.
 # Grids of 40, 9 × 9 and 4 × 4 × 4 support points.
 _GRID_SUPPORT = {1: 40, 2: 81, 3: 64}
 # Beyond three features there is no grid, and 60 samples keep a step of the barrier method,
@@ -63,23 +62,18 @@ _WEIGHT_SUPPORT = 20
 # Directions that the landmarks miss are added during the solve (ksos.robust.exact_ball), so this
 # limit bounds the cost and not the accuracy.
 _LANDMARKS = 200
-# The same for weights of the samples, which have the smaller rank.
-_WEIGHT_LANDMARKS = 50
+_WEIGHT_LANDMARKS = 50  # The same for weights of the samples, which have the smaller rank.
 # Support points and landmarks are enough if every feature φ(x) of a sample is within √1e-8 = 1e-4
 # of their span, the digits of the default rtol.
 _SPAN_TOL = 1e-8
-# Two million distances, 16 MB, for the median.
-_MEDIAN_ROWS = 2000
+_MEDIAN_ROWS = 2000  # Two million distances, 16 MB, for the median.
 # Label codes are this many bandwidths apart: exp(−100²/2) is 0 in floating point, so that the
 # Gaussian kernel of (x, code) is k(x, x')·1[label = label'].
 _APART = 100.0
-# Entries of a block of products: 32 MB.
-_BLOCK_ELEMENTS = 1 << 22
+_BLOCK_ELEMENTS = 1 << 22  # Entries of a block of products: 32 MB.
 
-# Five folds as in scikit-learn ...
-_FOLDS = 5
-# ... of at least two distinct samples each.
-_FEWEST = 10
+_FOLDS = 5  # Five folds as in scikit-learn ...
+_FEWEST = 10  # ... of at least two distinct samples each.
 # Halves of the bootstrap radius. A smaller ball than an eighth changes hardly any prediction.
 _FRACTIONS = (1.0, 0.5, 0.25, 0.125)
 # How much the held-out loss may grow in all folds together. Chosen on simulated tables, and
@@ -92,12 +86,10 @@ _AT_MOST = 0.03
 _NUMBER_SLACK = 1e-4
 # The same for labels: losses of separable classes are tiny, and so are their differences.
 _LABEL_SLACK = 1e-2
-# A ball reaches beyond the nearest density by a fifth, or it holds little else.
-_FEASIBLE = 1.2
+_FEASIBLE = 1.2  # A ball reaches beyond the nearest density by a fifth, or it holds little else.
 # Folds are compared to within percents, so their fits have a relative gap of 1%.
 _ROUGH = Goal(rtol=1e-2)
-# Enough resamples for the first digit of a 95% quantile, which is halved anyway.
-_RESAMPLES = 200
+_RESAMPLES = 200  # Enough resamples for the first digit of a 95% quantile, which is halved anyway.
 
 
 class Moments(NamedTuple):

@@ -46,22 +46,15 @@ __all__ = [
 MASSES = (0.5, 0.9)
 """The highest-density regions that are drawn."""
 
-# more dots are one dark patch, and slow the page down
-_SHOWN_ROWS = 2000
-# the same for samples, which a page draws only once
-_MOST_SAMPLES = 5000
-# of the range of the samples, for the tails
-_MARGIN = 0.15
-# points of a curve: one per three pixels
-_LINE = 201
+_SHOWN_ROWS = 2000  # more dots are one dark patch, and slow the page down
+_MOST_SAMPLES = 5000  # the same for samples, which a page draws only once
+_MARGIN = 0.15  # of the range of the samples, for the tails
+_LINE = 201  # points of a curve: one per three pixels
 # the same of the page for one and for two features
 _PAGE = {1: 401, 2: 81}
-# sides of a box that a page means as infinite
-_FAR = 1e299
-# points along a side of the panel of a pair, which has 150 pixels
-_SIDE = 41
-# the median and an interval that holds nine of ten
-_QUANTILES = (0.05, 0.5, 0.95)
+_FAR = 1e299  # sides of a box that a page means as infinite
+_SIDE = 41  # points along a side of the panel of a pair, which has 150 pixels
+_QUANTILES = (0.05, 0.5, 0.95)  # the median and an interval that holds nine of ten
 # of an exact MMD, a few seconds: a page that waits longer for one number seems broken
 _EXACT_OPERATIONS = 1e11
 

@@ -24,8 +24,7 @@ __all__ = ["LARGEST_BODY", "Server"]
 LARGEST_BODY = 16_384
 """Bytes of a request: settings and coordinates are far smaller, and nothing else is uploaded."""
 
-# characters: the page sends a UUID
-_LONGEST_TAB = 64
+_LONGEST_TAB = 64  # characters: the page sends a UUID
 # without a word from the browser, after which a connection ends
 _SECONDS = 120.0
 _HEADERS = {

@@ -34,35 +34,21 @@ DRAFTS = {"squared_mmd": 1e-4, "mmd": 1e-3, "likelihood": 1e-2}
 looks like the optimum.
 """
 REFERENCES = ("none", "normal", "mixture")
-# shown at once: the panels of more are too small
-MOST_FEATURES = 6
-# so that a fit takes about a second
-MOST_SUPPORT = 300
-# a factor of the automatic bandwidth, either way: beyond it, K is near 11ᵀ or I
-WIDEST = 8.0
-# in units of w₀: the penalty is then below rounding
-_WEAKEST = 1e-9
-# the penalty then decides everything
-_STRONGEST = 1e3
+MOST_FEATURES = 6  # shown at once: the panels of more are too small
+MOST_SUPPORT = 300  # so that a fit takes about a second
+WIDEST = 8.0  # a factor of the automatic bandwidth, either way: beyond it, K is near 11ᵀ or I
+_WEAKEST = 1e-9  # in units of w₀: the penalty is then below rounding
+_STRONGEST = 1e3  # the penalty then decides everything
 
-# every fifth row, as in five folds
-_HELD_OUT = 5
-# rows of which some are held out: below, each one is needed
-_FEWEST = 10
-# more than a person has open; each keeps a fit in memory
-_MOST_TABS = 32
-# seconds between looks at whether a fit was canceled: shorter than one notices
-_LISTEN = 0.05
-# a factor of the bandwidth within which support points serve
-_NEAR = 1.5
-# of parameters: what the page shows is what was fitted
-_DIGITS = 6
-# of the factor that a draft begins with: optima have a rank of this order
-_COLUMNS = 8
-# added to it at first
-_NEW_COLUMNS = 4
-# of the largest singular value: a start needs no more
-_RESOLVED = 1e-6
+_HELD_OUT = 5  # every fifth row, as in five folds
+_FEWEST = 10  # rows of which some are held out: below, each one is needed
+_MOST_TABS = 32  # more than a person has open; each keeps a fit in memory
+_LISTEN = 0.05  # seconds between looks at whether a fit was canceled: shorter than one notices
+_NEAR = 1.5  # a factor of the bandwidth within which support points serve
+_DIGITS = 6  # of parameters: what the page shows is what was fitted
+_COLUMNS = 8  # of the factor that a draft begins with: optima have a rank of this order
+_NEW_COLUMNS = 4  # added to it at first
+_RESOLVED = 1e-6  # of the largest singular value: a start needs no more
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ Factor = tuple[Kernel, Array]
 # rows of a Gram matrix of which only the diagonal is kept: 64 of them waste little, and pay for
 # the overhead of a call
 _DIAGONAL_BLOCK = 64
-# kernel values at a time: 2 MB stay in the cache
-_BLOCK_ELEMENTS = 1 << 18
+_BLOCK_ELEMENTS = 1 << 18  # kernel values at a time: 2 MB stay in the cache
 
 
 class Integrals(ABC):

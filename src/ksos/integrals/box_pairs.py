@@ -15,8 +15,7 @@ from ksos.measures import Box
 # log of a product beside those of both kernels with themselves: rounding, also where the weights
 # of a density cancel
 _NOTHING = -45.0
-# kernel values at a time: 2 MB stay in the cache
-_BLOCK_ELEMENTS = 1 << 18
+_BLOCK_ELEMENTS = 1 << 18  # kernel values at a time: 2 MB stay in the cache
 
 
 class BoxPairs:

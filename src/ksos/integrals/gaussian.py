@@ -25,12 +25,9 @@ from ksos.kernels.base import central_point, squared_distances
 from ksos.measures import Box, Lebesgue, Measure, Normal
 from ksos.quadrature import legendre
 
-# for e^{−t²} over ten of its lengths, to rounding
-BELL_NODES = 48
-# e^{−45} is below rounding beside 1; powers of t add to what must have vanished
-_GONE = 45.0
-# nodes of pairs at a time: 4 MB
-_BLOCK_ELEMENTS = 1 << 19
+BELL_NODES = 48  # for e^{−t²} over ten of its lengths, to rounding
+_GONE = 45.0  # e^{−45} is below rounding beside 1; powers of t add to what must have vanished
+_BLOCK_ELEMENTS = 1 << 19  # nodes of pairs at a time: 4 MB
 
 
 def bell_nodes(

@@ -23,25 +23,20 @@ from ksos.quadrature import legendre, sobol
 
 # features of a group: one of four would nest two rules, and take more nodes than points are drawn
 _CLOSED_FEATURES = 3
-# standard deviations: beyond there is no mass in floating point
-_FARTHEST = 40.0
-# standard deviations: beyond, 1e-16 of a normal distribution is left
-_REACH = 8.3
+_FARTHEST = 40.0  # standard deviations: beyond there is no mass in floating point
+_REACH = 8.3  # standard deviations: beyond, 1e-16 of a normal distribution is left
 # standard deviations of a feature given the others, and nodes: the tests compare with orthants that
 # are known, to 1e-13
 _PANEL = 6.0
-# see above
-_PANEL_NODES = 13
+_PANEL_NODES = 13  # see above
 # three features that all but determine each other need more: drawing is then faster
 _MOST_PANELS = 400
-# independent ones, as in MixtureRule: their spread estimates the error
-_SCRAMBLINGS = 8
+_SCRAMBLINGS = 8  # independent ones, as in MixtureRule: their spread estimates the error
 # per scrambling, for one mass of a whole mixture: time for accuracy, and the error is reported
 _POINTS = 1 << 13
 # per scrambling, for each of the m² boxes of a matrix, whose errors average out
 _POINTS_PER_PAIR = 1 << 8
-# entries at a time: 1 MB stays in the cache
-_BLOCK_ELEMENTS = 1 << 17
+_BLOCK_ELEMENTS = 1 << 17  # entries at a time: 1 MB stays in the cache
 
 
 def box_masses(low: np.ndarray, high: np.ndarray, covariance: np.ndarray) -> np.ndarray:

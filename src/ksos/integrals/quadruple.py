@@ -23,8 +23,7 @@ from ksos.integrals.gaussian import GaussianBox, GaussianLebesgue, in_axes
 from ksos.kernels import Kernel, squared_distances
 from ksos.measures import Lebesgue, Measure
 
-# what a processor's cache holds
-_BLOCK_ELEMENTS = 1 << 18
+_BLOCK_ELEMENTS = 1 << 18  # what a processor's cache holds
 # m⁴ of them for 740 points: some ten seconds per fit, where other criteria take one
 _MOST_OPERATIONS = 3e11
 

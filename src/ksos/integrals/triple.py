@@ -36,10 +36,8 @@ from ksos.kernels import Kernel, thin_root
 from ksos.kernels.base import central_point, squared_distances
 from ksos.measures import Measure
 
-# 64 MB for a block of the triple integral
-_BLOCK_ELEMENTS = 8_000_000
-# arrays of the size of a block that a closed form holds at a time, at most
-_TEMPORARIES = 8
+_BLOCK_ELEMENTS = 8_000_000  # 64 MB for a block of the triple integral
+_TEMPORARIES = 8  # arrays of the size of a block that a closed form holds at a time, at most
 
 
 class WithConstant(Integrals):

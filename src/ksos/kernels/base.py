@@ -43,8 +43,7 @@ _PRODUCT_ERROR = 1e-12
 _LOOKED_AT = 64
 ROUNDING = 2.0**-53
 """The unit of rounding in double precision."""
-# in a repr, which should fit on one line
-_SHOWN_BANDWIDTHS = 6
+_SHOWN_BANDWIDTHS = 6  # in a repr, which should fit on one line
 
 
 class Kernel(ABC):

@@ -23,10 +23,8 @@ _EXPONENTIAL = 4.0 * 2.0**-23
 # bounds on the error of a squared distance from a product: in double precision the error itself is
 # far below its bound, in single precision the bound is part of the answer and 1% is too much
 _MOST_ERROR = 1e-11
-# see above
-_MOST_SINGLE_ERROR = 1e-2
-# unit of rounding in single precision
-_SINGLE = 2.0**-24
+_MOST_SINGLE_ERROR = 1e-2  # see above
+_SINGLE = 2.0**-24  # unit of rounding in single precision
 
 
 class Gaussian(Kernel):

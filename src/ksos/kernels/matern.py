@@ -14,8 +14,7 @@ from scipy.special import kve
 from ksos.ground import Array, as_positive, namespace, on_host, quiet
 from ksos.kernels.base import Kernel
 
-# K_{ν−1}/K_ν = 1 − O(1/r); the library function returns NaN near 1e10
-_FAR = 1e9
+_FAR = 1e9  # K_{ν−1}/K_ν = 1 − O(1/r); the library function returns NaN near 1e10
 
 
 class Laplace(Kernel):

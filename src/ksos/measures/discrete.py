@@ -15,8 +15,7 @@ from ksos.ground import FLOAT_BYTES, Array, as_count, as_points, as_vector, requ
 from ksos.measures.base import Atoms, Box, Measure
 from ksos.quadrature import composite, sobol, tensor_grid
 
-# 40 nodes per feature are 64,000 in three features, 2.6 million in four
-_QUADRATURE_FEATURES = 3
+_QUADRATURE_FEATURES = 3  # 40 nodes per feature are 64,000 in three features, 2.6 million in four
 
 
 class Discrete(Measure):

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from sklearn.mixture import GaussianMixture as FittedMixture
 
 
-# of the sum of the weights: a sum of thousands of weights is rounded by less
-_ROUNDING = 1e-14
+_ROUNDING = 1e-14  # of the sum of the weights: a sum of thousands of weights is rounded by less
 # coordinates relative to the means at a time on a GPU, which wants few large operations: 128 MB
 _DEVICE_ELEMENTS = 1 << 24
 # a level of costs over the last one: larger steps take more determinants, smaller ones more rounds

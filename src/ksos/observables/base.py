@@ -16,8 +16,7 @@ from ksos.ground import as_points, row_blocks
 from ksos.kernels import Kernel
 from ksos.measures import Measure
 
-# kernel values at nodes at a time: 2 MB stay in the cache
-_BLOCK_ELEMENTS = 1 << 18
+_BLOCK_ELEMENTS = 1 << 18  # kernel values at nodes at a time: 2 MB stay in the cache
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,8 @@ from ksos.observables.base import Observable, ObservableMatrix, sum_over_nodes
 from ksos.observables.over_normals import Monomial, are_normal, polynomial_matrix
 
 Terms = dict[Monomial, Fraction]
-# at the nodes of a rule: a second or two
-_OPERATIONS = 4e9
-# in a repr, which should fit on one line
-_SHOWN_TERMS = 6
+_OPERATIONS = 4e9  # at the nodes of a rule: a second or two
+_SHOWN_TERMS = 6  # in a repr, which should fit on one line
 
 
 class Polynomial(Observable):

@@ -43,10 +43,8 @@ _CURVED_FEATURES = 6
 _FIRST_REACH = 0.05  # steps of a search along the axes, in units of the box: starts are as close
 _LAST_REACH = 1e-4  # this leaves an error of about 1e-8 of a smooth function
 _MOST_STEPS = 60  # growing by 1.25 and falling to 0.4, a search takes about half as many
-# kernel values at a time: 16 MB
-_BLOCK_ELEMENTS = 1 << 21
-# per term of a sum, generously
-_ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+_BLOCK_ELEMENTS = 1 << 21  # kernel values at a time: 16 MB
+_ROUNDING = 4.0 * float(np.finfo(np.float64).eps)  # per term of a sum, generously
 
 
 @dataclass(frozen=True)

@@ -22,29 +22,19 @@ if TYPE_CHECKING:
 # colors that people with any kind of color vision tell apart
 _DENSITY, _DISTRIBUTION, _SUPPORT, _DATA = "#234484", "#B5480A", "#E8710A", "#262626"
 _OUTSIDE, _BOUNDARY, _BORDER = "#ededed", "#9a9a9a", "#10182b"
-# of the height, for the rug: seen, and little of the curve is lost
-_STRIP = 0.045
-# more of them are one dark patch
-_MOST_DOTS = 4000
-# of a rug: more than an axis has pixels
-_MOST_TICKS = 1500
-# mass beyond each end of the axis: no eye sees the density there
-_TAIL = 5e-4
-# of the width, around what is shown: matplotlib has 0.05
-_MARGIN = 0.04
+_STRIP = 0.045  # of the height, for the rug: seen, and little of the curve is lost
+_MOST_DOTS = 4000  # more of them are one dark patch
+_MOST_TICKS = 1500  # of a rug: more than an axis has pixels
+_TAIL = 5e-4  # mass beyond each end of the axis: no eye sees the density there
+_MARGIN = 0.04  # of the width, around what is shown: matplotlib has 0.05
 # data farther from the mass than this share of its width are left outside: one outlier would hide
 # everything else
 _REACH = 0.75
-# beyond it, densities are drawn in a power of ten of their own
-_LARGEST_EXPONENT = 90
-# points of the grid per bandwidth, the fewest and the most on an axis
-_CURVE = (12.0, 401, 4001)
-# the same for two features: contours are interpolated linearly
-_SURFACE = (8.0, 121, 301)
-# a panel among many has 150 pixels
-_SMALL_SURFACE = (4.0, 41, 47)
-# of color: more look continuous, and take longer
-_BANDS = 18
+_LARGEST_EXPONENT = 90  # beyond it, densities are drawn in a power of ten of their own
+_CURVE = (12.0, 401, 4001)  # points of the grid per bandwidth, the fewest and the most on an axis
+_SURFACE = (8.0, 121, 301)  # the same for two features: contours are interpolated linearly
+_SMALL_SURFACE = (4.0, 41, 47)  # a panel among many has 150 pixels
+_BANDS = 18  # of color: more look continuous, and take longer
 # of the dot of a node, in square points: a tenth of a panel's width
 _LARGEST_AREA = 150.0
 _LINES = ("-", "--", ":", "-.")

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 _OBJECTIVE, _BOUND, _GAP = "#234484", "#afd0e8", "#B5480A"
 # with a contrast of at least 4 to white and to black
 _COST, _WORST, _PLAIN = "#3f7ac2", "#cb5a12", "#7c7c7c"
-# objectives that fall by more than this factor are drawn on a logarithmic scale
-_LOGARITHMIC = 5.0
+_LOGARITHMIC = 5.0  # objectives that fall by more than this factor are drawn on a logarithmic scale
 
 
 class SolutionDisplay(Display):

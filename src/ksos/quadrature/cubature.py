@@ -19,10 +19,8 @@ Integrand = Callable[[np.ndarray], np.ndarray]
 _INTERVALS = {1: 16, 2: 12, 3: 12}
 # a tensor product of the rule with both of its ends
 NODES_PER_CELL = {d: (intervals + 1) ** d for d, intervals in _INTERVALS.items()}
-# of an integrand at a time: with some 30 kernels, 8 MB
-_BLOCK_POINTS = 1 << 15
-# cells whose errors sum to this share of the tolerance are left alone
-_SHARE = 0.5
+_BLOCK_POINTS = 1 << 15  # of an integrand at a time: with some 30 kernels, 8 MB
+_SHARE = 0.5  # cells whose errors sum to this share of the tolerance are left alone
 
 
 @dataclass(frozen=True)

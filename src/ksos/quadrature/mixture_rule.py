@@ -14,8 +14,7 @@ from ksos.ground import row_blocks
 
 # independent ones: a standard error of the mean from eight is right to a quarter of itself
 _SCRAMBLINGS = 8
-# coordinates relative to centers at a time: 8 MB
-_BLOCK_ELEMENTS = 1 << 20
+_BLOCK_ELEMENTS = 1 << 20  # coordinates relative to centers at a time: 8 MB
 
 
 def sobol(n: int, d: int, rng: np.random.Generator) -> np.ndarray:

@@ -27,27 +27,19 @@ deviation of a normal density, a polynomial of degree 15 is right to rounding.""
 _STEP = 1e-13
 """A root is found when it moves by less, beside a panel of length 2: thousands of roundings, but
 below what a distribution function resolves."""
-# the same where tails keep their relative digits: some tens of roundings
-_EXACT_STEP = 1e-14
-# bisection alone halves a panel down to rounding in 53
-_MOST_STEPS = 60
-# below this share of the mean slope, Newton's step leaves the bracket: bisect
-_LEAST_SLOPE = 1e-3
-# of the whole mass: a target that close is met
-_ROUNDING = 1e-16
-# entries at a time on the host: polynomials of order 16 take one megabyte
-_HOST_BLOCK = 1 << 13
+_EXACT_STEP = 1e-14  # the same where tails keep their relative digits: some tens of roundings
+_MOST_STEPS = 60  # bisection alone halves a panel down to rounding in 53
+_LEAST_SLOPE = 1e-3  # below this share of the mean slope, Newton's step leaves the bracket: bisect
+_ROUNDING = 1e-16  # of the whole mass: a target that close is met
+_HOST_BLOCK = 1 << 13  # entries at a time on the host: polynomials of order 16 take one megabyte
 # entries at a time on a GPU: polynomials of order 16 take half a gigabyte
 _DEVICE_BLOCK = 1 << 22
 _SMALL = 1e-4
 """What is smaller is asked of the distribution with its tails. Without them at most a mass of
 1e-17 is missing: a relative error of 1e-13."""
-# share of a panel that no level can feel: a mass is given to 1e-16
-_NO_MASS = 1e-30
-# roots of a polynomial with a larger imaginary part are not real
-_REAL = 1e-4
-# leading coefficients below rounding have roots that mean nothing
-_TRIMMED = 1e-15
+_NO_MASS = 1e-30  # share of a panel that no level can feel: a mass is given to 1e-16
+_REAL = 1e-4  # roots of a polynomial with a larger imaginary part are not real
+_TRIMMED = 1e-15  # leading coefficients below rounding have roots that mean nothing
 
 
 class PanelDistribution:

@@ -19,8 +19,7 @@ Rule = tuple[np.ndarray, np.ndarray]
 Intervals = tuple[np.ndarray, np.ndarray]
 """Starts and ends."""
 
-# booleans held at a time: 16 megabytes
-_MASK_ELEMENTS = 1 << 24
+_MASK_ELEMENTS = 1 << 24  # booleans held at a time: 16 megabytes
 
 
 @cache

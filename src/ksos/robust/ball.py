@@ -60,8 +60,7 @@ _BESIDE = np.array([0.0, -3.0, 3.0])
 _DEEPEST = 4.0
 _SPREAD = 0.6  # bandwidths: where the mean over a kernel is taken, about a standard deviation away
 _APART = 0.2  # of the distance of two nodes: exp(−5²/2) = 4e-6 of a kernel reaches the other one
-# Two kernels this close, as squared sines, are one: with more digits they cancel.
-_SEPARATE = 1e-4
+_SEPARATE = 1e-4  # Two kernels this close, as squared sines, are one: with more digits they cancel.
 
 
 class Ball:

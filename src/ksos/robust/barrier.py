@@ -22,12 +22,9 @@ from ksos.space import SoSSpace, blocks_of
 
 __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]
 
-# μ shrinks by this factor: a long-step method ([Boyd2004], 11.3).
-_SHRINK = 0.2
-# The squared Newton decrement below which μ shrinks: full steps converge from there.
-_NEAR = 0.5
-# The same at the end: rounding, where primal and dual point agree.
-_CENTERED = 1e-13
+_SHRINK = 0.2  # μ shrinks by this factor: a long-step method ([Boyd2004], 11.3).
+_NEAR = 0.5  # The squared Newton decrement below which μ shrinks: full steps converge from there.
+_CENTERED = 1e-13  # The same at the end: rounding, where primal and dual point agree.
 # A path for another radius starts from a point with about this μ: closer to the end, the point is
 # so near the boundary of the cone that the term εs carries it out.
 _MIDWAY = 3e-3

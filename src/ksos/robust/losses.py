@@ -30,8 +30,7 @@ __all__ += ["least_expected", "proven_expected"]
 # What counts as a violation of convexity: half of the digits of a loss, since a user's formula may
 # lose the others.
 _ROUNDING = 1e-8
-# Beyond them, the rounding of terms that cancel.
-_CANCELED = 1e-14
+_CANCELED = 1e-14  # Beyond them, the rounding of terms that cancel.
 # Of Σ m_n|u_n|: what a gradient may have left at a minimizer, as a linear program's equations have.
 _STATIONARY = 1e-7
 # Roundings of |r| for the data themselves, in units of that of the robust problem. Each is solved

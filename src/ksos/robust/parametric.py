@@ -31,8 +31,7 @@ __all__ += ["affine_moments", "kernel_moments", "least_squares"]
 # A loss that varies by less than this fraction of its size is constant: what an eigendecomposition
 # of a few hundred rows makes of a constant.
 _FLAT = 1e-13
-# Relative eigenvalues below it are rounding of sums of a few hundred terms.
-_NO_CURVATURE = 1e-13
+_NO_CURVATURE = 1e-13  # Relative eigenvalues below it are rounding of sums of a few hundred terms.
 
 
 class Risk(ABC):

@@ -36,12 +36,9 @@ PER_SUPPORT_POINT = 10
 
 # time and memory grow with the square: 30 matrices of this size, one after the other
 _MOST_POINTS = 600
-# distances to the nodes of a discrete measure: 16 MB per width
-_MOST_DISTANCES = 1 << 21
-# fewer points say too little about a width, however many nodes there are
-_FEWEST_POINTS = 100
-# entries of a block of distances: 2 MB
-_BLOCK_ELEMENTS = 1 << 18
+_MOST_DISTANCES = 1 << 21  # distances to the nodes of a discrete measure: 16 MB per width
+_FEWEST_POINTS = 100  # fewer points say too little about a width, however many nodes there are
+_BLOCK_ELEMENTS = 1 << 18  # entries of a block of distances: 2 MB
 # nats: a log-density below −1e100 is set to it, so that its square is still a float
 _FARTHEST = 1e100
 # multiples of Silverman's bandwidth, by half octaves: clusters a few hundred times narrower than
@@ -64,14 +61,11 @@ _UNLIKE = 10.0
 
 # of the correlations: a feature that the others determine keeps some width of its own
 _RIDGE = 1e-3
-# steps towards the likeliest covariance: more of them fit the noise of the samples
-_STEPS = 3
+_STEPS = 3  # steps towards the likeliest covariance: more of them fit the noise of the samples
 # the start counts as 3d samples, about as many as a covariance has numbers per feature
 _PRIOR = 3.0
-# samples: fewer say nothing about correlations
-_FEWEST_FOR_METRIC = 5
-# nats: a sample that a shape misses by more says no more about the shape
-_MISSED = 1e4
+_FEWEST_FOR_METRIC = 5  # samples: fewer say nothing about correlations
+_MISSED = 1e4  # nats: a sample that a shape misses by more says no more about the shape
 # features: beyond, a metric has more numbers than samples determine, and its time is felt
 _MOST_METRIC_FEATURES = 60
 # bandwidths: in rotated coordinates an outlier beyond takes the digits of all other samples
@@ -79,13 +73,11 @@ _FARTHEST_METRIC = 1e5
 
 # share of the samples' kernel functions that support points may leave unrepresented
 _UNEXPLAINED = 0.1
-# steps from the kernel itself to its widest version
-_WIDENINGS = 4
+_WIDENINGS = 4  # steps from the kernel itself to its widest version
 # exponent over d + 4: at 1 the kernel is that of a kernel density estimate of m samples, and
 # support points, which are chosen, need less
 _WIDEST_POWER = 0.85
-# samples that give a mean share to two digits
-_MOST_EXPLAINED = 5000
+_MOST_EXPLAINED = 5000  # samples that give a mean share to two digits
 # samples beyond which the share must fall, since a bias counts the more the more samples there are
 _UNBIASED = 2000.0
 

@@ -69,23 +69,18 @@ _TENSOR_FEATURES = 3
 # of a tensor rule: 3 MB, and for three features 73 nodes in each, which is 7 bandwidths
 _MOST_NODES = 400_000
 _MOST_ALONG = 8_000  # of a feature, whose kernel matrix takes 500 MB
-# Floating-point operations of a core, in matrix products.
-_TENTH_OF_A_SECOND = 1e9
+_TENTH_OF_A_SECOND = 1e9  # Floating-point operations of a core, in matrix products.
 # Gauss–Legendre nodes per bandwidth, and beside them: rounding, in tests/space/test_exact_mmd.py
 _NODES_PER_BANDWIDTH = 8
 _LEAST_NODES = 16  # see above
 # bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
 _TAIL = 6.5
-# numbers at once: 32 MB, beyond which larger blocks are not faster
-_BLOCK_ELEMENTS = 1 << 22
+_BLOCK_ELEMENTS = 1 << 22  # numbers at once: 32 MB, beyond which larger blocks are not faster
 # of a squared MMD of order 1: a rule that costs more than the closed form is then worth it
 _LOST_DIGITS = 1e-12
-# of a squared MMD of order 1: one percent of a distance of 0.1
-_DUBIOUS = 1e-4
-# samples gathered where every pair of them counts: 3 GB of pairs
-_MOST_IN_MEMORY = 20_000
-# floating-point operations that one exponential costs
-_KERNEL_VALUE = 20.0
+_DUBIOUS = 1e-4  # of a squared MMD of order 1: one percent of a distance of 0.1
+_MOST_IN_MEMORY = 20_000  # samples gathered where every pair of them counts: 3 GB of pairs
+_KERNEL_VALUE = 20.0  # floating-point operations that one exponential costs
 
 
 class MeanEmbedding(KernelSum):

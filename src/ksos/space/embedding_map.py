@@ -34,24 +34,18 @@ from ksos.integrals.triple import (
 from ksos.kernels import Kernel
 from ksos.kernels.roots import MANY_POINTS
 
-# entries of a stored tensor that always fits: 134 MB
-SMALL_TENSOR = 1 << 24
+SMALL_TENSOR = 1 << 24  # entries of a stored tensor that always fits: 134 MB
 
-# numbers at once: 16 MB, what a processor's cache holds
-_BLOCK_ELEMENTS = 2_000_000
-# the same on a GPU, for which few large products are quicker: 1 GB
-_DEVICE_ELEMENTS = 125_000_000
-# operations at the nodes of a rule, a few milliseconds, that any space may take
-_CHEAP = 1e8
-# operations, about a second, where closed forms would lose digits
-_DEAR = 2e10
+_BLOCK_ELEMENTS = 2_000_000  # numbers at once: 16 MB, what a processor's cache holds
+_DEVICE_ELEMENTS = 125_000_000  # the same on a GPU, for which few large products are quicker: 1 GB
+_CHEAP = 1e8  # operations at the nodes of a rule, a few milliseconds, that any space may take
+_DEAR = 2e10  # operations, about a second, where closed forms would lose digits
 # per feature, that a rule takes for a single analytic kernel without a boundary: it does not pay to
 # look where the others are if there are fewer
 _NODES_OF_A_KERNEL = 100
 # squared entries of T from which on rounding in the integrals, 1e-16 of them, exceeds 1e-12
 _WEAK = 1e4
-# of rounding, to which an integral is known: a few operations each
-_UNITS_OF_ROUNDING = 4.0
+_UNITS_OF_ROUNDING = 4.0  # of rounding, to which an integral is known: a few operations each
 # directions on which applying a stored tensor costs less than one product with the pairs
 _FEW_DIRECTIONS = 32
 

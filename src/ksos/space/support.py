@@ -24,16 +24,13 @@ SELECTIONS = ("auto", "pivoted", "random", "kmeans")
 
 # steps of Lloyd's algorithm: later ones hardly move a center on the scale of the kernel
 _STEPS = 10
-# on the diagonal of a correlation matrix: directions below it are rounding
-_RESOLVED = 1e-10
+_RESOLVED = 1e-10  # on the diagonal of a correlation matrix: directions below it are rounding
 # binary digits of a bandwidth: centers are rounded to 1e-7 bandwidths, where the kernel is flat
 _DIGITS = 24
 # m³ operations of a first answer: set-up, one eigendecomposition and some steps of a solver
 _FIRST_ANSWER = 70.0
-# of the time limit, for a first answer: the rest improves it
-_SHARE = 0.2
-# support points for which a first answer takes well under a second
-_ALWAYS_AFFORDABLE = 250
+_SHARE = 0.2  # of the time limit, for a first answer: the rest improves it
+_ALWAYS_AFFORDABLE = 250  # support points for which a first answer takes well under a second
 # bandwidths: beyond, all points are far, and their squares must not take the digits of the others
 _FAR = 1e4
 
@@ -42,22 +39,16 @@ _FAR = 1e4
 _SPACING = 0.45
 # bandwidths of the embedding: a narrower model takes more support points, and is hardly seen
 _FINEST = 1.0 / 3.0
-# features: a grid in more of them has too many points
-_GRID_FEATURES = 3
-# bandwidths beyond the data: there a kernel density estimate has nearly all of its mass
-_PAD = 1.0
-# standard deviations of a normal measure: 99.7% of its mass
-_NORMAL_PAD = 3.0
-# squared residual, relative: the default truncation of a space
-_TAKEN = 1e-10
+_GRID_FEATURES = 3  # features: a grid in more of them has too many points
+_PAD = 1.0  # bandwidths beyond the data: there a kernel density estimate has nearly all of its mass
+_NORMAL_PAD = 3.0  # standard deviations of a normal measure: 99.7% of its mass
+_TAKEN = 1e-10  # squared residual, relative: the default truncation of a space
 # bandwidths h between landmarks: a squared residual of about exp(−π²/4h²) ≈ 2e-9 between them
 _GRID_SPACING = 0.35
 # candidates for landmarks from each source: pivoting them takes well under a second
 _MOST_GRID = 4000
-# the heaviest samples, likewise
-_MOST_DATA = 2000
-# a power of two, as Sobol' points need
-_SCATTERED = 2048
+_MOST_DATA = 2000  # the heaviest samples, likewise
+_SCATTERED = 2048  # a power of two, as Sobol' points need
 # bandwidths of the model beyond its support points: exp(−2·2²) is 0.03% of the peak of a square
 _REACH = 2.0
 

@@ -25,8 +25,7 @@ from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import squared_distances
 from ksos.space.bandwidth import bandwidth_rule
 
-# numbers held at a time: 8 MB
-_BLOCK_ELEMENTS = 1 << 20
+_BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
 # cells that a missing one stands for: their mean is known to 1/16 of its standard deviation
 _FILLS = 256
 # κ of two different levels beside a kernel of one's own, as in the corrections of densities

@@ -29,12 +29,9 @@ from ksos.quadrature import Panels, composite
 
 Side = tuple[float, float]
 
-# below this logarithm, the difference of two of them loses digits that matter
-_FAR = -1e3
-# numbers held at a time
-_BLOCK_ELEMENTS = 1 << 17
-# relative: below it, weights of atoms are those of a product of measures
-_PRODUCT = 1e-12
+_FAR = -1e3  # below this logarithm, the difference of two of them loses digits that matter
+_BLOCK_ELEMENTS = 1 << 17  # numbers held at a time
+_PRODUCT = 1e-12  # relative: below it, weights of atoms are those of a product of measures
 # cuts of a spectrum that are tried in turn, from all digits to none
 _CUTS = 10.0 ** np.arange(-13, 0, 2)
 # of a sum of squares of α, so that at least eleven of its sixteen digits are left
@@ -43,16 +40,12 @@ _CANCELLATION = 1e5
 _MISSED = 1e-3
 # of the largest root: p is below 1e-20 there, and what becomes of it does not matter
 _NEGLIGIBLE = 1e-10
-# what is by this logarithm smaller than a sum does not change it
-_UNSEEN = -40.0
+_UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
 # of a Gauss–Legendre rule, for 1e-9 between normal densities; more lengths would be many thousand
 _NODES_PER_LENGTH = 4.5
-# more lengths would be terms by the thousand, each a density
-_MOST_LENGTHS = 200.0
-# nats lost: of one feature of a normal distribution, 22 standard deviations
-_FEW_NATS = 200.0
-# nats that each feature adds: 10 of its standard deviations
-_PER_FEATURE = 50.0
+_MOST_LENGTHS = 200.0  # more lengths would be terms by the thousand, each a density
+_FEW_NATS = 200.0  # nats lost: of one feature of a normal distribution, 22 standard deviations
+_PER_FEATURE = 50.0  # nats that each feature adds: 10 of its standard deviations
 # support points at which densities are compared: the largest values hardly grow with more
 _MOST_POINTS = 500
 # a mass below which a sum of terms of both signs, of corrections, has no digits left

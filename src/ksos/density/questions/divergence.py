@@ -23,18 +23,14 @@ from ksos.kernels import Gaussian
 from ksos.observables import NumericFunction
 from ksos.quadrature import composite, cut
 
-# of logarithms
-_ROUNDING = 1e-13
-# of normal densities: some seconds
-_MOST_PAIRS = 1e9
+_ROUNDING = 1e-13  # of logarithms
+_MOST_PAIRS = 1e9  # of normal densities: some seconds
 # nodes of a panel: with panels this short, products of four kernels are right to rounding
 _ORDER = 12
 # panels to a length of the kernel, on which a product of four kernels varies twice as fast as k²
 _PANELS_PER_LENGTH = 1.5
-# e^−22 of k: its fourth power, and the square of p, is far below rounding
-_LOG_LEVEL = -22.0
-# numbers held at a time
-_BLOCK_ELEMENTS = 1 << 20
+_LOG_LEVEL = -22.0  # e^−22 of k: its fourth power, and the square of p, is far below rounding
+_BLOCK_ELEMENTS = 1 << 20  # numbers held at a time
 
 _Form = tuple[Square, np.ndarray]
 """(p, B): the function k(x)ᵀ B k(x) e^{−log_unit} with the kernel, the points and the unit of p,

@@ -44,8 +44,7 @@ Cloud = tuple[np.ndarray, np.ndarray, np.ndarray]
 Work = dict[str, Any]
 """rtol, max_evaluations, rng."""
 
-# beyond, cells are too many and points take their place
-_CUBATURE_FEATURES = 3
+_CUBATURE_FEATURES = 3  # beyond, cells are too many and points take their place
 # clouds whose spread is the error of a mean: enough for a standard error, few enough to be long
 _GROUPS = 8
 # sides of cells in lengths of the kernel, from fine to coarse, by the number of features
@@ -55,26 +54,19 @@ _CELL_LENGTHS = {1: (1.0, 4.0), 2: (1.5, 4.0), 3: (2.5, 5.0)}
 _CELL_DEVIATIONS = 2.5
 # for cubature, documented: two seconds for a hundred support points
 _CUBATURE_EVALUATIONS = 2_000_000
-# of all clouds, documented: errors of about 1e-4
-_CLOUD_POINTS = 65_536
+_CLOUD_POINTS = 65_536  # of all clouds, documented: errors of about 1e-4
 # values of normal densities by the number of features: about two seconds
 _NORMAL_VALUES = {1: 2e8, 2: 1.2e8, 3: 1e8}
-# fewer evaluations would make no rule, however long each of them takes
-_LEAST_EVALUATIONS = 20_000
-# a grid must leave this many times its own evaluations for refinement
-_REFINED = 4
-# an evaluation costs this many values of normal densities beside its own
-_OVERHEAD = 40.0
-# standard deviations that a common grid reaches: a mass of 1e-15 is beyond
-_CELL_REACH = 8.0
+_LEAST_EVALUATIONS = 20_000  # fewer evaluations would make no rule, however long each of them takes
+_REFINED = 4  # a grid must leave this many times its own evaluations for refinement
+_OVERHEAD = 40.0  # an evaluation costs this many values of normal densities beside its own
+_CELL_REACH = 8.0  # standard deviations that a common grid reaches: a mass of 1e-15 is beyond
 # a smaller share of points that count: exact samples take the place of weighted points
 _LEAST_EFFICIENCY = 0.01
-# the accuracy of a term counts with its weight, up to this
-_LEAST_RTOL = 1e-2
+_LEAST_RTOL = 1e-2  # the accuracy of a term counts with its weight, up to this
 # of a question about all terms, evaluations for each at least: eight clouds of 256 points
 _FEWEST_VALUES = 2048
-# of logarithms: an entropy of 0 has no relative error
-_ROUNDING = 1e-13
+_ROUNDING = 1e-13  # of logarithms: an entropy of 0 has no relative error
 
 
 def expectation(p: Terms, f: Any, work: Work) -> Estimate:

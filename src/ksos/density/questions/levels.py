@@ -15,20 +15,13 @@ from ksos.density.terms import Terms
 from ksos.integrals.regions import cells
 from ksos.quadrature import legendre, tensor_grid, weighted_level
 
-# rounds of cutting cells: four digits of the side of a cell at the boundary
-_ROUNDS = 6
-# parts per axis of a cell that is cut, at most: more would leave the next round nothing
-_PARTS = 4
-# nodes of a grid, whose levels are sorted: 2 MB
-_MOST_NODES = 1 << 18
-# the error of a level that was not refined, as far as one knows
-_UNREFINED = 0.1
-# kernel values that a few seconds allow
-_KERNEL_VALUES = 2.5e8
-# beyond, cells are too many and clouds of points take their place
-_GRID_FEATURES = 3
-# points of clouds: errors of about 1e-4 of a mass
-_CLOUD_POINTS = 65_536
+_ROUNDS = 6  # rounds of cutting cells: four digits of the side of a cell at the boundary
+_PARTS = 4  # parts per axis of a cell that is cut, at most: more would leave the next round nothing
+_MOST_NODES = 1 << 18  # nodes of a grid, whose levels are sorted: 2 MB
+_UNREFINED = 0.1  # the error of a level that was not refined, as far as one knows
+_KERNEL_VALUES = 2.5e8  # kernel values that a few seconds allow
+_GRID_FEATURES = 3  # beyond, cells are too many and clouds of points take their place
+_CLOUD_POINTS = 65_536  # points of clouds: errors of about 1e-4 of a mass
 # of which a term has so many at least, so that each of eight clouds has 256 of them
 _LEAST_POINTS = 2048
 

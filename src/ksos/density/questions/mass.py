@@ -26,37 +26,26 @@ from ksos.quadrature import PanelDistribution
 
 Sides = dict[int, tuple[float, float]]
 
-# boxes times components that are held at a time
-_BLOCK_ELEMENTS = 1 << 17
-# weights of components within a boundary: beyond, floats of single ones underflow
-_LARGEST = 1e87
+_BLOCK_ELEMENTS = 1 << 17  # boxes times components that are held at a time
+_LARGEST = 1e87  # weights of components within a boundary: beyond, floats of single ones underflow
 # errors of draws from components of both signs: above it, points with positive weights may do
 # better
 _ROUGH = 1e-3
-# such points: errors of a few thousandths
-_CLOUD_POINTS = 1 << 15
+_CLOUD_POINTS = 1 << 15  # such points: errors of a few thousandths
 # normal densities in boxes of so many features: about half a second
 _MOST_TERMS = {1: 20_000_000, 2: 1_500_000, 3: 60_000}
-# up to this many features, pairs of kernels go on a grid first
-_GRID_FEATURES = 2
-# each pair in an eighth of the time of a normal density in a box
-_GRIDDING = 8
+_GRID_FEATURES = 2  # up to this many features, pairs of kernels go on a grid first
+_GRIDDING = 8  # each pair in an eighth of the time of a normal density in a box
 # what the grid, or the terms without one, are as a rule
 _GRID_NODES = {1: 30, 2: 1000}
-# terms in arrays that fit into the cache
-_TERMS_AT_ONCE = 1 << 13
-# draws for all boxes together: about half a second
-_BOX_POINTS = 1 << 17
-# draws for one box at least, whose error would otherwise be a guess
-_LEAST_BOX_POINTS = 1 << 8
-# draws for one box at most: errors of 1e-4, as documented
-_MOST_BOX_POINTS = 1 << 12
+_TERMS_AT_ONCE = 1 << 13  # terms in arrays that fit into the cache
+_BOX_POINTS = 1 << 17  # draws for all boxes together: about half a second
+_LEAST_BOX_POINTS = 1 << 8  # draws for one box at least, whose error would otherwise be a guess
+_MOST_BOX_POINTS = 1 << 12  # draws for one box at most: errors of 1e-4, as documented
 # masses below it are sums in which terms cancel, and are taken from panels of one feature
 _DIGITS = 1e-6
-# the rounding of a term, of a few operations
-_ROUNDINGS = 1e-15
-# a total rounding above it is reported, as documented
-_EXACT = 1e-11
+_ROUNDINGS = 1e-15  # the rounding of a term, of a few operations
+_EXACT = 1e-11  # a total rounding above it is reported, as documented
 
 
 class Masses(NamedTuple):

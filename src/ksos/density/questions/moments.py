@@ -10,8 +10,7 @@ from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
 from ksos.observables import Polynomial
 
-# of the moments of all pairs that are held at a time
-_BLOCK_BYTES = 128e6
+_BLOCK_BYTES = 128e6  # of the moments of all pairs that are held at a time
 
 
 def mean_and_covariance(p: Terms) -> tuple[np.ndarray, np.ndarray]:
