@@ -19,10 +19,8 @@ from typing import Any
 from ksos.ground import Array, as_finite, as_nonnegative, inner, namespace, row_blocks, zeros
 from ksos.space import SMALL_TENSOR, EmbeddingMap, SoSSpace
 
-# about the cube root of the largest float: products with values and gradients stay finite
-_LARGEST_FACTOR = 1e100
-# exp(600) = 4e260: below the largest float, 2e308, by what it is multiplied with
-LARGEST_EXPONENT = 600.0
+_LARGEST_FACTOR = 1e100  # cube root of the largest float: a product of three such stays finite
+LARGEST_EXPONENT = 600.0  # nats: e^600 = 4e260 leaves room below the largest float, 2e308
 
 #: Something in the embedding (a vector of R^q) and something in the parameter (an r × r matrix).
 #: None stands for zero.

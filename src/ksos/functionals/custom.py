@@ -38,9 +38,7 @@ from ksos.space.space import SoSSpace
 _REMEMBERED = 24  # points that a new one is compared with: as many more calls of dot, and no more
 _PROBES = 6  # random densities at the start: a plain mistake shows at one of few
 _ROUNDING = 1e-9  # of the values compared: far above what a user's sums lose, far below a mistake
-# of central differences: truncation falls with the square of the step, rounding grows with its
-# inverse, and the best of three is near the optimum for functions of any size
-_STEPS = (1e-3, 1e-4, 1e-5)
+_STEPS = (1e-3, 1e-4, 1e-5)  # of central differences: best of three between h² (truncation) and 1/h
 
 
 class CustomFunctional(Functional):

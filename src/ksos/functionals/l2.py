@@ -39,9 +39,7 @@ from ksos.integrals import Rule, closed_form, exact_rule, panel_rules, smooth_ru
 from ksos.kernels import KERNELS, Kernel
 from ksos.space import MeanEmbedding, SoSSpace
 
-# relative, of two rules in a row: their errors are then some rounding units of a sum over so many
-# nodes
-_AGREEMENT = 1e-11
+_AGREEMENT = 1e-11  # relative, of two rules in a row: some roundings of a sum over so many nodes
 _NEGLIGIBLE = 1e-17  # share of a node in ∫‖ψ‖⁴: 2^16 such nodes stay below the agreement
 _MOST_NODES = 1 << 16  # of a refined rule, all of which every step visits: 50 MB at rank 100
 _MOST_EXACT_NODES = 1 << 18  # before those without weight go, of rules that need no refinement

@@ -12,11 +12,8 @@ from ksos.functionals.base import BoundTerm, Functional, PointwiseTerm
 from ksos.ground import Array, as_points, as_weights, is_other_array, like, namespace, to_numpy
 from ksos.space.space import SoSSpace
 
-# of the least value that a sample can have at an optimum: the logarithm goes on as a parabola below
-_FLOOR = 1e-8
-# ‖ψ(x)‖² is of the order of 1 near support points: no density of the space reaches a sample so far
-# from all of them
-_UNSEEN = 1e-200
+_FLOOR = 1e-8  # of a sample's least value at an optimum: below, a parabola continues the logarithm
+_UNSEEN = 1e-200  # ‖ψ(x)‖² is about 1 near support points: below this, no density reaches x
 
 
 class NegativeLogLikelihood(Functional):

@@ -22,9 +22,7 @@ CACHE_ELEMENTS = 1 << 16
 on.
 """
 
-# asking the system takes longer than a small problem; in this time no more than some 100 MB can be
-# filled
-_REMEMBERED_SECONDS = 0.02
+_REMEMBERED_SECONDS = 0.02  # asking takes longer than a small problem; by then 100 MB fill at most
 
 _remembered = -math.inf, 0.0  # when, and the answer
 _memory_limit: ContextVar[float] = ContextVar("memory_limit", default=math.inf)

@@ -27,8 +27,7 @@ MANY_ROWS = 100_000
 rows and 10 features then take half a second. With two threads on two busy cores they take seven,
 because every OpenMP thread waits, spinning, for one that does not run."""
 
-# counting takes up to a millisecond, and a busy machine stays busy for longer than this
-_REMEMBERED_SECONDS = 0.1
+_REMEMBERED_SECONDS = 0.1  # counting takes up to 1 ms, and a machine stays busy longer than this
 
 _lock = threading.Lock()
 _limits: list[int] = []  # what the calls in progress ask for

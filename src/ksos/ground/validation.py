@@ -30,9 +30,7 @@ from ksos.ground.names import (
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
-# of a matrix in units of its diagonal: products of matrices round to 1e-13 or so at d = 1000, and
-# are symmetric to far less than any user means by it
-_ASYMMETRY = 1e-9
+_ASYMMETRY = 1e-9  # of the diagonal: products round to 1e-13 at d = 1000, and no user means less
 _SINGULAR = 1e-13  # below, rounding alone decides on the sign of the least eigenvalue
 
 

@@ -16,9 +16,7 @@ from ksos.measures import Discrete, Measure
 Factor = tuple[Kernel, Array]
 """A kernel k and points X: the functions k(·, X_i)."""
 
-# rows of a Gram matrix of which only the diagonal is kept: 64 of them waste little, and pay for
-# the overhead of a call
-_DIAGONAL_BLOCK = 64
+_DIAGONAL_BLOCK = 64  # rows of a Gram matrix, for its diagonal: they pay for the overhead of a call
 _BLOCK_ELEMENTS = 1 << 18  # kernel values at a time: 2 MB stay in the cache
 
 

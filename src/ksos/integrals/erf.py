@@ -12,9 +12,7 @@ from scipy.special import erf, erfc, erfcx, log_ndtr, ndtr, ndtri_exp
 from ksos.ground import on_host
 from ksos.quadrature import legendre
 
-# e^{−t²} over less than one of the lengths on which it varies: right to rounding, which the tests
-# check against 30 digits
-_NARROW_NODES = 12
+_NARROW_NODES = 12  # right to rounding on one length of e^{−t²}: tests compare with 30 digits
 
 
 @on_host

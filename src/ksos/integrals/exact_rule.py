@@ -23,10 +23,8 @@ Factor = tuple[Kernel, np.ndarray]
 """A kernel and its centers."""
 
 _MOST_FEATURES = 3  # 24 nodes per feature are 14,000 in three features and 330,000 in four
-# lengths: nodes farther away than this from the first point have lost digits that matter
-_FAR = 1e5
-# lengths beyond a boundary: farther out, k² falls so steeply that the nodes per length do not do
-_OUTSIDE = 3.0
+_FAR = 1e5  # lengths from the first point: nodes farther away have lost digits that matter
+_OUTSIDE = 3.0  # lengths beyond a boundary: farther, k² falls too steeply for _NODES_PER_LENGTH
 _LEAST_NODES = 16  # for analytic kernels, on an interval: what a short one takes
 _NODES_PER_LENGTH = 8.0  # more for each length: a product of three Gaussian functions, to rounding
 

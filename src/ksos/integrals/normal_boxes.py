@@ -21,16 +21,12 @@ from ksos.ground import row_blocks
 from ksos.integrals.erf import gauss_mass
 from ksos.quadrature import legendre, sobol
 
-# features of a group: one of four would nest two rules, and take more nodes than points are drawn
-_CLOSED_FEATURES = 3
+_CLOSED_FEATURES = 3  # of a group: four would nest two rules, with more nodes than points are drawn
 _FARTHEST = 40.0  # standard deviations: beyond there is no mass in floating point
 _REACH = 8.3  # standard deviations: beyond, 1e-16 of a normal distribution is left
-# standard deviations of a feature given the others, and nodes: the tests compare with orthants that
-# are known, to 1e-13
-_PANEL = 6.0
-_PANEL_NODES = 13  # see above
-# three features that all but determine each other need more: drawing is then faster
-_MOST_PANELS = 400
+_PANEL = 6.0  # standard deviations of a feature given the others: 13 nodes then agree to 1e-13
+_PANEL_NODES = 13  # on 6 standard deviations: the tests compare with known orthants, to 1e-13
+_MOST_PANELS = 400  # for three features that all but determine each other: drawing is then faster
 _SCRAMBLINGS = 8  # independent ones, as in MixtureRule: their spread estimates the error
 # per scrambling, for one mass of a whole mixture: time for accuracy, and the error is reported
 _POINTS = 1 << 13

@@ -24,8 +24,7 @@ from ksos.kernels import Kernel, squared_distances
 from ksos.measures import Lebesgue, Measure
 
 _BLOCK_ELEMENTS = 1 << 18  # what a processor's cache holds
-# m⁴ of them for 740 points: some ten seconds per fit, where other criteria take one
-_MOST_OPERATIONS = 3e11
+_MOST_OPERATIONS = 3e11  # m⁴ at m = 740: ten seconds per fit, where other criteria take one
 
 
 # (i, j, Σ_kl E_ik E_jk Q_kl E_il E_jl) for blocks of the pairs i ≤ j.

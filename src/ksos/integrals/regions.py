@@ -32,14 +32,12 @@ Rule = tuple[np.ndarray, np.ndarray]
 Intervals = tuple[np.ndarray, np.ndarray]
 """Starts and ends: of intervals of a feature, or (c, d) of cells."""
 
-# of k, whose square is below rounding there even beside the large entries of a whitening matrix
-_LOG_LEVEL = -32.0
+_LOG_LEVEL = -32.0  # of k: k² = e^{−64} is rounding even beside large entries of a whitening matrix
 _SMOOTH_LOG_LEVEL = -22.0  # for p², which holds the fourth power of k
 _CELL_LOG_LEVEL = -20.0  # k² is e^{−40} there
 _PANEL_ORDER = 8  # low, as integrands may have kinks inside of a panel; halving it is cheap
 _MOST_HALVINGS = 12  # 4096 panels per bandwidth: the number of nodes ends the search long before
-# each half as many again: two that agree cost little more than the finer one
-_NODES_PER_LENGTH = (3.0, 4.5, 6.5, 9.5, 14.0, 20.0)
+_NODES_PER_LENGTH = (3.0, 4.5, 6.5, 9.5, 14.0, 20.0)  # half as many again each: a check costs 2/3
 
 
 def intervals(

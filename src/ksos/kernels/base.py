@@ -37,10 +37,8 @@ _DEVICE_ELEMENTS = 1 << 27
 DISTANCES_ON_DEVICE = 1 << 26
 DIRECT_FEATURES = 8
 """Up to so many features subtracting one by one, which loses nothing, is as fast as a product."""
-# of a squared distance, hence of log k: above it, features are subtracted one by one
-_PRODUCT_ERROR = 1e-12
-# the median of this many rows lies in the bulk of the data
-_LOOKED_AT = 64
+_PRODUCT_ERROR = 1e-12  # of a squared distance, so of log k: above, features are subtracted singly
+_LOOKED_AT = 64  # rows: the median of so many lies in the bulk of the data
 ROUNDING = 2.0**-53
 """The unit of rounding in double precision."""
 _SHOWN_BANDWIDTHS = 6  # in a repr, which should fit on one line

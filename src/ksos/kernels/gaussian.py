@@ -20,10 +20,8 @@ from ksos.kernels.base import (
 
 # relative error of an exponential in single precision: at most a few units in the last place
 _EXPONENTIAL = 4.0 * 2.0**-23
-# bounds on the error of a squared distance from a product: in double precision the error itself is
-# far below its bound, in single precision the bound is part of the answer and 1% is too much
-_MOST_ERROR = 1e-11
-_MOST_SINGLE_ERROR = 1e-2  # see above
+_MOST_ERROR = 1e-11  # bound for a squared distance by a product: the error itself is far below it
+_MOST_SINGLE_ERROR = 1e-2  # the same in single precision, where it is in the answer: 1% is too much
 _SINGLE = 2.0**-24  # unit of rounding in single precision
 
 

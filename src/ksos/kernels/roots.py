@@ -34,15 +34,11 @@ VERY_MANY_POINTS = 1500
 """
 
 _NEGLIGIBLE = 1e-15  # of the largest diagonal entry: what is dropped is the rounding of M itself
-# L costs m·h² operations to find and saves products of (1 − h/m) of M's: beyond a third of m, or
-# where the search itself takes about a second (h = 1000 of 10,000 points), it does not pay
-_SMALL_SHARE = 3
-_MOST_COLUMNS = 1000  # see above
+_SMALL_SHARE = 3  # L costs m·h² and saves (1 − h/m) of M's products: beyond m/3 it does not pay
+_MOST_COLUMNS = 1000  # the search then takes about a second, for 10,000 points: more does not pay
 _FIRST_LOOK = 32  # columns: next to nothing beside a factorization, and a low rank shows by then
-# directions of most mass that come last: as many as the faces on which solvers first look
-_LEADING = 16
-# of the matrix, from random vectors: cosines to the leading eigenvectors are then above 0.9
-_POWERS = 4
+_LEADING = 16  # directions of most mass, which come last: the number of faces solvers look at first
+_POWERS = 4  # of M, from random vectors: cosines to the leading eigenvectors are then above 0.9
 
 
 class Pivots(NamedTuple):

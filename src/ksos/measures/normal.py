@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-14  # of the sum of the weights: a sum of thousands of weights is rounded by less
 # coordinates relative to the means at a time on a GPU, which wants few large operations: 128 MB
 _DEVICE_ELEMENTS = 1 << 24
-# a level of costs over the last one: larger steps take more determinants, smaller ones more rounds
-_NEXT = 2.0
+_NEXT = 2.0  # a level of costs over the last: larger takes more determinants, smaller more rounds
 
 
 class _Normals(Measure):

@@ -31,12 +31,9 @@ from ksos.observables.over_normals import are_normal, box_matrices
 
 _BLOCK_ELEMENTS = 1 << 20  # kernel values at a time: 8 MB
 _TENSOR_FEATURES = 3  # eight nodes on each of four panels are 32,000 in three features
-# of the largest entry: a rule that is farther off in ∫kk dρ, which is known, misses a part of the
-# space; rounding and a rule that is merely coarse stay far below
-_GROSS = 1e-4
+_GROSS = 1e-4  # of the largest entry of ∫kk dρ: a coarse rule is closer, one that misses a part not
 _LOOKS = 1 << 16  # nodes that look for what a rule has overlooked: a quarter of the finest rule's
-# of the range of f: what stands out by less between the nodes of a rule is interpolation error
-_MARGIN = 0.1
+_MARGIN = 0.1  # of the range of f: what stands out by less between nodes is interpolation error
 
 
 class BoxIndicator(Observable):

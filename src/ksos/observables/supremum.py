@@ -32,14 +32,11 @@ from ksos.observables.maximum import Event, Maximum
 from ksos.observables.polynomial import Polynomial
 from ksos.quadrature import tensor_grid
 
-# together, as a grid: few beside the most, and fewer would be cut anyway
-_FIRST_CELLS = 4096
+_FIRST_CELLS = 4096  # in a grid: under 1% of _MOST_CELLS, and fewer would be cut anyway
 _MOST_CELLS = 600_000  # in all: they end a search that does not converge, and the bound holds
 _MOST_PENDING = 200_000  # at a time: arrays of this many rows for each feature, likewise
-# of local searches, all at once: time for the chance of a better value, an estimate anyway
-_STARTS = 64
-# d²/2 sums for each cell instead of d: beside the kernel values themselves little up to here
-_CURVED_FEATURES = 6
+_STARTS = 64  # of local searches, all at once: time for the chance of a better estimate
+_CURVED_FEATURES = 6  # d²/2 sums for a cell, not d: little beside the kernel values up to here
 _FIRST_REACH = 0.05  # steps of a search along the axes, in units of the box: starts are as close
 _LAST_REACH = 1e-4  # this leaves an error of about 1e-8 of a smooth function
 _MOST_STEPS = 60  # growing by 1.25 and falling to 0.4, a search takes about half as many

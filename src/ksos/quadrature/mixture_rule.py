@@ -12,8 +12,7 @@ from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from ksos.ground import row_blocks
 
-# independent ones: a standard error of the mean from eight is right to a quarter of itself
-_SCRAMBLINGS = 8
+_SCRAMBLINGS = 8  # independent: a standard error from eight is right to 1/√(2·7), a quarter
 _BLOCK_ELEMENTS = 1 << 20  # coordinates relative to centers at a time: 8 MB
 
 

@@ -27,11 +27,9 @@ from ksos.ground.arrays import (
 )
 from ksos.ground.memory import row_blocks
 
-# of the tensor at a time: what a processor's cache holds between the two products
-_BLOCK_ELEMENTS = 500_000
+_BLOCK_ELEMENTS = 500_000  # of the tensor at a time: 4 MB stay in cache between the two products
 _DEVICE_ELEMENTS = 125_000_000  # 1 GB: a GPU wants few large products instead
-# added to a matrix of unit diagonal that rounding has made indefinite: the least that helps
-_JITTERS = (0.0, 1e-15, 1e-13, 1e-11)
+_JITTERS = (0.0, 1e-15, 1e-13, 1e-11)  # where rounding made a unit diagonal indefinite: the least
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,7 @@ from ksos.space.embedding_map import SMALL_TENSOR
 from ksos.space.space import SoSSpace
 
 _PATIENCE = 4  # rounds in a row without a smaller gap after which rounding has the last word
-# a penalty, or a multiplier, from which on a violation that stays raises the question whether
-# anything is feasible
-_DOUBTFUL = 1e3
+_DOUBTFUL = 1e3  # penalty or multiplier from which a violation that stays may mean an empty problem
 _WORDED = 1e-5  # relative: the digits of a least radius that a message shows
 _ROUND = LowRank(extra_steps=0)  # Newton's method for one round of many
 Why = tuple[str, float | None]  # a note, and the least radius of a ball

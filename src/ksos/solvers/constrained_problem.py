@@ -27,13 +27,10 @@ from ksos.ground.arrays import Array, flat, inner, like, namespace, norm, to_num
 from ksos.solvers.spectraplex import center, lowest_bound
 
 FEASIBLE = 1e-11  # a violation, in units of a constraint's size, that is rounding
-# inequalities are aimed at a little inside, so that rounding does not carry the point out again
-_INSIDE = 1e-13
+_INSIDE = 1e-13  # inequalities are aimed this far inside, so that rounding does not carry out again
 _MET = 1e-12  # violations that count as none, in the same units
-# the same for MMD balls, in units of distances, which are known to rounding: multipliers of small
-# balls are large
-_BALL_INSIDE = 1e-15
-_BALL_MET = 1e-14  # likewise
+_BALL_INSIDE = 1e-15  # the same for MMD balls, in distances: small balls have large multipliers
+_BALL_MET = 1e-14  # violations of balls that count as none, in distances: rounding
 
 
 @dataclass(frozen=True)

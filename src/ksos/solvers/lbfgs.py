@@ -31,9 +31,7 @@ from ksos.ground.validation import as_nonnegative
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import DENSE, center, grown, lowest_bound, lowest_eigenpairs, pruned
 
-# certificates by dense eigenvalues up to this r: Lanczos iterations take long near an optimum,
-# where the lowest eigenvalues lie close together
-_DENSE = 3000
+_DENSE = 3000  # r up to which eigenvalues are dense: Lanczos is slow where the lowest lie close
 
 # a value and a gradient
 Valued = tuple[float, Array]

@@ -23,8 +23,7 @@ from ksos.solvers.loop import Solution
 from ksos.solvers.minimize import minimize
 from ksos.space import MixedSpace, SoSSpace
 
-# of the least value that a row can have at an optimum: the logarithm goes on as a parabola below
-_FLOOR = 1e-8
+_FLOOR = 1e-8  # of a row's least value at an optimum: below, a parabola continues the logarithm
 
 
 class RowLikelihood(BoundLikelihood):

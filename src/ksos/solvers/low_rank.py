@@ -40,18 +40,14 @@ from ksos.solvers.spectraplex import (
     step_along,
 )
 
-# directions of a rough start, one after the other: on moons of 25 to 200 points it halves the steps
-_LEVELS = (8, 16)
+_LEVELS = (8, 16)  # directions of rough starts: they halve the steps on moons of 25 to 200 points
 _LEADING = 24  # directions on which a quadratic is minimized exactly: its steps cost some 24^4 each
 _MANY_DIRECTIONS = 1000  # r from which on a direction takes as long as a column in a Newton step
 _MOST_NEW_COLUMNS = 16  # at once: optima have fewer, and a face takes what it can use of them
 _FAINT = 1e-10  # columns of a start with less of the mass do not count
-# columns of a face, where Newton's steps are dear: its interior point takes 20 ms
-_FACE_COLUMNS = 40
+_FACE_COLUMNS = 40  # where Newton's steps are dear: the interior point takes 20 ms on so many
 _FACE_FAINT = 1e-6  # mass of columns of a face that are dropped: they vanish with its gap
-# steps without half the gap: columns that vanish at the optimum make the Hessian singular there,
-# and Newton's method slow
-_PATIENCE = 3
+_PATIENCE = 3  # steps without half the gap: Newton is slow where vanishing columns make H singular
 
 
 @dataclass(frozen=True)

@@ -30,56 +30,40 @@ from ksos.space.support import cluster_centers, unexplained
 
 # every rule by name
 RULES = ("auto", "median", "scott", "silverman")
-# samples looked at per support point: memory and time of a fit follow the support points, however
-# many samples there are
-PER_SUPPORT_POINT = 10
+PER_SUPPORT_POINT = 10  # samples looked at: cost follows the support points, not the samples
 
-# time and memory grow with the square: 30 matrices of this size, one after the other
-_MOST_POINTS = 600
+_MOST_POINTS = 600  # time and memory grow with the square: 30 matrices of this size in turn
 _MOST_DISTANCES = 1 << 21  # distances to the nodes of a discrete measure: 16 MB per width
 _FEWEST_POINTS = 100  # fewer points say too little about a width, however many nodes there are
 _BLOCK_ELEMENTS = 1 << 18  # entries of a block of distances: 2 MB
-# nats: a log-density below −1e100 is set to it, so that its square is still a float
-_FARTHEST = 1e100
+_FARTHEST = 1e100  # nats: lower log-densities are set to −1e100, so that their squares are floats
 # multiples of Silverman's bandwidth, by half octaves: clusters a few hundred times narrower than
 # the data are still resolved, and nothing is gained beyond twice the width of one normal
 _MULTIPLES = tuple(2.0 ** (0.5 * k) for k in range(-16, 3))
-# nats below the median at the widest kernel: of a normal distribution less than 1 sample in 10⁵
-_OUTLYING = 10.0
-# nats over all samples: a likelihood ratio of 55, very strong evidence on the scale of Jeffreys
-_MOST_NATS = 4.0
+_OUTLYING = 10.0  # nats below the median at the widest kernel: less than 1 in 10⁵ normal samples
+_MOST_NATS = 4.0  # over all samples: a likelihood ratio of 55, very strong evidence [Jeffreys]
 # A sum of squares is sharper than a kernel density estimate. Its kernel is wider by
 # min(_WIDEST, max(_WIDER/d, _UNSURE/√n)): less with many features, and with few samples as much as
 # highest-density regions need to hold their share of new ones (benchmarks/honest_regions.py).
 _WIDER = 0.4  # over d, see above
 _WIDEST = 0.25  # the bound, see above
 _UNSURE = 1.5  # over √n, see above
-# 4.5 million pairs: a subset this large gives the median to about 1/√3000, 2%
-MOST_MEDIAN_POINTS = 3000
-# ratio of standard deviations: one bandwidth for all features would not see the narrowest one
-_UNLIKE = 10.0
+MOST_MEDIAN_POINTS = 3000  # 4.5 million pairs give the median to about 1/√3000, 2%
+_UNLIKE = 10.0  # ratio of standard deviations: one bandwidth for all would miss the narrowest
 
-# of the correlations: a feature that the others determine keeps some width of its own
-_RIDGE = 1e-3
+_RIDGE = 1e-3  # of the correlations: a feature that others determine keeps some width of its own
 _STEPS = 3  # steps towards the likeliest covariance: more of them fit the noise of the samples
-# the start counts as 3d samples, about as many as a covariance has numbers per feature
-_PRIOR = 3.0
+_PRIOR = 3.0  # the start counts as 3d samples, as many as a covariance has numbers per feature
 _FEWEST_FOR_METRIC = 5  # samples: fewer say nothing about correlations
 _MISSED = 1e4  # nats: a sample that a shape misses by more says no more about the shape
-# features: beyond, a metric has more numbers than samples determine, and its time is felt
-_MOST_METRIC_FEATURES = 60
-# bandwidths: in rotated coordinates an outlier beyond takes the digits of all other samples
-_FARTHEST_METRIC = 1e5
+_MOST_METRIC_FEATURES = 60  # beyond, samples do not determine a metric, and its time is felt
+_FARTHEST_METRIC = 1e5  # bandwidths: when rotated, an outlier beyond takes the digits of the others
 
-# share of the samples' kernel functions that support points may leave unrepresented
-_UNEXPLAINED = 0.1
+_UNEXPLAINED = 0.1  # share of the samples' kernel functions that support points may miss
 _WIDENINGS = 4  # steps from the kernel itself to its widest version
-# exponent over d + 4: at 1 the kernel is that of a kernel density estimate of m samples, and
-# support points, which are chosen, need less
-_WIDEST_POWER = 0.85
+_WIDEST_POWER = 0.85  # over d + 4: 1 is a density estimate of m samples, chosen ones need less
 _MOST_EXPLAINED = 5000  # samples that give a mean share to two digits
-# samples beyond which the share must fall, since a bias counts the more the more samples there are
-_UNBIASED = 2000.0
+_UNBIASED = 2000.0  # samples: beyond, the share falls as n^{−1/4}, since the same bias counts more
 
 
 def bandwidth_rule(

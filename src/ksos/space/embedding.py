@@ -64,20 +64,15 @@ from ksos.space.tables import (
     together,
 )
 
-# features: with the fewest nodes in each, a rule for four would have 16⁴ of them for every box
-_TENSOR_FEATURES = 3
-# of a tensor rule: 3 MB, and for three features 73 nodes in each, which is 7 bandwidths
-_MOST_NODES = 400_000
+_TENSOR_FEATURES = 3  # with 16 nodes in each, a rule for four would have 65,536 for every box
+_MOST_NODES = 400_000  # of a tensor rule: 3 MB, for three features 73 nodes in each, 7 bandwidths
 _MOST_ALONG = 8_000  # of a feature, whose kernel matrix takes 500 MB
 _TENTH_OF_A_SECOND = 1e9  # Floating-point operations of a core, in matrix products.
-# Gauss–Legendre nodes per bandwidth, and beside them: rounding, in tests/space/test_exact_mmd.py
-_NODES_PER_BANDWIDTH = 8
+_NODES_PER_BANDWIDTH = 8  # Gauss–Legendre, for rounding in tests/space/test_exact_mmd.py
 _LEAST_NODES = 16  # see above
-# bandwidths beyond the support points at which the density is cut: exp(−2·6.5²) is below rounding
-_TAIL = 6.5
+_TAIL = 6.5  # bandwidths beyond the support points where a density is cut: e^{−2·6.5²} is rounding
 _BLOCK_ELEMENTS = 1 << 22  # numbers at once: 32 MB, beyond which larger blocks are not faster
-# of a squared MMD of order 1: a rule that costs more than the closed form is then worth it
-_LOST_DIGITS = 1e-12
+_LOST_DIGITS = 1e-12  # of a squared MMD of order 1: a dearer rule than the closed form then pays
 _DUBIOUS = 1e-4  # of a squared MMD of order 1: one percent of a distance of 0.1
 _MOST_IN_MEMORY = 20_000  # samples gathered where every pair of them counts: 3 GB of pairs
 _KERNEL_VALUE = 20.0  # floating-point operations that one exponential costs

@@ -40,14 +40,10 @@ _BLOCK_ELEMENTS = 2_000_000  # numbers at once: 16 MB, what a processor's cache 
 _DEVICE_ELEMENTS = 125_000_000  # the same on a GPU, for which few large products are quicker: 1 GB
 _CHEAP = 1e8  # operations at the nodes of a rule, a few milliseconds, that any space may take
 _DEAR = 2e10  # operations, about a second, where closed forms would lose digits
-# per feature, that a rule takes for a single analytic kernel without a boundary: it does not pay to
-# look where the others are if there are fewer
-_NODES_OF_A_KERNEL = 100
-# squared entries of T from which on rounding in the integrals, 1e-16 of them, exceeds 1e-12
-_WEAK = 1e4
+_NODES_OF_A_KERNEL = 100  # per feature, for one analytic kernel: with fewer, looking does not pay
+_WEAK = 1e4  # squared entries of T: 1e-16 of them, rounding in the integrals, is then above 1e-12
 _UNITS_OF_ROUNDING = 4.0  # of rounding, to which an integral is known: a few operations each
-# directions on which applying a stored tensor costs less than one product with the pairs
-_FEW_DIRECTIONS = 32
+_FEW_DIRECTIONS = 32  # on which a stored tensor costs less than one product with the pairs
 
 
 class Tangent(NamedTuple):

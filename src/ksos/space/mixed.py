@@ -12,8 +12,7 @@ from ksos.density import Correction, MixedReference, MixedTerms
 from ksos.ground.memory import row_blocks
 from ksos.space.space import whiten_beside_constant
 
-# of the trace of M(o): what a factor of it drops changes a log-likelihood by no more
-_LEFT_OUT = 1e-12
+_LEFT_OUT = 1e-12  # of tr M(o): what its factor drops changes a log-likelihood by no more
 _UNSEEN = -25.0  # of a component: 1e-11 of what is known of a row
 _BLOCK_ELEMENTS = 1 << 22  # entries of matrices M(o) that are held at a time: 32 MB
 

@@ -38,10 +38,8 @@ from ksos.space.labeled import LabeledDensity, LabeledEmbedding
 _BLOCK_ELEMENTS = 1 << 22  # kernel values at once: 32 MB, beyond which larger blocks are not faster
 _ROUNDING = 1e-8  # of squared distances and masses, which lose half of their digits
 _NO_MASS = 1e-12  # of all mass: a label with less, which is rounding of a solver, has no density
-# features in which panels of Gauss–Legendre nodes, at least two for each, are few enough
-_TENSOR_FEATURES = 3
-# nodes of the finest rule that a space uses: with 100 directions they are 50 MB
-_MOST_NODES = 1 << 16
+_TENSOR_FEATURES = 3  # panels of Gauss–Legendre nodes, at least two for each, are few enough here
+_MOST_NODES = 1 << 16  # of the finest rule of a space: with 100 directions they are 50 MB
 _AGREE = 1e-8  # of ∫ψψᵀdρ, which is the identity: between a rule and the next finer one
 
 

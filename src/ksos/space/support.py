@@ -22,35 +22,26 @@ from ksos.quadrature import sobol, tensor_grid
 # every rule by name
 SELECTIONS = ("auto", "pivoted", "random", "kmeans")
 
-# steps of Lloyd's algorithm: later ones hardly move a center on the scale of the kernel
-_STEPS = 10
+_STEPS = 10  # of Lloyd's algorithm: later ones hardly move a center on the scale of the kernel
 _RESOLVED = 1e-10  # on the diagonal of a correlation matrix: directions below it are rounding
-# binary digits of a bandwidth: centers are rounded to 1e-7 bandwidths, where the kernel is flat
-_DIGITS = 24
-# m³ operations of a first answer: set-up, one eigendecomposition and some steps of a solver
-_FIRST_ANSWER = 70.0
+_DIGITS = 24  # binary, of a bandwidth: centers are rounded to 1e-7 of it, where the kernel is flat
+_FIRST_ANSWER = 70.0  # m³ operations: set-up, one eigendecomposition and some steps of a solver
 _SHARE = 0.2  # of the time limit, for a first answer: the rest improves it
 _ALWAYS_AFFORDABLE = 250  # support points for which a first answer takes well under a second
-# bandwidths: beyond, all points are far, and their squares must not take the digits of the others
-_FAR = 1e4
+_FAR = 1e4  # bandwidths: points farther out are clipped, or they take the digits of the others
 
-# bandwidths h between support points: by the spectrum of the Gaussian kernel, a finer grid adds
-# directions of relative mass exp(−π²/2h²) ≈ 3e-11, which a space truncates
-_SPACING = 0.45
+_SPACING = 0.45  # bandwidths h of a grid: a finer one adds relative mass e^{−π²/2h²} ≈ 3e-11
 # bandwidths of the embedding: a narrower model takes more support points, and is hardly seen
 _FINEST = 1.0 / 3.0
 _GRID_FEATURES = 3  # features: a grid in more of them has too many points
 _PAD = 1.0  # bandwidths beyond the data: there a kernel density estimate has nearly all of its mass
 _NORMAL_PAD = 3.0  # standard deviations of a normal measure: 99.7% of its mass
 _TAKEN = 1e-10  # squared residual, relative: the default truncation of a space
-# bandwidths h between landmarks: a squared residual of about exp(−π²/4h²) ≈ 2e-9 between them
-_GRID_SPACING = 0.35
-# candidates for landmarks from each source: pivoting them takes well under a second
-_MOST_GRID = 4000
+_GRID_SPACING = 0.35  # bandwidths h between landmarks: squared residuals of e^{−π²/4h²} ≈ 2e-9
+_MOST_GRID = 4000  # landmark candidates from each source: pivoting them takes well under a second
 _MOST_DATA = 2000  # the heaviest samples, likewise
 _SCATTERED = 2048  # a power of two, as Sobol' points need
-# bandwidths of the model beyond its support points: exp(−2·2²) is 0.03% of the peak of a square
-_REACH = 2.0
+_REACH = 2.0  # bandwidths beyond support points: e^{−2·2²} is 0.03% of the peak of a square
 
 
 def select_support(

@@ -26,14 +26,11 @@ from ksos.kernels.base import squared_distances
 from ksos.space.bandwidth import bandwidth_rule
 
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
-# cells that a missing one stands for: their mean is known to 1/16 of its standard deviation
-_FILLS = 256
-# κ of two different levels beside a kernel of one's own, as in the corrections of densities
-_THETA = 0.5
+_FILLS = 256  # cells that a missing one stands for: their mean is right to 1/16 standard deviation
+_THETA = 0.5  # κ of two different levels with a kernel of one's own, as in corrections of densities
 PAIR = 30.0
 """Operations for a pair of normal densities."""
-# turns of a circle that a kernel as wide as half of it sees: the next has e^{−16}
-_TURNS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+_TURNS = (-2.0, -1.0, 0.0, 1.0, 2.0)  # of a circle, σ being half of one: a third adds e^{−25}
 
 
 class TableKernel(Kernel):

@@ -54,11 +54,9 @@ _FAMILY: tuple[tuple[float, tuple[float | None, ...]], ...] = (
 )
 _MOST_BLOCKS = 2048  # blocks that permutations move: 999 permutations of them are 16 MB
 _FEWEST_BLOCKS = 64  # of the smaller sample: fewer would leave the statistic few values
-# rows per degree of freedom: with fewer, the covariance that the statistic divides by is noise
-_ROWS_PER_DEGREE = 8
+_ROWS_PER_DEGREE = 8  # with fewer rows per degree of freedom the covariance is noise
 _SMALLEST = 1e-300  # a p-value that underflows: its logarithm, and the harmonic mean, stay finite
-# of log₁₀ p: a permutation that differs by less has the same statistic, up to rounding
-_EQUAL = 1e-9
+_EQUAL = 1e-9  # of log₁₀ p: permutations that differ by less have the same statistic up to rounding
 _BLOCK_ELEMENTS = 1 << 18  # kernel values at once: 2 MB, which stay in the cache
 _STEPS = 50  # of L-BFGS from the best landmark, which is near an extremum already
 
