@@ -514,7 +514,7 @@ def radius_of(
     plain = float(weights @ np.concatenate([fold.plain for fold in folds]))
     slack = sum(fold.slack for fold in folds)
     for candidate in (widest * fraction for fraction in _FRACTIONS if widest * fraction >= least):
-        Run.current().tell(f"held-out losses with radius {candidate:.3g}", 0.0, np.inf)
+        Run.current().tell(f"held-out losses with radius {candidate:.3g}")
         parts = (fold.excess(candidate) for fold in folds)
         known: list[Any] = list(takewhile(lambda part: part is not None, parts))
         if len(known) == _FOLDS:

@@ -71,11 +71,9 @@ from ksos.ground.names import (
     warn_caller as warn_caller,
 )
 from ksos.ground.run import (
-    Convergence as Convergence,
     Run as Run,
     Steps as Steps,
     TimeUp as TimeUp,
-    left_in_words as left_in_words,
     overwritable as overwritable,
     shortened as shortened,
 )

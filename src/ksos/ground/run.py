@@ -101,8 +101,6 @@ class Run:
         self._name, self._after, self._line = name, after, line
         self._display: _Display | None = None
         self.doing = doing
-        self._at = self._stepped = self._began
-        self._done, self._total, self._step = 0.0, 0.0, 1.0
         self._foreseen: float | None = None
         # whether the line has ever shown what this run does
         self._written = False
@@ -268,27 +266,17 @@ class Run:
         """Whether reports are shown: on a line of progress, or by a listener."""
         return self._display is not None or self._listener is not None
 
-    def tell(
-        self,
-        doing: str,
-        done: float | None = None,
-        total: float | None = None,
-        step: float = 1.0,
-        *,
-        left: float | None = None,
-    ) -> None:
-        """Show what the call does now: so much ``done`` of a ``total``, and how much the next
-        ``step`` is, in any unit of cost, or how many seconds are ``left``.
-
-        With an infinite total nothing is foreseen, whatever the calls inside know of their part.
+    def tell(self, doing: str, done: float | None = None, total: float | None = None) -> None:
+        """Show what the call does now, and how long it takes if so much is ``done`` of a ``total``
+        of work, in any unit.
         """
         if self._listener is not None:
             self._listener(doing)
         if self._display is None:
             return
-        self.doing, self._foreseen, self._at = doing, left, self._clock()
-        if done is not None and total is not None:
-            self._done, self._total, self._step, self._stepped = done, total, step, self._at
+        self.doing, self._foreseen = doing, None
+        if total:
+            self._foreseen = self._began + self.elapsed * total / done if done else math.inf
         self._display.write()
 
     def tell_rows(self, done: int, total: int) -> None:
@@ -301,21 +289,6 @@ class Run:
             print(f"[{label}] {what}  {self.elapsed:.2f} s", flush=True)
         else:
             self.tell(what)
-
-    # The seconds left: foreseen, or as many for each unit as those before took. ``inner`` are those
-    # of the call inside.
-    def _left(self, now: float, inner: float | None) -> float | None:
-        if self._foreseen is not None:
-            return max(self._foreseen - (now - self._at), 0.0)
-        if self._total == 0.0:
-            return inner
-        if inner is not None:
-            then = self._done + self._step
-            return inner + (now - self._began + inner) * max(self._total - then, 0.0) / then
-        if self._done == 0.0:
-            return None
-        took = self._stepped - self._began
-        return max(took * (self._total - self._done) / self._done - (now - self._stepped), 0.0)
 
 
 class Setup:
@@ -343,52 +316,8 @@ class Steps:
         """Tell the next step."""
         k = self._number
         what = f"step {k + 1} of {len(self._costs)}: {doing}"
-        Run.current().tell(what, sum(self._costs[:k]), sum(self._costs), self._costs[k])
+        Run.current().tell(what, sum(self._costs[:k]), sum(self._costs))
         self._number = min(k + 1, len(self._costs) - 1)
-
-
-class Convergence:
-    """The seconds until a gap that falls as it has fallen lately reaches its goal.
-
-    >>> gaps = Convergence(goal=1e-8)
-    >>> gaps.left(0.0, 1.0), round(gaps.left(1.0, 1e-2), 6), round(gaps.left(2.0, 1e-4), 6)
-    (None, 3.0, 2.0)
-    """
-
-    def __init__(self, goal: float) -> None:
-        self.goal = goal
-        self._seen: list[tuple[float, float]] = []
-
-    def left(self, seconds: float, gap: float) -> float | None:
-        """How many more seconds it takes, with this gap after so many. None if nothing is known,
-        or the gap does not fall.
-        """
-        least = min(gap, self._seen[-1][1]) if self._seen else gap
-        self._seen.append((seconds, least))
-        if least <= self.goal:
-            return 0.0
-        if len(self._seen) == 1:
-            return None
-        # the second half of the time counts: the first steps of a solver are unlike its last ones
-        then, before = next(
-            pair for pair in self._seen if pair[0] >= 0.5 * seconds or pair is self._seen[-2]
-        )
-        if not (math.inf > before > least and seconds > then):
-            return None
-        return math.log(least / self.goal) * (seconds - then) / math.log(before / least)
-
-
-def left_in_words(seconds: float | None) -> str:
-    """The end of a line of progress.
-
-    >>> left_in_words(None), left_in_words(4.21), left_in_words(150.0)
-    ('', '; about 4.2 s left', '; about 3 min left')
-    """
-    if seconds is None or not math.isfinite(seconds):
-        return ""
-    if seconds < 100.0:
-        return f"; about {seconds:.1f} s left"
-    return f"; about {math.ceil(seconds / 60.0)} min left"
 
 
 class _Display:
@@ -425,17 +354,19 @@ class _Display:
 
     # What is done, and the times.
     def _words(self, run: Run | None, now: float) -> tuple[str, str]:
-        left: float | None = None
+        end = math.inf
         doing: list[str] = []
         while run is not None:
-            left = run._left(now, left)
+            # a call knows the end of those inside it as well
+            end = end if run._foreseen is None else run._foreseen
             doing.append(run.doing)
             run = run._outer
         if self._stopping:
-            left, doing = None, ["stopping, to keep the best so far"]
+            end, doing = math.inf, ["stopping, to keep the best so far"]
         what = ": ".join(filter(None, [self._name, *reversed(doing)])) or "working"
         seconds = now - self._began
-        return what, (f", {seconds:.0f} s" if seconds >= 1.0 else "") + left_in_words(left)
+        when = f", {seconds:.0f} s" if seconds >= 1.0 else ""
+        return what, when + f"; about {max(end - now, 0.0):.0f} s left" * (end < math.inf)
 
     def stop(self) -> None:
         """Show that Ctrl-C was heard, and that what there is will be kept."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from ksos.functionals import MMD, Bound, BoundSquaredMMD, BoundTerm, Objective, within
 from ksos.ground.arrays import Array, eye, inner, norm, to_numpy
-from ksos.ground.run import Convergence, Run
+from ksos.ground.run import Run
 from ksos.robust.barrier import BarrierPoint, Iterate, JointBarrier
 from ksos.robust.parametric import LeastRisk, ParametricRisk, Risk
 from ksos.solvers import (
@@ -417,18 +417,14 @@ class _Search:
         if isinstance(opened, Saddle):
             return opened
         (C, u), status, last_gap, stuck = opened, "solved_inaccurate", math.inf, 0
-        # how many multipliers it takes is not known
-        self.call.tell("first multiplier", 0.0, math.inf)
-        convergence = Convergence(self._target)
+        self.call.tell("first multiplier")
         # about ten solves are needed, unless rounding has the last word
         for _ in range(60):
             solver, tol = self.solver, self._inner_tol(stuck)
             point, found, self.solver = problem.penalized(u, C, tol, self.term, solver)
             C, self.n_iter, self.n_solves = point.C, self.n_iter + found.n_iter, self.n_solves + 1
             self._take(u, point)
-            left = convergence.left(self.call.elapsed, self._gap)
-            doing = f"multiplier {self.n_solves}, gap {self._gap:.1e}"
-            self.call.tell(doing, 0.0, math.inf, left=left)
+            self.call.tell(f"multiplier {self.n_solves}, gap {self._gap:.1e}")
             if self._solved:
                 return self._ended("solved")
             if self.inside is None and problem.distance_bound(point.a) > self.radius:

@@ -25,7 +25,7 @@ from ksos.ground.arrays import (
     to_numpy,
     zeros,
 )
-from ksos.ground.run import Convergence, Run, TimeUp, left_in_words
+from ksos.ground.run import Run, TimeUp
 from ksos.ground.threads import one_blas_thread
 from ksos.ground.validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.solvers.constrained import Goal, minimize_constrained
@@ -265,7 +265,7 @@ def minimize(
             # without units that say more, half of all digits
             tol = max(1e-8, functional.natural_tol) if tol is None else tol
             given = None if start is None else _as_start(start, space.T)
-            watched = partial(_watcher, verbose, callback, tol)
+            watched = partial(_watcher, verbose, callback)
             if limits:
                 watch = watched(solver.inner_solvers(objective)[0].name)
                 goal, name = Goal(tol, rtol, max_iter, watch), repr(functional)
@@ -376,9 +376,7 @@ def _as_start(start: Any, T: Array) -> Point:
     return Point(F @ F.T, None, F=F)
 
 
-def _watcher(
-    verbose: int, callback: Watch | None, tol: float, name: str, n_before: int = 0
-) -> Watch | None:
+def _watcher(verbose: int, callback: Watch | None, name: str, n_before: int = 0) -> Watch | None:
     """Progress lines with the gap, whenever it has fallen by a factor of two (verbose=1) or always
     (verbose=2), and then the callback.
 
@@ -388,20 +386,19 @@ def _watcher(
     run = Run.current()
     if not verbose and callback is None and not run.shown:
         return None
-    last, printed, convergence = math.inf, -math.inf, Convergence(tol)
+    last, printed = math.inf, -math.inf
 
     def watch(progress: Progress) -> Any:
         nonlocal last, printed
         progress = replace(progress, n_iter=progress.n_iter + n_before)
         n_iter, objective = progress.n_iter, progress.objective
         gap, time = progress.gap, progress.time
-        left = convergence.left(time, gap)
-        run.tell(f"iteration {n_iter}, objective {objective:.6e}, gap {gap:.1e}", left=left)
+        run.tell(f"iteration {n_iter}, objective {objective:.6e}, gap {gap:.1e}")
         # slow runs print every two seconds all the same
         due = gap <= 0.5 * last or time > printed + 2.0
         if verbose >= 2 or (verbose and due):
             last, printed = gap, time
-            numbers = f"objective {objective:.9e}  gap {gap:.2e}  {time:.2f} s{left_in_words(left)}"
+            numbers = f"objective {objective:.9e}  gap {gap:.2e}  {time:.2f} s"
             print(f"[{name}] iteration {n_iter:6d}  {numbers}", flush=True)
         return callback is not None and _truth(callback(progress))
 
