@@ -38,8 +38,7 @@ from ksos.observables import Event, Maximum, NumericFunction, Observable
 __all__ = ["Limit", "Risk", "absolute", "chance", "cvar", "expectation", "hinge", "logistic"]
 __all__ += ["newsvendor", "pieces", "pinball", "probability"]
 
-# Pieces of a sum of maxima multiply: the bounds of more would cost more than the kernel does.
-_MOST_PIECES = 256
+_MOST_PIECES = 256  # of a sum of maxima, which multiply: bounds of more cost more than the kernel
 
 Loss = Callable[[Any], Any]
 """From points (n, d) to a vector of n CVXPY expressions."""

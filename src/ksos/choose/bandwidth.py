@@ -22,18 +22,12 @@ from ksos.space import (
 )
 
 FARTHEST = 1e3  # Standard deviations: where EM sees outliers, so that squares keep their digits.
-# A standard deviation so many times the robust one is that of a few outliers, not of the data:
-# that of a Student distribution with ν = 2.5 is twice the robust one.
-_OUTLIERS = 20.0
-# Of the largest variance: below the square root of the rounding of a covariance there is no width.
-_FLAT = 1e-10
+_OUTLIERS = 20.0  # standard over robust deviation, few outliers: with a Student ν = 2.5 it is 2
+_FLAT = 1e-10  # of the largest variance: below it, far above a covariance's rounding, is no width
 _NOTICEABLE = 0.1  # The warning names the features with at least this part of a flat direction ...
 _MOST_NAMED = 4  # ... and no more than fit on a line.
-# Of the largest eigenvalue: the least that a metric may have, so that its inverse keeps ten digits.
-_SINGULAR = 1e-6
-# Standard deviations of each feature: the bandwidth of what corrects a reference to 100 samples. A
-# trade-off: the reference knows the details, and narrower kernels would follow accidents.
-_CORRECTION = 1.6
+_SINGULAR = 1e-6  # of the largest eigenvalue, for a metric: its inverse then keeps ten digits
+_CORRECTION = 1.6  # deviations, at 100 samples: a trade-off, as narrower ones follow accidents
 
 
 class Units(NamedTuple):

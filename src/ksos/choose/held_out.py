@@ -34,20 +34,15 @@ from ksos.solvers import LBFGS, LowRank, descend_until, regularization_path
 from ksos.space import MeanEmbedding, Projection, SoSSpace
 from ksos.space.embedding_map import embedding_map
 
-# Nats: a density of zero at a held-out sample counts as this much, so that squares stay finite.
-FARTHEST = -1e100
+FARTHEST = -1e100  # nats of a held-out sample where the density is 0, so that squares stay finite
 _MOST_TENSOR = 4e6  # Entries, 32 MB per fold: beyond, projected embeddings are computed one by one.
 _COLUMNS = 10  # Rank of a fit: optima on the tables of benchmarks/quality have fewer.
-# Nats: tighter ones, and more steps, change no choice of benchmarks/quality --other.
-_TOLERANCE = 3e-5
+_TOLERANCE = 3e-5  # nats: tighter, with more steps, changes no choice of benchmarks/quality --other
 _STEPS = 80  # at that tolerance
-# Of the start, what is added before a weaker λ: any part that is neither 0 nor 1 serves ...
-_REVIVED = 0.1
-_CORRECTION = 0.3  # ... and likewise the part of the start that is no constant.
+_REVIVED = 0.1  # of the start, added before a weaker λ: any part that is neither 0 nor 1 serves
+_CORRECTION = 0.3  # the part of the start that is no constant: any that is neither 0 nor 1 serves
 _TINY = 1e-290  # Just above where float64 loses digits.
-# Entries of ψ: beyond, single precision saves more than half the time, and errs far less than the
-# tolerance.
-_LARGE = 1e5
+_LARGE = 1e5  # entries of ψ: beyond, single precision saves half the time and errs below _TOLERANCE
 _SMALL_TENSOR = 1.6e7  # Entries, 128 MB: up to here Newton's method is worth its tensor.
 _GAP = 1e-6  # Of squared MMDs around 1e-3: far less than what changes a held-out score.
 

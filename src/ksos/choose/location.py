@@ -23,17 +23,11 @@ from ksos.choose.reference import certified_weights
 from ksos.data import Split
 from ksos.ground import Run, few_threads, warn_caller
 
-# Fewer rows than the 20 that a leaf of a boosted tree needs: the scale is constant, no transform is
-# tried, and a warning says that the distribution is little more than a normal one.
-FEW_ROWS = 20
+FEW_ROWS = 20  # a leaf of a boosted tree: with fewer, the scale is constant and a warning says so
 _SMALL = 0.05  # Of the median: log|residual| has no lower bound, and tiny residuals would rule it.
-# Student degrees of freedom of the residuals for the scale: heavy, medium and normal tails.
-_FREEDOM = (3.0, 8.0, 1e4)
-# The largest exponent: β = 1 takes a model at its word, and 3 bounds the search. No cell of
-# benchmarks/conditional is there.
-_MOST_EXPONENT = 3.0
-# A regressor with less weight is not worth a refit, nor a prediction of every row.
-_LEAST_SHARE = 0.02
+_FREEDOM = (3.0, 8.0, 1e4)  # Student degrees of freedom of residuals: heavy, medium, normal tails
+_MOST_EXPONENT = 3.0  # ends a search: 1 trusts a model, nothing in benchmarks/conditional is at 3
+_LEAST_SHARE = 0.02  # weight below which a regressor is not worth a refit and its predictions
 
 
 class Location(NamedTuple):

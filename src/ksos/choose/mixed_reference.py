@@ -19,17 +19,11 @@ _MOST_LEVELS = 6  # Levels of a column at which fits start: with more, few rows 
 _CLUSTERS = (1, 2, 3)  # Clusters in each level at a start.
 _ROWS = 8  # Rows for each cluster, on average, that make such a start worth its time.
 
-# In rows: levels may nearly tell the component, or depend on it little. The two are worth 0.02 nats
-# each where they are right, in benchmarks/mixed_tables.py.
-_SMOOTHINGS = (0.1, 10.0)
+_SMOOTHINGS = (0.1, 10.0)  # rows: worth 0.02 nats where right (benchmarks/mixed_tables.py)
 
-# Draws of the missing cells of a row in each round. With 30% of cells missing, a last round of one
-# draw costs 0.2 nats on crabs, among the development tables of benchmarks/mixed_tables.py, and
-# (1, 1, 4) costs 0.1.
-_DRAWS = (1, 2, 4, 4)
-# Components of a fit before the last round, as only the draws of the next one depend on it: a limit
-# of time.
-_MOST_FIRST = 8
+# The draws of a round are chosen on the development tables of benchmarks/mixed_tables.py.
+_DRAWS = (1, 2, 4, 4)  # of missing cells per round: (1, 1, 4) costs 0.1 nats on crabs, 30% missing
+_MOST_FIRST = 8  # components before the last round, which only feed its draws: a limit of time
 
 
 def units_of(u: np.ndarray, masses: np.ndarray, rng: np.random.Generator) -> Units:

@@ -23,10 +23,8 @@ from ksos.solvers import Solution, fit_to_cells
 from ksos.space import MixedSpace
 
 _THETA = 0.5  # κ of two different levels: a correction is smooth in categories as well.
-# Of a component at a row, in the search: what this drops, 6e-6, changes no score by 1e-4 nats.
-_UNSEEN = -12.0
-# Support points where cells are missing: the time for a row grows with their square.
-_SUPPORT_OF_GAPS = 50
+_UNSEEN = -12.0  # log share of a component at a row: dropping e^−12 = 6e-6 changes no score by 1e-4
+_SUPPORT_OF_GAPS = 50  # points where cells are missing: the time for a row grows with their square
 # Entries of factors of rows with missing cells: 0.5 GB. With more rows there are fewer support
 # points.
 _MOST_ENTRIES = 1 << 26

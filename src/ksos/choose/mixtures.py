@@ -24,25 +24,17 @@ from scipy.special import gammainc, gammaincinv
 
 from ksos.ground import Run
 
-# Nats per sample and step: stopping there changes no cell of benchmarks/quality by 0.001 nats.
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-3  # nats per sample and step: changes no cell of benchmarks/quality by 0.001 nats
 _STEPS = 100  # At that tolerance, no fit of benchmarks/quality takes as many steps.
-# K-means only starts EM: more of Lloyd's steps change no start by a visible amount.
-_LLOYD_STEPS = 10
-# Candidates of k-means++ per center: 2 + log(number of centers), as scikit-learn takes.
-_CANDIDATES = 3
-# Of the mass: a component with less keeps its place, for its moments would be rounding.
-_EMPTY = 1e-10
+_LLOYD_STEPS = 10  # K-means only starts EM: more steps change no start by a visible amount
+_CANDIDATES = 3  # of k-means++ per center: 2 + log(centers), as scikit-learn, for three centers
+_EMPTY = 1e-10  # of the mass: a component with less keeps its place, since its moments are rounding
 _APART = 10.0  # Standard deviations: levels that k-means does not put together.
-# In rows: how strongly the levels of a component are drawn towards those of all of them.
-_SMOOTHING = 1.0
+_SMOOTHING = 1.0  # rows that count for the levels of all components in those of each
 _LEAST_ROWS = 0.5  # In rows: a level that no row of a fold has is still possible.
-# Features: with more of them a full covariance has over 800 numbers, and fits are diagonal.
-MOST_FULL = 40
-# EM for a Student distribution converges linearly; the change is then below 1e-4.
-_STUDENT_ROUNDS = 30
-# A mixture of 8 normals is within 0.005 nats of a Student distribution with ν ≥ 2.5 ...
-_SCALES = 8
+MOST_FULL = 40  # features: beyond, a covariance has over 800 numbers, and fits are diagonal
+_STUDENT_ROUNDS = 30  # EM for a Student distribution converges linearly: to below 1e-4 by then
+_SCALES = 8  # normals that are within 0.005 nats of a Student distribution with ν ≥ 2.5
 _ENDS = 5e-4  # ... if their scales exclude this probability at each end.
 
 

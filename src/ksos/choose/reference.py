@@ -32,58 +32,36 @@ from ksos.data import Fold, Moments, held_out_rows, held_out_weights, random_fol
 from ksos.ground import Run, warn_caller
 from ksos.measures import GaussianMixture, Measure, Normal, merged
 
-# Components, at most a quarter of the samples. The candidates were chosen with other seeds of
-# benchmarks/quality than those of its page: six sizes and one start instead of ten and two cost
-# 0.01 nats in the mean and 0.17 on iris and diabetes.
-SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)
-# Added to the variances, in units of each feature's variance, one after the other (chosen as the
-# sizes). The smallest one only keeps a covariance of few samples invertible.
-FLOORS = (3e-2, 3e-3, 1e-6)
+# At most a quarter of the samples. The candidates were chosen with other seeds of
+# benchmarks/quality than those of its page: six sizes and one start cost 0.01 nats in the mean.
+SIZES = (1, 2, 3, 4, 5, 6, 8, 12, 20, 32)  # components; six cost 0.17 nats on iris and diabetes
+FLOORS = (3e-2, 3e-3, 1e-6)  # of variances, relative, chosen as SIZES; 1e-6 keeps them invertible
 _STARTS = 2  # Starts of a path of floors: see the sizes.
 _MANY = 250  # Samples: from here on, the smallest floor is also fitted from k-means ...
-# ... and with fewer, a larger floor takes part, and components that share one covariance: without
-# these two, wine loses 0.05 nats.
-FEW_FLOOR = 1e-1
-# Components that share a covariance: a limit of time, as larger fits gain little for few samples.
-_MOST_SHARED = 8
-# Of fits from k-means: one start costs 0.003 nats in the mean of benchmarks/quality, 0.15 on one
-# table.
-_DIRECT_STARTS = 3
-# Sizes of the second start and the third one, finer than those above where many of them win.
-_DIRECT_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12)
-# Degrees of freedom of Student candidates: below 2 there is no variance, above 10 no tail.
-FREEDOM = (2.5, 5.0, 10.0)
-# Fewer samples than four for each component leave their means to chance.
-_SAMPLES_PER_COMPONENT = 4
+FEW_FLOOR = 1e-1  # below _MANY samples: without it and shared covariances, wine loses 0.05 nats
+_MOST_SHARED = 8  # components of one covariance: with few samples larger fits gain little for time
+_DIRECT_STARTS = 3  # k-means: one costs 0.003 nats in benchmarks/quality's mean, 0.15 on a table
+_DIRECT_SIZES = (2, 3, 4, 5, 6, 7, 8, 10, 12)  # of further starts: finer where many win
+FREEDOM = (2.5, 5.0, 10.0)  # of Student candidates: below 2 there is no variance, above 10 no tail
+_SAMPLES_PER_COMPONENT = 4  # fewer for each component leave their means to chance
 # Widths of the wide candidate, in standard deviations: a sample up to 2,000 of them away costs less
 # than 20 nats. The weights fall as the squares of the widths, as tails of a Student with ν = 2 do.
 LADDER = 3.0 ** np.arange(1, 7)
 _SHARED = 1e-9  # A variance below this is that of one value ...
 _PAIR = 2.5  # ... which more than two samples have not by chance.
-# Strength of the prior, in samples. 4 costs 0.001 nats in the mean of benchmarks/quality, 12 costs
-# 0.003; without a prior, candidates that few held-out samples favor by chance would take over.
-_KAPPA = 1.0
+_KAPPA = 1.0  # samples that the prior counts as: 4 costs 0.001 nats in benchmarks/quality, 12 0.003
 _GAP = 1e-4  # Nats per sample: far below what held-out samples can tell apart.
-# Newton's method converges quadratically: a dozen steps are enough, the rest is for bad luck.
-_NEWTON_STEPS = 60
-# A trade-off: candidates of less weight go, and the weights of the others are solved for again, so
-# that every question to the density costs less.
-_SMALLEST = 0.01
+_NEWTON_STEPS = 60  # Newton converges quadratically: a dozen are enough, the rest is for bad luck
+_SMALLEST = 0.01  # weight below which a candidate goes, so that questions to the density cost less
 _MOST_BAGS = 6  # Fits per candidate: that to all samples, and those to five folds.
-# Components of a reference before it is merged, which takes the square of their number.
-_MOST_COMPONENTS = 1000
+_MOST_COMPONENTS = 1000  # of a reference before merging, which takes the square of their number
 _MOST_ENTRIES = 1 << 22  # Numbers in the covariances of a reference: 32 MB.
 MERGED = 0.01  # Nats: the bound on the divergence; held-out scores change by at most 0.001.
-# Components, samples and folds of the stack of a single fit. A trade-off: it takes a second, where
-# the stack of a search, with more sizes and all samples, takes several.
-_FEW_SIZES = (1, 2, 3, 5, 8, 12, 20)
+_FEW_SIZES = (1, 2, 3, 5, 8, 12, 20)  # of a single fit's stack, which takes 1 s, a search's several
 _MOST_SAMPLES = 2000  # as above
 _FOLDS = 5  # as above
-# The least eigenvalue of a correlation matrix, so that its inverse keeps half of the digits ...
-_LEAST_EIGENVALUE = 1e-8
-# ... and with hardly more samples than features, when it is a matter of chance which directions
-# have no variance.
-_LEAST_OF_FEW = 0.1
+_LEAST_EIGENVALUE = 1e-8  # of a correlation matrix: its inverse then keeps half of the digits
+_LEAST_OF_FEW = 0.1  # the same where few samples make it chance which directions have no variance
 
 
 def certified_weights(

@@ -34,12 +34,10 @@ from ksos.space import MeanEmbedding, Projection, SoSSpace, bandwidth_rule, pivo
 # Support points with a reference, and without: a correction is smooth, a density over volume is
 # not. A trade-off, as time grows with their cube.
 SUPPORT = {True: 100, False: 400}
-# Of the held-out MMD: its projection on so many is known to two digits more than held-out scores.
-_LANDMARKS = 100
+_LANDMARKS = 100  # of the held-out MMD: its projection errs two digits less than held-out scores
 _SEARCH_SHARE = 0.7  # Of a time limit: the rest is for the fit to all samples.
 _AFTER_CTRL_C = 1.0  # Seconds for the fit to all samples after Ctrl-C: nobody waits longer.
-# Of the time of the mixtures, in the mean of benchmarks/quality: for the progress bar alone.
-_CORRECTIONS = 1.5
+_CORRECTIONS = 1.5  # of the mixtures' time in the mean of benchmarks/quality: for the progress bar
 _LAST_FIT = 0.1  # likewise
 
 

@@ -22,15 +22,12 @@ from ksos.density import Column
 from ksos.ground import Run
 from ksos.quadrature import PanelDistribution, Panels
 
-# Residuals that the search gets: its time on benchmarks/conditional at n = 10,000.
-_MOST_RESIDUALS = 2000
+_MOST_RESIDUALS = 2000  # that the search gets: its time on benchmarks/conditional at n = 10,000
 _MOST_TRIED = 600  # Residuals on which what the shape may depend on is compared: likewise.
-# Bins of a χ² test: with five each way, the expected count of a cell is a 25th of the rows.
-_QUINTILES = 5
+_QUINTILES = 5  # bins of a χ² test: with five each way a cell expects a 25th of the rows
 _ENOUGH = 5 * _QUINTILES**2  # Rows for such a table: five expected per cell [Cochran1954].
 _UNLIKELY = 0.05  # P-value of all tests together: without dependence, few shapes are tried.
-# Different distributions q(u | z), z being rounded to a quantile: a trade-off, as each takes time.
-_KNOTS = 24
+_KNOTS = 24  # distributions q(u | z), z rounded to a quantile: a trade-off, as each takes time
 
 
 class Transform(NamedTuple):

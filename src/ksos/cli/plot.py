@@ -29,8 +29,7 @@ _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None},
 }
 _COARSEST = 20  # pixels per inch: less shows nothing
-# more than printers have, and a page is then half a gigabyte of pixels
-_FINEST = 1200
+_FINEST = 1200  # dots per inch: more than printers have, and a page is half a gigabyte of pixels
 PLOT = [
     MODEL,
     values.argument(

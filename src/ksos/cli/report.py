@@ -11,8 +11,7 @@ from ksos.cli.console import described
 from ksos.data import Stream, Table, find_columns
 from ksos.estimators.search import MOST_SAMPLES
 
-# of columns on a line, which must stay one line
-_MOST_NAMES = 6
+_MOST_NAMES = 6  # of columns in a message, which must stay one line
 _UNITS = {
     "log_likelihood": "nats per row",
     "l2": "(2p − ∫p², per row)",

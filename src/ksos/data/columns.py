@@ -30,12 +30,10 @@ from ksos.ground import (
 KINDS = ("numeric", "positive", "nonnegative", "count", "categorical")
 """Kinds that are named by a word; (low, high) and ("circular", period) are the others."""
 _MISSING = ("model", "drop", "raise")
-# Beyond so many levels a column of text is more likely a name or a note: asked for, it is taken.
-_MOST_LEVELS = 50
+_MOST_LEVELS = 50  # of a column of text: with more it is more likely a name or a note
 _MOST_DECLARED = 1000  # levels: beyond, probabilities of so many have no rows behind them
 _FEW_ROWS = 5  # behind a level: its probabilities are mostly those of all rows
-# A value with more of the rows is an atom: half a percent of them is 20 standard errors at n = 400.
-_ATOM = 0.05
+_ATOM = 0.05  # share of rows that makes a value an atom: 20 standard errors over 0.5% at n = 400
 _SKEWED = 2.0  # skewness of an exponential distribution
 _FEW_VALUES = 10  # distinct numbers, in many times as many rows: codes, more likely than amounts
 _SHOWN = 6  # columns in a note, which must stay one line

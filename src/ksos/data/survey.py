@@ -13,8 +13,7 @@ import numpy as np
 
 from ksos.ground import Array, bits, is_numpy, namespace, row_blocks, to_numpy
 
-# the increment and the two factors of SplitMix64 [Steele2014]
-_ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # SplitMix64 [Steele2014]
 _SIGN = -(2**63)  # the bit of the sign alone
 # a block is sorted while it is in the cache, and a call of np.unique costs a fraction of it
 _BLOCK_ROWS = 1 << 17

@@ -15,8 +15,7 @@ from ksos.density.terms import Term
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.validation import as_count
 
-# a function this close to those chosen (squared, relative) brings rounding, not shape
-_RESOLVED = 1e-10
+_RESOLVED = 1e-10  # squared, relative distance to the chosen functions: closer ones add rounding
 
 
 class Compression(NamedTuple):

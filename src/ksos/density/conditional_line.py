@@ -20,9 +20,7 @@ from ksos.density.square import Square
 from ksos.ground.memory import row_blocks
 from ksos.quadrature import PanelDistribution
 
-# a polynomial through 16 nodes is right to 1e-12 on the length on which the kernel is smooth: fewer
-# nodes in all than the short panels of a sampler, whose density every sample evaluates on one panel
-_NODES_PER_PANEL = 16
+_NODES_PER_PANEL = 16  # a polynomial of degree 15 is right to 1e-12 on a panel of one smooth length
 _PANEL_LENGTH = 1.0  # in units of the length on which the kernel is smooth
 # numbers held at a time: 32 MB, for every block of rows makes products of all nodes anew
 _BLOCK = 1 << 22

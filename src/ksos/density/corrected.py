@@ -40,10 +40,8 @@ _BLOCK_ELEMENTS = 1 << 18
 _NORMAL_ELEMENTS = 1 << 20
 _UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
 _REACH = 8.5  # standard deviations beyond which a normal distribution has a mass of 1e-17
-# of a Gauss–Legendre rule, for 1e-12 on lengths on which the density varies
-_NODES_PER_LENGTH = 4.5
-# short enough that a rule of few nodes, which is made quickly, serves every panel
-_LENGTHS_PER_PANEL = 3.0
+_NODES_PER_LENGTH = 4.5  # Gauss–Legendre, for 1e-12 on lengths on which the density varies
+_LENGTHS_PER_PANEL = 3.0  # so short that a rule of few nodes, made quickly, serves every panel
 _KERNEL_COST = 0.2  # a kernel value takes this share of the time of a value of a normal density
 
 

@@ -12,12 +12,8 @@ from ksos.ground.threads import one_blas_thread
 _EPSILON = float(np.finfo(np.float64).eps)
 _DROP = 1e-15  # relative to the largest: eigenvalues below it are rounding
 _TALL = 4  # rows per column from which a first QR without pivoting, twice as fast, pays
-# times the number of support points: more columns than these are worth an attempt at Cholesky's
-# method, which costs as much as one QR of so many columns
-_MANY_COLUMNS = 4
-# relative error of the density that Cholesky's method may leave with a diagonal, where the bound is
-# pessimistic by many orders
-_SAFE = 1e-6
+_MANY_COLUMNS = 4  # per support point: more are worth a try of Cholesky, which costs one such QR
+_SAFE = 1e-6  # relative error bound for Cholesky with a diagonal: it is pessimistic by many orders
 _SAFER = 1e-10  # the same from the least eigenvalue alone, which itself carries rounding
 
 

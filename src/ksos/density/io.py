@@ -35,7 +35,7 @@ _MAGIC = b"\x89KSOS\r\n\x1a"  # not text, and no longer itself once line endings
 _CONDITIONAL_MAGIC = b"\x89KSOC"  # another kind of file, which holds more than a density
 # 1: a density; 2: the constant of a density, mixtures; 3: names of features; 4: parts given an
 # interval; 5: the density of a table with columns of any kind
-_FORMAT_VERSION = 5
+_FORMAT_VERSION = 5  # what a reader must know, see above
 _PREFIX_BYTES = 48  # the magic, the header's length, the header's SHA-256
 _ALIGNMENT = 64  # of the arrays, to a line of the cache: they can be mapped into memory
 _HEADER_LIMIT = 1 << 16  # bounds what parsing can cost before anything is known to be true

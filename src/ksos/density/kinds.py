@@ -34,9 +34,7 @@ _Values = np.ndarray
 _CELL_NODES = {1: 5, 2: 3, 3: 3}
 _FEWER_CELL_NODES = 2  # of more counts
 _MOST_COUNTS = 6  # whose cells have 2 nodes; beyond, the middle of the cell stands for it
-# Turns of an angle to both sides: samples lie within one period, and a normal density as wide as
-# half of it has a mass of 6e-7 beyond two more.
-_TURNS = 2
+_TURNS = 2  # of an angle to each side: a normal of half a period has 6e-7 of its mass beyond them
 _LARGEST_COUNT = 2**53  # beyond, floats skip whole numbers
 
 

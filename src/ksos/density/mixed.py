@@ -31,18 +31,14 @@ from ksos.measures import GaussianMixture, Lebesgue, Normal
 from ksos.quadrature import hermite
 
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
-# a component whose share is by this logarithm smaller than all of them together is not looked at
-_UNSEEN = -37.0
-# the same for moments of missing cells, whose rounding is more than that
-_UNSEEN_OF_MOMENTS = -25.0
-# of Gauss–Hermite: functions that a normal distribution with its correction shows as polynomials
-_NODES = 32
+_UNSEEN = -37.0  # log share: a component below e^−37 = 1e-16 of all of them together is rounding
+_UNSEEN_OF_MOMENTS = -25.0  # the same for moments of missing cells: e^−25 = 1e-11 is rounding there
+_NODES = 32  # Gauss–Hermite: exact for polynomials up to degree 63 times a normal density
 _PROPOSALS = 1 << 16  # proposals at a time
 _LEAST_ACCEPTANCE = 1e-6  # of proposals: where fewer are accepted, a sample would take minutes
 _REPEATS = 64  # proposals for one row at a time: with few rows, several rounds would take longer
 
-# of a mass of one that has been summed in another order
-_ROUNDING = 1e-8
+_ROUNDING = 1e-8  # of a mass of one, or probabilities that sum to one in another order
 _WHOLE = ("levels", "codes", "numeric_shown", "categorical_shown")
 _CORRECTION = ("metric", "thetas", "points", "codes", "factor", "constant")
 _NAMES = (*_WHOLE, *_CORRECTION, "weights", "means", "covariances", "chances", "within")

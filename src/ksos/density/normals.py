@@ -24,8 +24,7 @@ from ksos.quadrature import tensor_grid
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time
 _NOTHING = 1e-17  # terms that are this much smaller than the sum of all terms do not change it
 _LOG_ERROR = math.log(0.5e-16)  # of an interpolation: half a rounding
-# nodes of a grid along a direction: with more, √n! is beyond all that a sum of terms can need
-_MOST_NODES = 200
+_MOST_NODES = 200  # of a grid along a direction: √200! is beyond all that a sum of terms can need
 _SMALLER = 4  # a grid must be this many times smaller than the sum to pay for its making
 
 

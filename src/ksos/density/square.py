@@ -41,17 +41,12 @@ _BLOCK_ELEMENTS = 1 << 18  # numbers held at a time: blocks of a matrix that sta
 _DEVICE_ELEMENTS = 1 << 26  # what a GPU takes at once: 512 MB, for it is fastest on large products
 _MASS_ENTRIES = 1 << 20  # entries of kernel values for which a sum over nodes is made: 8 MB
 _MASS_BLOCK = 1 << 9  # rows of W at a time, so that a square of them fits into the cache
-# below it, kernel values have begun to underflow and logarithms are taken row by row
-_UNDERFLOW = 1e-250
+_UNDERFLOW = 1e-250  # below, kernel values begin to underflow, and logarithms are taken by rows
 _LARGEST_LOG_ROW = 300.0  # squares of rows of this length, times kernel values, are still floats
-# exp of this is still a float
-_LARGEST_LOG_GRAM = 690.0
+_LARGEST_LOG_GRAM = 690.0  # e^690 = 1e299 is still a float
 _EPSILON = float(np.finfo(np.float64).eps)
-# a mass below it may be what rounding leaves of no mass, and is compared with the mass that the
-# terms would have without cancellation
-_DOUBTFUL = 1e-8
-# more columns than this share of the support points: a triangular factor is quicker to evaluate
-_FEW_COLUMNS = 0.5
+_DOUBTFUL = 1e-8  # a mass below may be rounding: it is compared with one of terms that add up
+_FEW_COLUMNS = 0.5  # per support point: for more, a triangular factor is quicker to evaluate
 
 
 class NoMass(ValueError):

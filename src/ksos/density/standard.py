@@ -16,9 +16,7 @@ from ksos.integrals.gaussian import Axes, axes_of
 from ksos.kernels import Gaussian, Kernel
 
 _FARTHEST = 1e300  # a point this many bandwidths away stays a number
-# what is left of a gap of more than twice as many bandwidths: on either side of its middle every
-# kernel is 0 in floating point
-_GAP = 4096.0
+_GAP = 4096.0  # bandwidths left of a gap of over 8192: on either side of its middle, kernels are 0
 _ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # per feature: a correlation below it is none
 
 

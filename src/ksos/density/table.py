@@ -30,13 +30,10 @@ from ksos.measures import Lebesgue
 
 Parts = Sequence[tuple[float, MixedTerms]]
 _SAMPLES = 3_000  # Samples whose densities make an entropy or begin the climb to a mode: seconds.
-# Samples behind a covariance, of which no density is needed: errors of a hundredth.
-_DRAWS = 10_000
-# Steps of a climb, each of tries at 0.7 times the distance of the last: to 1e-4 of a deviation.
-_STEPS = 25
+_DRAWS = 10_000  # samples behind a covariance, of which no density is needed: errors of 1%
+_STEPS = 25  # of a climb, each at 0.7 times the last distance: 0.7^25 = 1e-4 of a deviation
 _TRIES = 60  # rows at a time, which take hardly longer than one
-# Draws of a row among which the likeliest is its mode: a trade-off, time grows with them.
-_CANDIDATES = 64
+_CANDIDATES = 64  # draws of a row, the likeliest being its mode: a trade-off, time grows with them
 
 
 @without_underflow

@@ -105,8 +105,7 @@ def told_to_callbacks(fit: _F) -> _F:
     return with_callbacks(call)
 
 
-# A fit to four fifths of the rows is nearly as good as one to all; ten would take twice as long.
-_FOLDS = 5
+_FOLDS = 5  # four fifths of the rows fit nearly as well as all; ten folds would take twice as long
 _MODEL_SAMPLES = 2000  # Samples of the density for p-values to √(p/2000): 0.005 at p = 0.05.
 
 

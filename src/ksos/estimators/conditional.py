@@ -92,8 +92,7 @@ METHODS = ("density", "conformal")
 TRANSFORMS = ("auto", "log", "asinh")
 
 _PERFECT = 1e-7  # Of the standard deviation of y: residuals below it are rounding.
-# Time of the four steps of a fit, for the progress bar alone.
-_COSTS = (9.0, 1.0, 2.0, 4.0)
+_COSTS = (9.0, 1.0, 2.0, 4.0)  # shares of time of the four steps of a fit, for the progress bar
 _GAPS = (
     "trees take them as a value of its own, other regressors as the median or mean of the training"
     " rows (missing='model')"

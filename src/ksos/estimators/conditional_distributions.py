@@ -33,8 +33,7 @@ from ksos.quadrature import PanelDistribution, Panels, legendre, position_on_pan
 Placed = tuple[np.ndarray, ...]
 Curve = Callable[[np.ndarray], np.ndarray]
 
-# nodes on a panel, on which the density has ten: exact for its square, and an exponential is smooth
-_NODES = 12
+_NODES = 12  # of a panel where the density has ten: exact for its square, and exp is smooth
 # levels of a score where there are masses: exact to a thousandth of the spread
 _LEVELS = (np.arange(1000) + 0.5) / 1000.0
 _BLOCK = 1 << 20  # nodes times rows that are held at a time: 8 MB

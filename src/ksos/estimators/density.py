@@ -74,12 +74,8 @@ from ksos.space import (
     select_support,
 )
 
-# n_support=None means all distinct samples, up to this many: time grows with their cube. Beyond
-# 5,000 samples there are more, as n^{1/12}, up to 250.
-MOST_SUPPORT_POINTS = 200
-# So many of the distinct samples decide on bandwidth and support points, a second's work; all of
-# them enter the embedding of the data.
-MOST_LOOKED_AT = 10_000
+MOST_SUPPORT_POINTS = 200  # time grows with their cube; from 5,000 samples on as n^{1/12} up to 250
+MOST_LOOKED_AT = 10_000  # distinct samples that choose bandwidth and support: a second's work
 # So many samples of a source stand for all in a likelihood fit, which passes over all of them
 # correct: a trade-off between memory and passes.
 MOST_IN_LIKELIHOOD = 1 << 14
@@ -96,16 +92,11 @@ OBJECTIVES: dict[str, Callable[[Any], Functional]] = {
     "likelihood": lambda data: NegativeLogLikelihood(data.points, data.weights),
 }
 PENALTIES: dict[str, type[Trace] | type[Frobenius]] = {"trace": Trace, "frobenius": Frobenius}
-# Of a time limit, for choosing the bandwidth, and then for the support points: half is left.
-_SETUP_SHARE = 0.25
-# How much of every sample the support points must explain for a likelihood, which is infinite
-# where the density vanishes.
-_SEEN = 1e-3
+_SETUP_SHARE = 0.25  # of a time limit, for the bandwidth, and for the support points: half is left
+_SEEN = 1e-3  # share of a sample that support points explain for a likelihood: −log 0 is infinite
 _NEARLY_ONE = 0.95  # Kernel values beyond these warn of a kernel matrix that is close to 11ᵀ ...
-# ... or to I: the neighbors of a support point then move a density by less than its gap.
-_NEARLY_ZERO = 1e-3
-# Squared norm of the projected embedding of the data, of the order of 1 otherwise.
-_UNSEEN = 1e-14
+_NEARLY_ZERO = 1e-3  # ... or to I: a support point's neighbors then move p by less than its gap
+_UNSEEN = 1e-14  # squared norm of the projected embedding of data, which is about 1 otherwise
 _RESULTS = ["solution_", "distribution_", "n_iter_", "bandwidth_", "embedding_bandwidth_"]
 _RESULTS += ["regularization_", "relative_regularization_", "support_points_", "landmarks_"]
 

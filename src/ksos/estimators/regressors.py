@@ -26,11 +26,9 @@ from ksos.density import Columns
 from ksos.ground import row_blocks
 
 _MOST_CATEGORIES = 50  # One-hot columns per categorical column: rarer levels share one.
-# Levels that scikit-learn's boosted trees can split as a set; more are split as numbers.
-_MOST_SPLIT = 255
-# Inverse strengths of logistic regressions, of which the stack takes what suits: the first is for
-# features that hardly tell anything, and at the last the penalty is next to nothing.
-_STRENGTHS = (0.01, 0.1, 1.0, 100.0)
+_MOST_SPLIT = 255  # levels that scikit-learn's boosted trees split as a set; more split as numbers
+# At the first one, features hardly tell anything. At the last one, there is next to no penalty.
+_STRENGTHS = (0.01, 0.1, 1.0, 100.0)  # inverse penalties of logistic regressions, to stack
 _FEW_FEATURES = 40  # A length for every feature cannot be learned from 300 rows beyond this.
 _LENGTHS_FROM = 300  # Rows that give the lengths: n³ for every step of their search.
 _MOST_ROWS = 2000  # Rows of the mean: n³ once.

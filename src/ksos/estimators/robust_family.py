@@ -53,39 +53,22 @@ __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted", "radius_of"]
 _EXACT_FEATURES = 3  # Quadrature on tensor grids stops at three features, as in ksos.space.
 # Grids of 40, 9 × 9 and 4 × 4 × 4 support points.
 _GRID_SUPPORT = {1: 40, 2: 81, 3: 64}
-# Beyond three features there is no grid, and 60 samples keep a step of the barrier method,
-# O(rank³), about as expensive.
-_SCATTERED_SUPPORT = 60
-# Densities relative to the data are smooth factors close to 1, and five folds are solved for up to
-# four radii: a third of that. Rounds of ksos.robust.worst_case sharpen them.
-_WEIGHT_SUPPORT = 20
-# Directions that the landmarks miss are added during the solve (ksos.robust.exact_ball), so this
-# limit bounds the cost and not the accuracy.
-_LANDMARKS = 200
+_SCATTERED_SUPPORT = 60  # beyond three features, with no grid: keeps an O(rank³) step as cheap
+_WEIGHT_SUPPORT = 20  # a third of that, as relative densities are smooth, and fitted in five folds
+_LANDMARKS = 200  # bounds the cost, not the accuracy: ksos.robust.exact_ball adds what they miss
 _WEIGHT_LANDMARKS = 50  # The same for weights of the samples, which have the smaller rank.
-# Support points and landmarks are enough if every feature φ(x) of a sample is within √1e-8 = 1e-4
-# of their span, the digits of the default rtol.
-_SPAN_TOL = 1e-8
+_SPAN_TOL = 1e-8  # squared residual of φ(x) on the landmarks: √1e-8 = 1e-4 is the default rtol
 _MEDIAN_ROWS = 2000  # Two million distances, 16 MB, for the median.
-# Label codes are this many bandwidths apart: exp(−100²/2) is 0 in floating point, so that the
-# Gaussian kernel of (x, code) is k(x, x')·1[label = label'].
-_APART = 100.0
+_APART = 100.0  # bandwidths between label codes: k is k(x, x')·1[label = label'], for e^−10000 is 0
 _BLOCK_ELEMENTS = 1 << 22  # Entries of a block of products: 32 MB.
 
 _FOLDS = 5  # Five folds as in scikit-learn ...
 _FEWEST = 10  # ... of at least two distinct samples each.
-# Halves of the bootstrap radius. A smaller ball than an eighth changes hardly any prediction.
-_FRACTIONS = (1.0, 0.5, 0.25, 0.125)
-# How much the held-out loss may grow in all folds together. Chosen on simulated tables, and
-# measured on real ones by benchmarks/no_harm.py.
-_HARMLESS = 0.005
-# The same in each fold, or in all folds with one standard error more, so that a few samples of high
-# leverage do not decide.
-_AT_MOST = 0.03
-# A further loss that counts as none, relative to that of θ = 0: rounding, if the model is exact.
-_NUMBER_SLACK = 1e-4
-# The same for labels: losses of separable classes are tiny, and so are their differences.
-_LABEL_SLACK = 1e-2
+_FRACTIONS = (1.0, 0.5, 0.25, 0.125)  # of the bootstrap radius: below 1/8 predictions hardly change
+_HARMLESS = 0.005  # of the held-out loss, all folds: from simulated tables; benchmarks/no_harm.py
+_AT_MOST = 0.03  # the same in a fold, or in all with a standard error: few samples must not decide
+_NUMBER_SLACK = 1e-4  # of the loss at θ = 0: so little more is rounding if the model is exact
+_LABEL_SLACK = 1e-2  # the same for labels, as losses of separable classes differ by tiny amounts
 _FEASIBLE = 1.2  # A ball reaches beyond the nearest density by a fifth, or it holds little else.
 # Folds are compared to within percents, so their fits have a relative gap of 1%.
 _ROUGH = Goal(rtol=1e-2)

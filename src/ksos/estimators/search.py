@@ -62,9 +62,7 @@ REGULARIZATIONS = {
     ("squared_mmd", True): (np.inf, *(10.0 ** (-1.0 - 0.5 * k) for k in range(9))),
     ("squared_mmd", False): tuple(10.0 ** (-1.0 - 0.5 * k) for k in range(9)),
 }
-# Beyond so many distinct samples, a random subset is searched and fitted: a trade-off, as more of
-# them move a density of a few hundred terms less than the choice between its candidates.
-MOST_SAMPLES = 20_000
+MOST_SAMPLES = 20_000  # distinct: more than this random subset move a density less than its choice
 
 
 class KernelSoSDensityCV(DensityEstimator):

@@ -55,8 +55,7 @@ _PAGE = {1: 401, 2: 81}
 _FAR = 1e299  # sides of a box that a page means as infinite
 _SIDE = 41  # points along a side of the panel of a pair, which has 150 pixels
 _QUANTILES = (0.05, 0.5, 0.95)  # the median and an interval that holds nine of ten
-# of an exact MMD, a few seconds: a page that waits longer for one number seems broken
-_EXACT_OPERATIONS = 1e11
+_EXACT_OPERATIONS = 1e11  # of an exact MMD, a few seconds: a page that waits longer seems broken
 
 
 def described(data: Samples) -> dict[str, Any]:

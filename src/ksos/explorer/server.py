@@ -25,8 +25,7 @@ LARGEST_BODY = 16_384
 """Bytes of a request: settings and coordinates are far smaller, and nothing else is uploaded."""
 
 _LONGEST_TAB = 64  # characters: the page sends a UUID
-# without a word from the browser, after which a connection ends
-_SECONDS = 120.0
+_SECONDS = 120.0  # without a word from the browser: then a connection ends, and frees its thread
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -12,9 +12,7 @@ from ksos.integrals.gaussian import GaussianBox, bell_nodes
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
 
-# log of a product beside those of both kernels with themselves: rounding, also where the weights
-# of a density cancel
-_NOTHING = -45.0
+_NOTHING = -45.0  # log of a product beside both kernels' own: e^−45 is rounding, terms may cancel
 _BLOCK_ELEMENTS = 1 << 18  # kernel values at a time: 2 MB stay in the cache
 
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 _KINDS = ("fan", "pit", "calibration")
-# intervals of 90, 70, 50 and 30%, and the median
-_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 0.85, 0.95)
+_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 0.85, 0.95)  # 90, 70, 50, 30%, median
 _LINE, _DATA, _BAND = "#234484", "#B5480A", "#d7e9f5"
 _CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or level by level
 

@@ -15,8 +15,7 @@ from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_
 _CHOSEN, _LINE, _UNSEEN, _NEAR = "#B5480A", "#375f99", "#e6e6e6", "#1a1a1a"
 _BANDS = 12  # of color: as many as an eye tells apart in a color bar
 _MOST_TICKS = 9  # on an axis, and at most 1.6 per inch
-# of the best score: smaller differences are rounding and chance
-_LEAST_SPAN = 1e-3
+_LEAST_SPAN = 1e-3  # of the best score: smaller differences are rounding and chance
 _LABELS = {
     "log_likelihood": "held-out score, nats per sample",
     "l2": "held-out L² score",

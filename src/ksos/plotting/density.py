@@ -28,8 +28,7 @@ REGIONS = (0.5, 0.9)
 """The probabilities of the regions that are drawn by default: half of the mass, and nearly all.
 """
 _MOST_SUPPORT = 100  # points that are shown without being asked for: more of them hide the density
-# values of x in a label, which must stay one line
-_MOST_GIVEN = 3
+_MOST_GIVEN = 3  # values of x in a label, which must stay one line
 _Panels = dict[tuple[int, ...], OnGrid | Atoms]
 
 

@@ -27,16 +27,13 @@ _MOST_DOTS = 4000  # more of them are one dark patch
 _MOST_TICKS = 1500  # of a rug: more than an axis has pixels
 _TAIL = 5e-4  # mass beyond each end of the axis: no eye sees the density there
 _MARGIN = 0.04  # of the width, around what is shown: matplotlib has 0.05
-# data farther from the mass than this share of its width are left outside: one outlier would hide
-# everything else
-_REACH = 0.75
+_REACH = 0.75  # of the width of the mass: with data farther out, an outlier would hide the rest
 _LARGEST_EXPONENT = 90  # beyond it, densities are drawn in a power of ten of their own
 _CURVE = (12.0, 401, 4001)  # points of the grid per bandwidth, the fewest and the most on an axis
 _SURFACE = (8.0, 121, 301)  # the same for two features: contours are interpolated linearly
 _SMALL_SURFACE = (4.0, 41, 47)  # a panel among many has 150 pixels
 _BANDS = 18  # of color: more look continuous, and take longer
-# of the dot of a node, in square points: a tenth of a panel's width
-_LARGEST_AREA = 150.0
+_LARGEST_AREA = 150.0  # of a node's dot, in square points: a tenth of a panel's width
 _LINES = ("-", "--", ":", "-.")
 
 

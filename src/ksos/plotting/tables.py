@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 _POINTS = 300  # of a curve: finer than a figure shows
 _SIDE = 61  # points along a side of a panel of a pair: a panel has 150 pixels
 _SHARE = 0.01  # of the mass beyond each end of a curve: far tails would squeeze the rest
-# Of rows that show where the values of every column lie: ends known to a hundredth of the mass.
-_DRAWS = 2000
+_DRAWS = 2000  # rows that show where values lie: the ends of a column are right to 1% of the mass
 _MOST_BARS = 40  # of a count: more cannot be told apart
 _HEIGHT = 0.85  # of the place of a level, for its density: neighbors do not touch
 _MOST_DOTS = 2000  # more are one dark patch

@@ -48,16 +48,13 @@ __all__ = ["Adversary", "Ball", "adversary_in", "check_radius", "require_ball", 
 # point, about points⁴ operations in the worst case, near a second (benchmarks/worst_case.py).
 _MOST_SUPPORT_POINTS = {1: 64, 2: 144, 3: 125}
 _MOST_OTHERWISE = 200  # beyond three features no grid fits anyhow: what a second allows
-# Landmarks are added until every feature φ(x) is within √1e-7 = 3e-4 of their span. Directions that
-# an answer needs beyond that are added later (exact_ball.py), so this bounds cost, not accuracy.
-_SPAN_TOL = 1e-7
+_SPAN_TOL = 1e-7  # squared residual of φ(x): bounds cost, not accuracy, as exact_ball.py adds more
 _MOST_LANDMARKS = 160  # likewise: about as many as support points
 _BLOCK_ELEMENTS = 1 << 22  # of a kernel matrix at a time: 32 MB
 # In bandwidths along each feature, from an atom to its kernel. The square of the kernel has a
 # standard deviation of half a bandwidth: at three, it is on one side of a jump.
 _BESIDE = np.array([0.0, -3.0, 3.0])
-# Beyond the boundary, the square of a kernel may fall to e^(−2·4) of its top. A space keeps that.
-_DEEPEST = 4.0
+_DEEPEST = 4.0  # beyond the boundary k² may fall to e^(−2·4) of its top, which a space keeps
 _SPREAD = 0.6  # bandwidths: where the mean over a kernel is taken, about a standard deviation away
 _APART = 0.2  # of the distance of two nodes: exp(−5²/2) = 4e-6 of a kernel reaches the other one
 _SEPARATE = 1e-4  # Two kernels this close, as squared sines, are one: with more digits they cancel.

@@ -25,9 +25,8 @@ __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]
 _SHRINK = 0.2  # μ shrinks by this factor: a long-step method ([Boyd2004], 11.3).
 _NEAR = 0.5  # The squared Newton decrement below which μ shrinks: full steps converge from there.
 _CENTERED = 1e-13  # The same at the end: rounding, where primal and dual point agree.
-# A path for another radius starts from a point with about this μ: closer to the end, the point is
-# so near the boundary of the cone that the term εs carries it out.
-_MIDWAY = 3e-3
+# Closer to the end, the point is so near the boundary of the cone that the term εs carries it out.
+_MIDWAY = 3e-3  # μ of the point where a path for another radius starts
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,10 @@ __all__ += ["worst_atoms"]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
 _ABOVE = 1.5  # c, for a loss that lies between −½ and ½: any number above ½
-# log δ where the root is looked for: beyond, one of the two terms is rounding beside the other.
-_LOG_DELTAS = (-11.5, 7.0)
+_LOG_DELTAS = (-11.5, 7.0)  # range of log δ for a root: beyond, one of two terms is rounding
 _DIGITS = 1e-5  # of the range of the loss, to which the supremum is enclosed
 _TAIL = -30.0  # log of what a kernel's tail may add beyond the box that is searched: e^−30 = 1e-13
-# Of the range of the loss: other functions g are tried while the bound is farther than this from
-# what a density attains.
-_CLOSE = 1e-3
+_CLOSE = 1e-3  # of the range of the loss, from bound to value: beyond, other functions g are tried
 _SOME = 1e-6  # of the mass: an atom that the worst distribution uses
 _STARTS = 64  # atoms from which places are searched for where the loss exceeds the dual function
 _NEW = 12  # of these places, a round: as many again, and the projections of a round take longer
@@ -69,9 +66,7 @@ _SAME = 1e-3  # a squared sine between features: closer places say the same
 _MOST_ATOMS = 600  # about a second for one projection
 _MOST_ENTRIES = 6e7  # cells times centers of g: about a second
 _SEARCHED = 8192  # starting points of a search, a power of two as Sobol' points need
-# Multiples of the box that are searched, if nothing bounds it. A loss that grows from each of them
-# to the next counts as unbounded.
-_FARTHER = (1.0, 3.0, 9.0, 27.0)
+_FARTHER = (1.0, 3.0, 9.0, 27.0)  # times the box: what grows in each step is unbounded
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,7 @@ from ksos.robust.ball import Ball, require_ball
 from ksos.robust.worst_case import WorstCase, worst_case
 from ksos.space import region, scattered
 
-# g lies in the span of pivots that leave at most so much of any feature: an error of 1e-4·‖g‖ is
-# small beside a gap of 1%.
-_SPAN_TOL = 1e-8
+_SPAN_TOL = 1e-8  # squared residual of features: an error of 1e-4·‖g‖ is small beside a gap of 1%
 _EXACT_SPAN_TOL = 1e-13  # the same on finitely many atoms, where nothing else limits the gap
 _MOST_PIVOTS = 1000  # a conic solver needs seconds for a dense problem of this size
 # Points at the beginning by the number of features: the search adds what is missing, at a round of
@@ -77,8 +75,7 @@ _SMALL = 1e-3  # of the gap: violations that are not worth a point
 _NEGLIGIBLE = 1e-9  # of the weights of an adversary: rounding of an interior point
 _SOLVED = 1e-8  # the absolute tolerance of conic solvers: no gap is closer for sure
 _ROUNDING = 1e-7  # of a loss: rounding of a conic solver
-# Multiples of a box: a loss that grows as much from each to the next is unbounded.
-_FARTHER = (1.0, 4.0, 16.0)
+_FARTHER = (1.0, 4.0, 16.0)  # of a box: a loss that grows as much from each to next is unbounded
 
 STATUSES = {
     "solved": "the bounds are as close as requested",

@@ -31,14 +31,9 @@ from ksos.space import (
 
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 
-# Far more than have ever been needed: a handful for the digits of 1e-6 in five features.
-_MOST_DIRECTIONS = 60
-# The relative gap to which problems are solved while directions are added, and to which points
-# deeper in the ball are found: their share in the answer is about as small.
-_ROUGH = 1e-4
-# Of the room between the ball and the nearest density: an excess that a mixture with that one takes
-# away at the cost of few digits.
-_LITTLE = 1e-4
+_MOST_DIRECTIONS = 60  # far more than ever needed: a handful for the digits of 1e-6 in 5 features
+_ROUGH = 1e-4  # relative gap while directions are added: their share in an answer is about as small
+_LITTLE = 1e-4  # of the room to the nearest density: mixing away such an excess costs few digits
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,7 @@ __all__ = ["ParametricFamily", "RobustSolution", "robust_minimize", "robust_path
 __all__ += ["solved_robustly", "with_costs"]
 
 _SETUP_SHARE = 0.25  # of a time limit, for choosing nodes: the solver needs most of the rest
-# Nodes agree to a tenth of the digits asked for, since their error counts twice.
-_NODES_AGREE = 0.1
+_NODES_AGREE = 0.1  # of the digits asked for, since the error of nodes counts twice
 # Held-out losses are compared to within percents, so their fits have a relative gap of 1%.
 _ROUGH = Goal(rtol=1e-2)
 _FLAT = (

@@ -27,15 +27,11 @@ __all__ += ["RegressionLoss", "ResidualLoss", "Residuals", "SquareLoss", "UserLo
 __all__ += ["as_loss_object"]
 __all__ += ["least_expected", "proven_expected"]
 
-# What counts as a violation of convexity: half of the digits of a loss, since a user's formula may
-# lose the others.
-_ROUNDING = 1e-8
+_ROUNDING = 1e-8  # of a violation of convexity: half the digits, a user's formula may lose the rest
 _CANCELED = 1e-14  # Beyond them, the rounding of terms that cancel.
-# Of Σ m_n|u_n|: what a gradient may have left at a minimizer, as a linear program's equations have.
-_STATIONARY = 1e-7
-# Roundings of |r| for the data themselves, in units of that of the robust problem. Each is solved
-# from where the one before has ended, ten times as sharp.
-_SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
+_STATIONARY = 1e-7  # of Σ m_n|u_n|: left of a gradient at a minimizer, as in a linear program
+# In units of that of the robust problem, for the data themselves. Each is solved from the last one.
+_SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)  # roundings of |r|, one after the other
 
 
 # Losses at points

@@ -28,9 +28,7 @@ from ksos.space import SoSSpace, blocks_of
 __all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk"]
 __all__ += ["affine_moments", "kernel_moments", "least_squares"]
 
-# A loss that varies by less than this fraction of its size is constant: what an eigendecomposition
-# of a few hundred rows makes of a constant.
-_FLAT = 1e-13
+_FLAT = 1e-13  # of a loss: less is a constant after an eigendecomposition of a few hundred rows
 _NO_CURVATURE = 1e-13  # Relative eigenvalues below it are rounding of sums of a few hundred terms.
 
 

@@ -46,20 +46,12 @@ from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace
 __all__ = ["Dual", "Goal", "Nearest", "Point", "Problem", "Saddle", "first_inside", "solve"]
 
 T = TypeVar("T")
-# Floating-point operations of one step of the interior point for a fixed loss: some milliseconds,
-# so that it solves the penalized problems too, before a low rank is tried.
-_CHEAP_STEP = 2e8
-# Likewise, more than a second: then a search by low ranks is as fast (benchmarks/worst_case.py).
-_DEAR_STEP = 1.2e10
-# Of the barrier method, which has θ besides and takes twice as many steps.
-_DEAR_JOINT_STEP = 4e9
+_CHEAP_STEP = 2e8  # operations of an interior point's step: ms, so it solves penalized problems too
+_DEAR_STEP = 1.2e10  # operations, > 1 s: low ranks are then as fast (benchmarks/worst_case.py)
+_DEAR_JOINT_STEP = 4e9  # the same for the barrier method, which has θ besides and twice the steps
 _NEWTON = LowRank(extra_steps=0)  # on a factor, without polishing: the next multiplier comes
-# Factor between multipliers until both sides of the radius are known: 1/d is nearly linear in u, so
-# that few steps reach any radius.
-_GROWTH = 4.0
-# Of the gap asked for, what the search with θ leaves open: the rest is for quadrature, and for the
-# bound of the least risk.
-_SEARCH_GAP = 0.5
+_GROWTH = 4.0  # of multipliers: 1/d is nearly linear in u, so that few steps bracket any radius
+_SEARCH_GAP = 0.5  # of the gap asked for: the rest is for quadrature and a bound of the least risk
 _PROOF_GAP = 0.2  # what the latter may take
 
 

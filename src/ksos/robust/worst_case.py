@@ -41,15 +41,11 @@ DATA_ALONE = (
     "radius 0 leaves only the data, but their weights are not those of a distribution; pass a"
     " positive radius"
 )
-# Of a loss: what dividing a density by its mass, which is 1 up to the rounding of ill-conditioned
-# Gram matrices, may move its value by.
-_ROUNDING = 1e-7
+_ROUNDING = 1e-7  # of a loss: dividing a density by its mass, 1 up to rounding, may move it so much
 
-# Of the upper bound: narrower densities are tried while the value is farther below it.
-_NEAR_THE_TRUTH = 0.01
-# Of the bandwidth of the embedding: the densities that are tried in turn. They reach 0.99 of the
-# truth (benchmarks/near_the_truth.py).
-_NARROWER = (0.05, 0.01, 0.002)
+_NEAR_THE_TRUTH = 0.01  # of the upper bound: if the value is farther below, narrower ones are tried
+# These densities reach 0.99 of the truth (benchmarks/near_the_truth.py).
+_NARROWER = (0.05, 0.01, 0.002)  # of the embedding's bandwidth, tried in turn
 _MOST_ROUNDS = 8  # with a parameter: each adds the places that are worst for the last one
 
 ROBUST_STATUSES = {

@@ -34,20 +34,15 @@ _BLOCK_ELEMENTS = 1 << 17  # numbers held at a time
 _PRODUCT = 1e-12  # relative: below it, weights of atoms are those of a product of measures
 # cuts of a spectrum that are tried in turn, from all digits to none
 _CUTS = 10.0 ** np.arange(-13, 0, 2)
-# of a sum of squares of α, so that at least eleven of its sixteen digits are left
-_CANCELLATION = 1e5
-# what an interpolant may miss of the root of p: a factor of 1e6 in the weight of an atom
-_MISSED = 1e-3
-# of the largest root: p is below 1e-20 there, and what becomes of it does not matter
-_NEGLIGIBLE = 1e-10
+_CANCELLATION = 1e5  # of a sum of squares of α: at least eleven of sixteen digits are then left
+_MISSED = 1e-3  # of √p, by an interpolant: a factor of 1e6 in the weight of an atom
+_NEGLIGIBLE = 1e-10  # of the largest root of p: p is below 1e-20 there and does not matter
 _UNSEEN = -40.0  # what is by this logarithm smaller than a sum does not change it
-# of a Gauss–Legendre rule, for 1e-9 between normal densities; more lengths would be many thousand
-_NODES_PER_LENGTH = 4.5
+_NODES_PER_LENGTH = 4.5  # Gauss–Legendre, for 1e-9 between normal densities
 _MOST_LENGTHS = 200.0  # more lengths would be terms by the thousand, each a density
 _FEW_NATS = 200.0  # nats lost: of one feature of a normal distribution, 22 standard deviations
 _PER_FEATURE = 50.0  # nats that each feature adds: 10 of its standard deviations
-# support points at which densities are compared: the largest values hardly grow with more
-_MOST_POINTS = 500
+_MOST_POINTS = 500  # support points where densities are compared: the largest hardly grow with more
 # a mass below which a sum of terms of both signs, of corrections, has no digits left
 _LEAST_LOG_MASS = math.log(1e-4)
 # the same without corrections, where all terms are positive: masses of normal densities far out

@@ -25,10 +25,8 @@ from ksos.quadrature import composite, cut
 
 _ROUNDING = 1e-13  # of logarithms
 _MOST_PAIRS = 1e9  # of normal densities: some seconds
-# nodes of a panel: with panels this short, products of four kernels are right to rounding
-_ORDER = 12
-# panels to a length of the kernel, on which a product of four kernels varies twice as fast as k²
-_PANELS_PER_LENGTH = 1.5
+_ORDER = 12  # nodes of a panel, so short that products of four kernels are right to rounding
+_PANELS_PER_LENGTH = 1.5  # of the kernel: a product of four varies twice as fast as k²
 _LOG_LEVEL = -22.0  # e^−22 of k: its fourth power, and the square of p, is far below rounding
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time
 

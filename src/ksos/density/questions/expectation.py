@@ -45,15 +45,11 @@ Work = dict[str, Any]
 """rtol, max_evaluations, rng."""
 
 _CUBATURE_FEATURES = 3  # beyond, cells are too many and points take their place
-# clouds whose spread is the error of a mean: enough for a standard error, few enough to be long
-_GROUPS = 8
+_GROUPS = 8  # clouds whose spread is the error of a mean: eight give it to 1/√(2·7), a quarter
 # sides of cells in lengths of the kernel, from fine to coarse, by the number of features
 _CELL_LENGTHS = {1: (1.0, 4.0), 2: (1.5, 4.0), 3: (2.5, 5.0)}
-# the same in standard deviations of normal densities, which are polynomials to 1e-5 there, and in
-# bandwidths of what corrects them
-_CELL_DEVIATIONS = 2.5
-# for cubature, documented: two seconds for a hundred support points
-_CUBATURE_EVALUATIONS = 2_000_000
+_CELL_DEVIATIONS = 2.5  # sides of cells: polynomials give a normal density to 1e-5 on them
+_CUBATURE_EVALUATIONS = 2_000_000  # documented: two seconds for a hundred support points
 _CLOUD_POINTS = 65_536  # of all clouds, documented: errors of about 1e-4
 # values of normal densities by the number of features: about two seconds
 _NORMAL_VALUES = {1: 2e8, 2: 1.2e8, 3: 1e8}
@@ -61,11 +57,9 @@ _LEAST_EVALUATIONS = 20_000  # fewer evaluations would make no rule, however lon
 _REFINED = 4  # a grid must leave this many times its own evaluations for refinement
 _OVERHEAD = 40.0  # an evaluation costs this many values of normal densities beside its own
 _CELL_REACH = 8.0  # standard deviations that a common grid reaches: a mass of 1e-15 is beyond
-# a smaller share of points that count: exact samples take the place of weighted points
-_LEAST_EFFICIENCY = 0.01
+_LEAST_EFFICIENCY = 0.01  # share of points that count: below, exact samples replace weighted points
 _LEAST_RTOL = 1e-2  # the accuracy of a term counts with its weight, up to this
-# of a question about all terms, evaluations for each at least: eight clouds of 256 points
-_FEWEST_VALUES = 2048
+_FEWEST_VALUES = 2048  # evaluations of each term at least: eight clouds of 256 points
 _ROUNDING = 1e-13  # of logarithms: an entropy of 0 has no relative error
 
 

@@ -22,8 +22,7 @@ _UNREFINED = 0.1  # the error of a level that was not refined, as far as one kno
 _KERNEL_VALUES = 2.5e8  # kernel values that a few seconds allow
 _GRID_FEATURES = 3  # beyond, cells are too many and clouds of points take their place
 _CLOUD_POINTS = 65_536  # points of clouds: errors of about 1e-4 of a mass
-# of which a term has so many at least, so that each of eight clouds has 256 of them
-_LEAST_POINTS = 2048
+_LEAST_POINTS = 2048  # of a term: eight clouds of 256 points each
 
 
 def highest_density_level(p: Terms, mass: float, rng: Any) -> Estimate:

@@ -16,11 +16,9 @@ from ksos.ground.memory import row_blocks
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import LINE_ORDER, PanelDistribution, Panels, cut, merged
 
-# a polynomial through 16 nodes is right to rounding on a quarter of the kernel's length
-_PANELS_PER_LENGTH = 4
+_PANELS_PER_LENGTH = 4  # 16 nodes on a quarter of the kernel's length are right to rounding
 _LOG_LEVEL = -32.0  # Inside, all panels are equally long, and beyond lies a mass of about e⁻⁶⁴.
-# Outside, k falls by e per panel, down to this level, whose square is about the smallest number.
-_LAST_LEVEL = -330.0
+_LAST_LEVEL = -330.0  # log k where panels end: its square is about the smallest number
 _BLOCK = 1 << 20  # distances of values and atoms that are held at a time: 8 MB
 _REACH = 8.5  # standard deviations beyond which a normal distribution has a mass of 1e-17
 _TAIL = 38.0  # standard deviations beyond which its density is no float

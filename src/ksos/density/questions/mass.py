@@ -28,9 +28,7 @@ Sides = dict[int, tuple[float, float]]
 
 _BLOCK_ELEMENTS = 1 << 17  # boxes times components that are held at a time
 _LARGEST = 1e87  # weights of components within a boundary: beyond, floats of single ones underflow
-# errors of draws from components of both signs: above it, points with positive weights may do
-# better
-_ROUGH = 1e-3
+_ROUGH = 1e-3  # error of draws from components of both signs: above, positive weights may do better
 _CLOUD_POINTS = 1 << 15  # such points: errors of a few thousandths
 # normal densities in boxes of so many features: about half a second
 _MOST_TERMS = {1: 20_000_000, 2: 1_500_000, 3: 60_000}
@@ -42,8 +40,7 @@ _TERMS_AT_ONCE = 1 << 13  # terms in arrays that fit into the cache
 _BOX_POINTS = 1 << 17  # draws for all boxes together: about half a second
 _LEAST_BOX_POINTS = 1 << 8  # draws for one box at least, whose error would otherwise be a guess
 _MOST_BOX_POINTS = 1 << 12  # draws for one box at most: errors of 1e-4, as documented
-# masses below it are sums in which terms cancel, and are taken from panels of one feature
-_DIGITS = 1e-6
+_DIGITS = 1e-6  # masses below it are sums in which terms cancel: panels of one feature replace them
 _ROUNDINGS = 1e-15  # the rounding of a term, of a few operations
 _EXACT = 1e-11  # a total rounding above it is reported, as documented
 

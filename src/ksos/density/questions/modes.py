@@ -17,16 +17,14 @@ from ksos.density.terms import Terms
 from ksos.integrals.regions import cells
 from ksos.kernels import Kernel
 
-# features up to which starts come from a grid: beyond, support points are starts enough
-_GRID_FEATURES = 2
+_GRID_FEATURES = 2  # up to which starts come from a grid: beyond, support points are starts enough
 _GRID_CELLS = 40_000  # cells of the grid: 200 per axis of two features
 _GRID_LENGTH = 0.5  # their sides in bandwidths: no two maxima of a sum of kernels are closer
 _NEWTON_FEATURES = 30  # Newton's method in more features costs more than its last digits are worth
 _NEWTON_STEPS = 8  # it doubles the digits that a climb has, of which six are there
 _DIFFERENCE = 1e-5  # of gradients, for a Hessian: the cube root of rounding
 _APART = 1e-3  # bandwidths: maxima closer than this are one
-# gradients and curvatures below it are flat; climbs this far below the best one are not polished
-_FLAT = 1e-4
+_FLAT = 1e-4  # gradients and curvatures that count as 0, and nats that a climb to polish may lack
 _SWEEPS = 100  # of a search along the features in turn, which ends by itself after a few
 _KINK_WORK = 4000  # values at all kinks of all features that it may take: some seconds
 _TINY = 1e-7  # of the way to the next kink: beside a kink, and yet no rounding

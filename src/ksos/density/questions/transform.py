@@ -16,8 +16,7 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.kernels import Gaussian
 from ksos.measures import Discrete
 
-# beyond e^600 times the weight of the heaviest atom, the density itself has underflown
-_LARGEST_LOG = 600.0
+_LARGEST_LOG = 600.0  # beyond e^600 times the heaviest atom's weight, the density has underflown
 
 
 def affine(p: Terms, A: np.ndarray, b: np.ndarray) -> Terms:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 LOST_MASS = 1e-18  # 1e9 samples would notice a mass of 1e-9: even square roots of it are below
-NODES_PER_PANEL = 12
+NODES_PER_PANEL = 12  # on half the kernel's smooth length: the density to 1e-12
 _PANEL_LENGTH = 0.5  # of the kernel's smooth length: 12 nodes give the density to 1e-12 there
 _LOG_LEVEL = -32.0  # of k: its square is below rounding, even beside large signed weights
 _HOST_BLOCK = 1 << 19  # entries at a time: 4 MB, near the size of a core's cache
