@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import chi2, kstest
 
 from ksos.density import Correction, MixedReference, MixedTerms, NoMass
+from ksos.ground import resources
 from ksos.measures import Lebesgue
 from ksos.quadrature import composite
 
@@ -189,9 +190,8 @@ def test_intervals_and_sets_of_levels() -> None:
     of_numbers = g.marginal([0], []).numeric()
     assert np.allclose(of_numbers.pdf(rows), inside.sum(axis=(0, 1))[230:240] / mass, atol=1e-10)
     weights = inside[1].sum(axis=0) / inside[1].sum()
-    mean, variance = g.conditional_moments(np.array([[NAN]]), np.array([[1]]))
+    mean = g.conditional_means(np.array([[NAN]]), np.array([[1]]))
     assert mean[0, 0] == pytest.approx(weights @ GRID, abs=1e-10)
-    assert variance[0, 0] == pytest.approx(weights @ (GRID - mean[0, 0]) ** 2, abs=1e-10)
     # an interval that holds everything says nothing
     everything = p.given({0: (-math.inf, math.inf)}, {1: [0, 1, 2]})
     row = np.array([[0.3]]), np.array([[1]])
@@ -244,25 +244,38 @@ def test_numeric_columns_alone_are_terms(seed: int) -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.0])
-def test_conditional_moments_and_means_of_functions(scale: float) -> None:
+def test_conditional_means_of_cells_and_of_functions(scale: float) -> None:
     p = random_terms(scale=scale)
     x = GRID[SHOWN]
     points = np.stack([np.full(GRID.shape, x), GRID], axis=1)
     weights = sum(by_hand(p, points, np.tile([1, b], (481, 1))) for b in range(3))
     weights = weights / weights.sum()
     u, c = np.array([[x, NAN], [x, 2.0], [NAN, NAN]]), np.array([[1, -1], [0, -1], [-1, -1]])
-    mean, variance = p.conditional_moments(u, c)
+    mean = p.conditional_means(u, c)
     assert mean[0, 1] == pytest.approx(weights @ GRID, abs=1e-11)
-    assert variance[0, 1] == pytest.approx(weights @ (GRID - mean[0, 1]) ** 2, abs=1e-10)
     assert mean[1].tolist() == [x, 2.0]
-    assert variance[1].tolist() == [0.0, 0.0]
     found = p.conditional_means(u, c, {1: np.sin})
     assert found[0, 1] == pytest.approx(weights @ np.sin(GRID), abs=1e-9)
     assert found[1].tolist() == [x, math.sin(2.0)]
     assert found[2, 0] == pytest.approx(mean[2, 0], abs=1e-12)
 
 
-def test_a_far_origin_costs_no_digits_of_variances() -> None:
+@pytest.mark.parametrize("block", [1, 30])
+def test_blocks_of_any_size_give_the_same_answers(block: int) -> None:
+    p, rng = random_terms(), np.random.default_rng(0)
+    u, c = p.draw(12, rng)
+    u[rng.random(u.shape) < 0.4], c[rng.random(c.shape) < 0.4] = NAN, -1
+
+    def answers() -> list[np.ndarray]:
+        return [p.log_density(u, c), p.matrices(u, c), p.conditional_means(u, c, {0: np.cos})]
+
+    whole = answers()
+    with resources(block=block):
+        for part, expected in zip(answers(), whole, strict=True):
+            assert np.allclose(part, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_a_far_origin_costs_no_digits_of_means() -> None:
     p = random_terms()
     far = MixedReference(
         p.reference.weights,
@@ -275,9 +288,9 @@ def test_a_far_origin_costs_no_digits_of_variances() -> None:
         far,
         Correction(one.metric, one.thetas, one.points + 1e6, one.codes, one.factor, one.constant),
     )
-    u, c = np.array([[0.5, NAN]]), np.array([[-1, 1]])
-    variances = p.conditional_moments(u, c)[1], moved.conditional_moments(u + 1e6, c)[1]
-    assert np.allclose(*variances, rtol=1e-8)
+    u, c = np.array([[0.5, NAN], [NAN, NAN]]), np.array([[-1, 1], [0, 2]])
+    far_means = moved.conditional_means(u + 1e6, c) - 1e6
+    assert np.allclose(far_means, p.conditional_means(u, c), atol=1e-8)
 
 
 @pytest.mark.parametrize(("d", "levels"), [(0, (2, 3)), (2, ()), (1, (4,))])
@@ -286,7 +299,7 @@ def test_every_number_of_columns(d: int, levels: tuple[int, ...]) -> None:
     u, c = p.draw(5, rng)
     assert (u.shape, c.shape) == ((5, d), (5, len(levels)))
     assert np.allclose(np.exp(p.log_density(u, c)), by_hand(p, u, c), rtol=1e-10)
-    assert np.array_equal(p.conditional_moments(u, c)[0], u)
+    assert np.array_equal(p.conditional_means(u, c), u)
     if not d:
         masses = [value_of(p, [], list(codes)) for codes in itertools.product(*map(range, levels))]
         assert sum(masses) == pytest.approx(1.0, abs=1e-13)

@@ -438,6 +438,26 @@ def test_errors_name_what_came_and_the_fix(message: str, ask: Any) -> None:
         ask(everything(), rows())
 
 
+@pytest.mark.parametrize("names", [("plain", "price", "origin"), tuple(KINDS)], ids=len)
+def test_densities_on_a_device_are_those_of_the_host(names: tuple[str, ...]) -> None:
+    torch = pytest.importorskip("torch")
+    p = density_of(*names, seed=3)
+    there, X = p.to("cpu"), p.rvs(4, rng=0)
+    gaps = X.mask(np.random.default_rng(1).random(X.shape) < 0.3)
+    for rows in (X, gaps):
+        found = there.logpdf(rows)
+        assert isinstance(found, torch.Tensor)
+        assert np.allclose(found.numpy(), p.logpdf(rows), rtol=1e-12)
+        assert np.allclose(there.pdf(rows).numpy(), p.pdf(rows), rtol=1e-11)
+    # what is made of it stays there, and all else is answered by the host
+    left = there.conditional({"origin": "EU"})
+    assert isinstance(left.logpdf(X.drop(columns="origin")), torch.Tensor)
+    assert isinstance(there.marginal("plain").logpdf(X[["plain"]]), torch.Tensor)
+    pandas.testing.assert_frame_equal(there.rvs(3, rng=0), p.rvs(3, rng=0))
+    pandas.testing.assert_series_equal(there.mode(), p.mode())
+    assert isinstance(there.to(None).logpdf(X), np.ndarray)
+
+
 def test_unseen_levels_may_be_missing() -> None:
     X = rows().iloc[:4]
     found = everything().logpdf(X.assign(origin="Mars"), unseen="missing")

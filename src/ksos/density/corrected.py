@@ -65,7 +65,7 @@ class Corrected:
         self.measure: Measure = joint.measure if self.is_whole else Lebesgue()
         # S of the joint kernel, and the constant c in natural units
         self.metric = cast("Gaussian", joint.kernel).matrix(every)
-        self.constant = cast("np.ndarray", joint.unit_constant)
+        self.constant = to_numpy(joint.unit_constant)
         # the support points and rows of F that change the reference
         X, F = (to_numpy(part) for part in (joint.support_points, joint.unit_factor))
         used = np.any(F != 0.0, axis=1)

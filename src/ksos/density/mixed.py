@@ -12,18 +12,20 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from ksos.density.corrected import Corrected
 from ksos.density.factor import hadamard_factor, log_sum, unit_rows
-from ksos.density.mixed_reference import Hidden, MixedReference, patterns
-from ksos.density.mixed_square import Correction, Expected, ExpectedOfOne, Sides
+from ksos.density.mixed_reference import MixedReference, patterns
+from ksos.density.mixed_square import Correction, Expected, ExpectedOf, Sides
 from ksos.density.normals import Group
 from ksos.density.questions.condition import in_interval
 from ksos.density.questions.moments import mean_and_covariance
 from ksos.density.square import NoMass, Square
 from ksos.density.terms import Terms, Weighted
+from ksos.ground.arrays import Array, like, namespace, quiet, to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import log_gauss_mass
 from ksos.kernels import Gaussian
@@ -48,20 +50,18 @@ Levels = int | Iterable[int]
 Function = Callable[[np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Rows with the same cells observed: numbers of rows, the cells that are not, a component with
-    its expectations (None without a correction), the observed numeric cells of the rows, the
-    observed part of φ, and the logarithms of the shares of the component.
+class _Block(NamedTuple):
+    """Rows with the same cells observed, and components: numbers of both, expectations in these
+    components, the observed numeric cells of the rows, the observed part of φ, and the logarithms
+    of the shares of the components, (rows, components).
     """
 
     rows: np.ndarray
-    hidden: Hidden
-    k: int
-    of_one: ExpectedOfOne | None
-    x: np.ndarray
-    near: np.ndarray
-    logs: np.ndarray
+    which: np.ndarray
+    of: ExpectedOf
+    x: Array
+    near: Array
+    logs: Array
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,13 @@ class MixedTerms:
 
     # Values
 
-    def log_density(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """log p of the observed cells of every row, (n,); 0 for a row without any."""
-        empty = np.isnan(u).all(axis=1) & (c < 0).all(axis=1)
-        joint = self._joint(u, c)
-        return np.where(empty, 0.0, self._raw(*joint) - self._log_total)
+    def log_density(self, u: Array, c: np.ndarray) -> Array:
+        """log p of the observed cells of every row, (n,); 0 for a row without any. It is computed
+        where ``u`` lies.
+        """
+        found = self._raw(*self._joint(u, c)) - self._log_total
+        found[np.isnan(to_numpy(u)).all(axis=1) & (c < 0).all(axis=1)] = 0.0
+        return found
 
     @cached_property
     def _log_total(self) -> float:
@@ -122,59 +124,54 @@ class MixedTerms:
         found = self._raw(np.full((1, d), np.nan), np.full((1, q), -1))
         return float(found[0])
 
-    def _joint(self, u: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _joint(self, u: Array, c: np.ndarray) -> tuple[Array, np.ndarray]:
         """The cells of all columns, hidden ones being missing."""
         n, (d, q) = u.shape[0], self.reference.shape
         all_u, all_c = np.full((n, d), np.nan), np.full((n, q), -1)
-        all_u[:, list(self.numeric_shown)], all_c[:, list(self.categorical_shown)] = u, c
-        return all_u, all_c
+        all_u[:, list(self.numeric_shown)] = to_numpy(u)
+        all_c[:, list(self.categorical_shown)] = c
+        return like(all_u, u), all_c
 
-    def _raw(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+    def _raw(self, u: Array, c: np.ndarray) -> Array:
         """log ∫ of ρ·‖a + Fᵀφ‖² over what is missing, before it is scaled."""
         logs = self.reference.log_components(u, c)
-        out = np.full(logs.shape, -np.inf)
         if self._is_reference:
             a = self.correction.constant
             return log_sum(logs.T)[0] + math.log(float(a @ a))
-        with np.errstate(divide="ignore"):
+        out, xp = namespace(u).full_like(logs, -math.inf), namespace(u)
+        with quiet():
             for part in self._blocks(u, c, logs):
-                assert part.of_one is not None
-                value = part.of_one.values(part.x, part.near)
-                out[part.rows, part.k] = part.logs + np.log(value)
+                value = xp.log(part.of.values(part.x, part.near)).T
+                out[part.rows[:, None], part.which] = part.logs + value
         return log_sum(out.T)[0]
 
-    def _patterns(
-        self, u: np.ndarray, c: np.ndarray, logs: np.ndarray, unseen: float = _UNSEEN
-    ) -> Iterator[tuple[Expected, np.ndarray, np.ndarray]]:
-        """Rows with the same cells observed, and the components that are not negligible there."""
-        for rows, seen, known in patterns(u, c):
-            everything = Expected(self.reference, self.correction, seen, known, self.within)
-            needed = logs[rows] > logs[rows].max(axis=1, keepdims=True) + unseen
-            yield everything, rows, needed
-
     def _blocks(
-        self,
-        u: np.ndarray,
-        c: np.ndarray,
-        logs: np.ndarray,
-        *,
-        silent: bool = False,
-        unseen: float = _UNSEEN,
+        self, u: Array, c: np.ndarray, logs: Array, unseen: float = _UNSEEN, nodes: int = 1
     ) -> Iterator[_Block]:
-        """Every component at the rows where it is not negligible, pattern by pattern; ``silent``:
-        no correction is to be looked at.
+        """Components at the rows where they are not negligible, pattern by pattern. What has
+        ``nodes`` places for every row and component has a bounded size.
         """
         m = self.correction.points.shape[0]
-        for everything, all_rows, all_needed in self._patterns(u, c, logs, unseen):
-            for some in row_blocks(all_rows.shape[0], m, _BLOCK_ELEMENTS):
-                rows, needed = all_rows[some], all_needed[some]
-                x = u[rows][:, everything.seen]
-                near = np.empty((rows.size, 0)) if silent else everything.near(u[rows], c[rows])
-                for k in np.flatnonzero(needed.any(axis=0)):
-                    of_one, at = None if silent else everything.component(int(k)), needed[:, k]
-                    here = rows[at]
-                    log = logs[here, k]
-                    yield _Block(here, everything.hidden, int(k), of_one, x[at], near[at], log)
+        needed_of = to_numpy(logs > namespace(logs).max(logs, axis=1)[:, None] + unseen)
+        for every, seen, known in patterns(u, c):
+            all_of = Expected(self.reference, self.correction, seen, known, self.within)
+            for some in row_blocks(every.size, m * nodes, _BLOCK_ELEMENTS):
+                rows = every[some]
+                needed = needed_of[rows]
+                which = np.flatnonzero(needed.any(axis=0))
+                x = u[rows][:, all_of.seen]
+                near = all_of.near(x, c[rows])
+                if all_of.is_whole:
+                    # the same in all components together
+                    log, one = log_sum(logs[rows].T)[0][:, None], which[:1]
+                    yield _Block(rows, one, all_of.of(one), x, near, log)
+                    continue
+                size = m * max(m, rows.size * nodes)
+                for ks in row_blocks(which.size, size, 1 if self.within else _BLOCK_ELEMENTS):
+                    at = np.flatnonzero(needed[:, which[ks]].any(axis=1))
+                    log = logs[rows[at][:, None], which[ks]]
+                    of = all_of.of(which[ks])
+                    yield _Block(rows[at], which[ks], of, x[at], near[at], log)
 
     @property
     def _is_reference(self) -> bool:
@@ -190,11 +187,9 @@ class MixedTerms:
         logs = self.reference.log_components(*u_c)
         logs = logs - log_sum(logs.T)[0][:, None]
         for part in self._blocks(*u_c, logs, unseen=unseen):
-            assert part.of_one is not None
             for some in row_blocks(part.rows.shape[0], size * size, _BLOCK_ELEMENTS):
-                weights = np.exp(part.logs[some])
-                found = part.of_one.matrices(part.x[some], part.near[some], weights)
-                out[part.rows[some]] += found
+                weights = np.exp(part.logs[some].T)
+                out[part.rows[some]] += part.of.matrices(part.x[some], part.near[some], weights)
         return out
 
     # Categories
@@ -248,9 +243,7 @@ class MixedTerms:
             log_mass += log
             if len(several) == 1:
                 single.append(j)
-                row = np.zeros((1, self.reference.shape[1]), dtype=int)
-                row[0, j] = several[0]
-                correction = _scaled(correction, correction.same(row, np.array([j]))[0])
+                correction = _scaled(correction, correction.kappa(j, several)[0])
         within, values = dict(self.within), {}
         for position, value in u.items():
             k = self.numeric_shown[position]
@@ -311,7 +304,7 @@ class MixedTerms:
         found: list[Weighted] = []
         rows, log_lengths = unit_rows(np.concatenate([one.constant[None], factor]))
         for k, weight in enumerate(weights):
-            levels = one.levels(self.reference, k, np.arange(len(self.reference.chances)))
+            levels = one.levels(self.reference, [k], range(len(self.reference.chances)))[0]
             L = hadamard_factor(rows, levels) * np.exp(log_lengths)[:, None]
             normal = Normal(means[k], covariances[k])
             square = Square(kernel, points, L[1:], 0.0, normal, L[0])
@@ -333,7 +326,7 @@ class MixedTerms:
         every = Expected(self.reference, one, *nothing, {})
         row, near = np.empty((1, 0)), np.ones((1, one.points.shape[0]))
         for k, share in enumerate(self.reference.weights):
-            for weights, means, V, (i, j) in every.component(k).normals(row, near):
+            for weights, means, V, (i, j) in every.of(np.array([k])).normals(row, near):
                 total, levels = share * weights, {}
                 for column, chances in enumerate(self.reference.chances):
                     of_one = one.codes[:, [column]] == np.arange(chances.shape[1])
@@ -351,58 +344,6 @@ class MixedTerms:
 
     # Cells that are missing
 
-    def conditional_moments(self, u: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of every numeric cell given the observed cells of its row, (n, d) each;
-        of an observed cell its value, and 0.
-        """
-        return self._moments(u, c, squares=True)
-
-    def _moments(
-        self, u: np.ndarray, c: np.ndarray, *, squares: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The same, with the variances only if ``squares``: they take most of the time."""
-        if self.within:
-            return self._moments_within(u, c)
-        joint = self._joint(u, c)
-        logs = self.reference.log_components(*joint)
-        logs = logs - logs.max(axis=1, keepdims=True)
-        n, d = joint[0].shape
-        total, sums = np.zeros(n), np.zeros((2, n, d))
-        # about the mean of all, so that the variance of a far column keeps its digits
-        weights, means, _ = self._normals
-        middle = weights @ means
-        silent, unseen = self._is_reference, _UNSEEN_OF_MOMENTS
-        for part in self._blocks(*joint, logs, silent=silent, unseen=unseen):
-            R = np.setdiff1d(np.arange(d), part.hidden.seen)
-            m = part.hidden.means(part.k, part.x) - middle[R]
-            if part.of_one is None:
-                V = np.diagonal(part.hidden.covariances[part.k])
-                found = np.ones(part.rows.shape[0]), m, m**2 + V
-            else:
-                found = part.of_one.moments(part.x, part.near, m, squares=squares)
-            weight = np.exp(part.logs)[:, None]
-            total[part.rows] += weight[:, 0] * found[0]
-            for sum_of, one in zip(sums, found[1:], strict=True):
-                sum_of[part.rows[:, None], R] += weight * one
-        mean, square = sums / total[:, None]
-        shown, missing = list(self.numeric_shown), np.isnan(u)
-        variance = np.maximum(square - mean**2, 0.0)[:, shown]
-        mean = (mean + middle)[:, shown]
-        return np.where(missing, mean, u), np.where(missing, variance, 0.0)
-
-    def _moments_within(self, u: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same with intervals, row by row."""
-        mean, variance = u.copy(), np.zeros(u.shape)
-        for row in range(u.shape[0]):
-            missing = np.flatnonzero(np.isnan(u[row])).tolist()
-            values = {k: float(u[row, k]) for k in range(u.shape[1]) if k not in missing}
-            codes = {j: int(c[row, j]) for j in np.flatnonzero(c[row] >= 0).tolist()}
-            if missing:
-                left = self.given(values, codes)
-                found = mean_and_covariance(left.marginal(range(left.n_numeric), []).numeric())
-                mean[row, missing], variance[row, missing] = found[0], np.diagonal(found[1])
-        return mean, variance
-
     def conditional_means(
         self, u: np.ndarray, c: np.ndarray, functions: Mapping[int, Function] | None = None
     ) -> np.ndarray:
@@ -411,7 +352,7 @@ class MixedTerms:
         The ``functions`` take arrays; without one, g_k is the identity. A missing cell with a
         function is seen at Gauss–Hermite nodes of every component.
         """
-        out = self._moments(u, c, squares=False)[0]
+        out = self._means_within(u, c) if self.within else self._means(u, c)
         for position, g in (functions or {}).items():
             out[:, position] = g(out[:, position])
             rows = np.flatnonzero(np.isnan(u[:, position]))
@@ -419,33 +360,63 @@ class MixedTerms:
                 out[rows, position] = self._mean_of(g, position, u[rows], c[rows])
         return out
 
+    def _means(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Those of the cells themselves."""
+        joint = self._joint(u, c)
+        logs = self._log_shares(*joint)
+        (n, d), columns = joint[0].shape, np.arange(joint[0].shape[1])
+        total, sums = np.zeros(n), np.zeros((n, d))
+        # about the mean of all, so that a far column keeps its digits
+        middle = self.reference.weights @ self.reference.means
+        for part in self._blocks(*joint, logs, _UNSEEN_OF_MOMENTS):
+            hidden = part.of.all_of.hidden
+            R = np.setdiff1d(columns, hidden.seen)
+            m = hidden.means(part.which, part.x) - middle[R]
+            masses, means = part.of.means(part.x, part.near, m)
+            weights = np.exp(part.logs.T)
+            total[part.rows] += np.sum(weights * masses, axis=0)
+            sums[part.rows[:, None], R] += np.einsum("kn,knr->nr", weights, means)
+        found = (sums / total[:, None] + middle)[:, list(self.numeric_shown)]
+        return np.where(np.isnan(u), found, u)
+
+    def _log_shares(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Logarithms of the weights of components in every row, the largest being zero."""
+        logs = self.reference.log_components(u, c)
+        return logs - logs.max(axis=1, keepdims=True)
+
+    def _means_within(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """The same with intervals, row by row."""
+        mean = u.copy()
+        for row in range(u.shape[0]):
+            missing = np.flatnonzero(np.isnan(u[row])).tolist()
+            values = {k: float(u[row, k]) for k in range(u.shape[1]) if k not in missing}
+            codes = {j: int(c[row, j]) for j in np.flatnonzero(c[row] >= 0).tolist()}
+            if missing:
+                left = self.given(values, codes)
+                terms = left.marginal(range(left.n_numeric), []).numeric()
+                mean[row, missing] = mean_and_covariance(terms)[0]
+        return mean
+
     def _mean_of(self, g: Function, position: int, u: np.ndarray, c: np.ndarray) -> np.ndarray:
         """E[g(u_k) | observed cells] of a column that is missing in all rows."""
         a, (nodes, node_weights) = self.numeric_shown[position], hermite(_NODES)
         u, c = self._joint(u, c)
-        logs = self.reference.log_components(u, c)
-        logs = logs - logs.max(axis=1, keepdims=True)
         sums = np.zeros((2, u.shape[0]))
-        for before, rows, needed in self._patterns(u, c, logs, _UNSEEN_OF_MOMENTS):
-            seen = ~np.isnan(u[rows[0]])
-            place = int(np.sum(~seen[:a]))
-            seen[a] = True
-            known = c[rows[0]] >= 0
-            within = {k: sides for k, sides in self.within.items() if k != a}
-            after = Expected(self.reference, self.correction, seen, known, within)
-            for k in np.flatnonzero(needed.any(axis=0)):
-                at = rows[needed[:, k]]
-                mean = before.hidden.means(int(k), u[at][:, before.seen])[:, place]
-                deviation = math.sqrt(before.hidden.covariances[k, place, place])
-                t = mean[:, None] + deviation * nodes
-                weights = np.exp(logs[at, k])[:, None] * node_weights
-                if not self._is_reference:
-                    filled = np.repeat(u[at], _NODES, axis=0)
-                    filled[:, a] = t.ravel()
-                    near = after.near(filled, np.repeat(c[at], _NODES, axis=0))
-                    of_one = after.component(int(k))
-                    weights *= of_one.values(filled[:, after.seen], near).reshape(t.shape)
-                sums[:, at] += weights.sum(axis=1), np.sum(weights * g(t), axis=1)
+        for part in self._blocks(u, c, self._log_shares(u, c), _UNSEEN_OF_MOMENTS, _NODES):
+            before, which = part.of.all_of, part.which
+            place = a - np.searchsorted(before.seen, a)
+            mean = before.hidden.means(which, part.x)[..., place]
+            deviation = np.sqrt(before.hidden.covariances[which, place, place])
+            t = mean[..., None] + deviation[:, None, None] * nodes
+            weights = np.exp(part.logs.T)[..., None] * node_weights
+            if not self._is_reference:
+                after = before.and_seen(a)
+                x = np.broadcast_to(part.x[:, None], (*t.shape, before.seen.size))
+                x = np.insert(x, np.searchsorted(before.seen, a), t, axis=-1)
+                x = x.reshape(which.size, -1, after.seen.size)
+                near = [after.near(one, np.repeat(c[part.rows], _NODES, axis=0)) for one in x]
+                weights *= after.of(which).values(x, np.stack(near)).reshape(t.shape)
+            sums[:, part.rows] += weights.sum(axis=(0, 2)), np.sum(weights * g(t), axis=(0, 2))
         return np.asarray(sums[1] / sums[0])
 
     # Samples

@@ -18,6 +18,7 @@ import numpy as np
 from ksos.density.factor import log_sum
 from ksos.density.normals import conditional_normals
 from ksos.density.square import NoMass
+from ksos.ground.arrays import Array, like, namespace, row_squares, to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.integrals.erf import normal_between
 from ksos.measures import Normals
@@ -27,7 +28,7 @@ _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
 
 def patterns(u: np.ndarray, c: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(rows, numeric cells, categorical cells): the rows that have just these cells, as masks."""
-    seen = np.concatenate([~np.isnan(u), c >= 0], axis=1)
+    seen = np.concatenate([~np.isnan(to_numpy(u)), c >= 0], axis=1)
     if not seen.shape[0]:
         return
     # sorted as bytes: hundreds of patterns among thousands of rows are found at once
@@ -50,9 +51,9 @@ class Hidden:
     pull: np.ndarray
     covariances: np.ndarray
 
-    def means(self, k: int, x: np.ndarray) -> np.ndarray:
-        """Those of component k at rows of the cells that are seen."""
-        return self.start[k] + x @ self.pull[k].T
+    def means(self, which: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Those of some components at rows of the cells that are seen, (k, n, hidden)."""
+        return np.asarray(self.start[which][:, None] + x @ self.pull[which].mT)
 
     @cached_property
     def roots(self) -> np.ndarray:
@@ -76,35 +77,37 @@ class MixedReference:
         """How many numeric and how many categorical columns there are."""
         return self.means.shape[1], len(self.chances)
 
-    def log_components(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+    def log_components(self, u: Array, c: np.ndarray) -> Array:
         """log(weight · density of the observed cells) of every component, (n, K)."""
-        out = np.empty((u.shape[0], self.weights.shape[0]))
+        out = namespace(u).zeros(
+            (u.shape[0], self.weights.shape[0]), dtype=u.dtype, device=u.device
+        )
         for rows, seen, _ in patterns(u, c):
             out[rows] = self._log_normals(np.flatnonzero(seen), u[rows][:, seen])
         with np.errstate(divide="ignore"):
-            out += np.log(self.weights)
+            out += like(np.log(self.weights), u)
             for j, chances in enumerate(self.chances):
-                # a last column for missing cells, whose code is −1
-                logs = np.concatenate([np.log(chances), np.zeros((chances.shape[0], 1))], axis=1)
-                out += logs[:, c[:, j]].T
+                # a last row for missing cells, whose code is −1
+                logs = np.concatenate([np.log(chances.T), np.zeros((1, chances.shape[0]))])
+                out += like(logs, u)[c[:, j]]
         return out
 
     def log_density(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
         """log ρ of the observed cells, (n,)."""
         return log_sum(self.log_components(u, c).T)[0]
 
-    def _log_normals(self, seen: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def _log_normals(self, seen: np.ndarray, x: Array) -> Array:
         """(n, K), zero where no cell is seen."""
         K, d = self.weights.shape[0], seen.shape[0]
-        out = np.zeros((x.shape[0], K))
+        out = namespace(x).zeros((x.shape[0], K), dtype=x.dtype, device=x.device)
         if not d:
             return out
         roots = np.linalg.inv(np.linalg.cholesky(self.covariances[:, seen[:, None], seen]))
         logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         logs -= 0.5 * d * math.log(2.0 * math.pi)
+        at, roots, logs = (like(one, x) for one in (self.means[:, None, seen], roots.mT, logs))
         for rows in row_blocks(x.shape[0], K * d, _BLOCK_ELEMENTS):
-            away = (x[rows] - self.means[:, None, seen]) @ roots.transpose(0, 2, 1)
-            out[rows] = (logs[:, None] - 0.5 * np.einsum("kni,kni->kn", away, away)).T
+            out[rows] = (logs[:, None] - 0.5 * row_squares((x[rows] - at) @ roots)).T
         return out
 
     def hidden(self, seen: np.ndarray) -> Hidden:

@@ -18,17 +18,17 @@ share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ksos.density.mixed_reference import MixedReference
+from ksos.ground.arrays import Array, like, namespace, row_squares, to_numpy
 from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels.base import squared_distances
-
-_NEAR = 500.0  # the largest ‖x‖² + ‖y‖² for ‖x − y‖² from products: an error of 1e-13
 
 Sides = dict[int, tuple[float, float]]
 """Numeric columns that are known to lie between two sides."""
@@ -57,18 +57,24 @@ class Correction:
         """Whether nothing is corrected: the density is the reference."""
         return not np.any(self.factor)
 
-    def same(self, c: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Π_j κ_j(c_j, c̃_ij) over some columns, (n, m)."""
-        out = np.ones((c.shape[0], self.codes.shape[0]))
-        for j in columns:
-            out *= np.where(c[:, j, None] == self.codes[:, j], 1.0, self.thetas[j])
-        return out
+    def kappa(self, j: int, levels: Any) -> np.ndarray:
+        """κ_j(level, c̃_ij) of some levels of column j, (levels, m)."""
+        return np.where(np.reshape(levels, (-1, 1)) == self.codes[:, j], 1.0, self.thetas[j])
 
-    def features(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """φ at complete rows, (n, m)."""
-        root = np.linalg.cholesky(self.precision)
-        away = _distances(u @ root, self.points @ root)
-        return np.exp(-away) * self.same(c, np.arange(self.codes.shape[1]))
+    def features(
+        self, u: Array, c: np.ndarray, seen: Any = slice(None), known: Any = None
+    ) -> Array:
+        """φ at complete rows, (n, m), or what of it is observed where only the numeric cells
+        ``seen`` and the categorical ones ``known`` are; ``u`` are those that are seen.
+        """
+        metric = self.metric[seen][:, seen]
+        root = like(np.linalg.cholesky(np.linalg.inv(metric)), u)
+        away = _distances(u @ root, like(self.points[:, seen], u) @ root)
+        out = namespace(u).exp(-away)
+        for j in range(c.shape[1]) if known is None else known:
+            levels, which = np.unique(c[:, j], return_inverse=True)
+            out *= like(self.kappa(j, levels), u)[which]
+        return out
 
     def values(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
         """‖a + Fᵀφ‖² at complete rows."""
@@ -87,19 +93,23 @@ class Correction:
         same = [z[:, None] == z for z in self.codes.T]
         return [(1.0 - t) ** 2 * one for t, one in zip(self.thetas, same, strict=True)]
 
-    def levels(self, reference: MixedReference, k: int, missing: np.ndarray) -> np.ndarray:
-        """(1, τ; τ, T) of component k for the ``missing`` categorical columns, (1 + m, 1 + m)."""
+    def levels(
+        self, reference: MixedReference, which: Sequence[int], missing: Sequence[int]
+    ) -> np.ndarray:
+        """(1, τ; τ, T) of some components for the ``missing`` categorical columns, (k, 1 + m,
+        1 + m).
+        """
         m = self.codes.shape[0]
-        out = np.ones((1 + m, 1 + m))
+        out = np.ones((len(which), 1 + m, 1 + m))
         for j in missing:
-            z, theta, chances = self.codes[:, j], self.thetas[j], reference.chances[j][k]
-            p, total = chances[z], float(chances.sum())
-            T, crossed = self.equal[j] * p, theta * (1.0 - theta) * p
-            T += (theta**2 * total + crossed)[:, None]
-            T += crossed
-            out[0, 1:] *= theta * total + (1.0 - theta) * p
-            out[1:, 1:] *= T
-        out[1:, 0] = out[0, 1:]
+            z, theta, chances = self.codes[:, j], self.thetas[j], reference.chances[j][which]
+            p, total = chances[:, z], chances.sum(axis=1, keepdims=True)
+            T, crossed = self.equal[j] * p[:, None], theta * (1.0 - theta) * p
+            T += (theta**2 * total + crossed)[..., None]
+            T += crossed[:, None]
+            out[:, 0, 1:] *= theta * total + (1.0 - theta) * p
+            out[:, 1:, 1:] *= T
+        out[:, 1:, 0] = out[:, 0, 1:]
         return out
 
 
@@ -120,49 +130,71 @@ class Expected:
     ) -> None:
         self.reference, self.correction, self.hidden = reference, correction, reference.hidden(seen)
         self.known, self.missing = np.flatnonzero(known), np.flatnonzero(~known)
+        self.within = within
         S, R = np.flatnonzero(seen), np.flatnonzero(~seen)
         P, X = correction.precision, correction.points
+        self.seen, self.is_whole = S, not (R.size or self.missing.size)
         self.P = P[np.ix_(R, R)]
         self.widths = np.linalg.inv(self.P)
-        self.slope = self.widths @ P[np.ix_(R, S)]
-        self.root = np.linalg.cholesky(np.linalg.inv(correction.metric[np.ix_(S, S)]))
-        self.at, self.start = X[:, S] @ self.root, X[:, R] + X[:, S] @ self.slope.T
-        self.seen = S
+        slope = self.widths @ P[np.ix_(R, S)]
+        # t_i = start_i − y, where y = E[x_R | x_S] + slope·x_S
+        self.start, self.pull = X[:, R] + X[:, S] @ slope.T, self.hidden.pull + slope
         # of all components: of one kernel and of two
         V, d = self.hidden.covariances, R.size
-        self.once = np.linalg.inv(self.widths + 2.0 * V)
-        self.twice = np.linalg.inv(0.5 * self.widths + 2.0 * V)
-        self.roots = _root(self.once), _root(0.5 * self.twice)
+        once, twice = (np.linalg.inv(self.widths / q + 2.0 * V) for q in (1, 2))
+        self.roots = np.linalg.cholesky(once), np.linalg.cholesky(0.5 * twice)
         self.logs = [
             -0.5 / q * np.linalg.slogdet(np.eye(d) + 2.0 * q * V @ self.P)[1] for q in (1, 2)
         ]
-        self.apart = _root(0.5 * self.P - 0.25 * self.twice)
+        self.apart = _root(0.5 * self.P - 0.25 * twice)
         # positions of the intervals among the hidden cells
         self.inside = [int(np.flatnonzero(feature == R)[0]) for feature in within]
         self.sides = np.array(list(within.values())).reshape(-1, 2).T
+        self._more = dict[int, Expected]()
 
-    def near(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """The part of φ that is observed, (n, m)."""
-        away = _distances(u[:, self.seen] @ self.root, self.at)
-        return np.exp(-away) * self.correction.same(c, self.known)
+    def near(self, x: Array, c: np.ndarray) -> Array:
+        """The part of φ that is observed, (n, m), at rows of the numeric cells that are seen."""
+        return self.correction.features(x, c, self.seen, self.known)
 
-    def component(self, k: int) -> ExpectedOfOne:
-        """Those of one component."""
-        return ExpectedOfOne(self, k)
+    def and_seen(self, feature: int) -> Expected:
+        """The same where one more numeric cell is seen."""
+        if feature not in self._more:
+            seen = np.isin(np.arange(self.reference.shape[0]), [*self.seen, feature])
+            known = np.isin(np.arange(self.reference.shape[1]), self.known)
+            within = {k: sides for k, sides in self.within.items() if k != feature}
+            self._more[feature] = Expected(self.reference, self.correction, seen, known, within)
+        return self._more[feature]
+
+    def of(self, which: np.ndarray) -> ExpectedOf:
+        """Those of some components."""
+        return ExpectedOf(self, which)
 
 
-class ExpectedOfOne:
-    """E_k[φ] and E_k[φφᵀ] given the observed cells, and moments of the hidden ones under them."""
+class ExpectedOf:
+    """E_k[φ] and E_k[φφᵀ] given the observed cells in some components k, and means of the hidden
+    ones under them.
 
-    def __init__(self, all_of: Expected, k: int) -> None:
-        self.all_of, self.k, hidden = all_of, k, all_of.hidden
-        self.V, C = hidden.covariances[k], all_of.start @ all_of.apart[k]
-        self.levels = all_of.correction.levels(all_of.reference, k, all_of.missing)
-        self.tau = self.levels[0, 1:]
-        self.apart = np.exp(-_distances(C, C))
-        self.pairs = self.apart * self.levels[1:, 1:]
+    Rows ``x`` of the numeric cells that are seen are (n, seen), or others for every component,
+    (k, n, seen). ``near`` are the observed parts of their φ.
+    """
+
+    def __init__(self, all_of: Expected, which: np.ndarray) -> None:
+        self.all_of, self.which = all_of, which
+        self.levels = all_of.correction.levels(all_of.reference, which, all_of.missing)
+        self.tau = self.levels[:, 0, 1:]
         F, a = all_of.correction.factor, all_of.correction.constant
         self.linear, self.own = self.tau * (F @ a), float(a @ a)
+
+    @cached_property
+    def apart(self) -> np.ndarray:
+        """C, (k, m, m)."""
+        at = self.all_of.start @ self.all_of.apart[self.which]
+        return np.exp(-_distances(at, at))
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """C ∘ T, (k, m, m)."""
+        return np.asarray(self.apart * self.levels[:, 1:, 1:])
 
     @cached_property
     def product(self) -> np.ndarray:
@@ -170,96 +202,102 @@ class ExpectedOfOne:
         F = self.all_of.correction.factor
         return np.asarray((F @ F.T) * self.pairs)
 
-    def parts(self, x: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """h and b, (n, m), and y with t_i = start_i − y, (n, hidden)."""
-        all_of = self.all_of
-        y = all_of.hidden.means(self.k, x) + x @ all_of.slope.T
-        found = []
+    def parts(self, x: Array, near: Array) -> tuple[Array, Array, Array]:
+        """h and b, (k, n, m), and y, (k, n, hidden)."""
+        all_of, xp = self.all_of, namespace(x)
+        start, pull = (like(one[self.which], x) for one in (all_of.hidden.start, all_of.pull))
+        y, found = start[:, None, :] + x @ pull.mT, []
         for roots, logs in zip(all_of.roots, all_of.logs, strict=True):
-            root = roots[self.k]
-            away = _distances(y @ root, all_of.start @ root)
-            found.append(near * np.exp(logs[self.k] - away))
+            root, log = like(roots[self.which], x), like(logs[self.which], x)
+            away = _distances(y @ root, like(all_of.start, x) @ root)
+            found.append(near * xp.exp(log[:, None, None] - away))
         return found[0], found[1], y
 
-    def values(self, x: np.ndarray, near: np.ndarray) -> np.ndarray:
-        """E_k[‖a + Fᵀφ‖² | observed], within the intervals if there are any, (n,)."""
+    def values(self, x: Array, near: Array) -> Array:
+        """E_k[‖a + Fᵀφ‖² | observed], within the intervals if there are any, (k, n)."""
         if self.all_of.inside:
-            return self._values_inside(x, near)
+            return like(self._values_inside(to_numpy(x), to_numpy(near)), x)
+        one = self.all_of.correction
+        F, a = like(one.factor, x), like(one.constant, x)
+        if self.all_of.is_whole:
+            return row_squares(a + near @ F)[None]
         h, b, _ = self.parts(x, near)
-        value = self.own + 2.0 * (h @ self.linear) + np.einsum("nm,nm->n", b, b @ self.product)
+        squares = namespace(x).sum((b @ like(self.product, x)) * b, axis=-1)
+        value = self.own + 2.0 * (h @ like(self.linear[..., None], x))[..., 0] + squares
         # Jensen's inequality: rounding does not take the value below
-        F, a = self.all_of.correction.factor, self.all_of.correction.constant
-        least = a + (h * self.tau) @ F
-        return np.maximum(value, np.einsum("nr,nr->n", least, least))
+        return namespace(x).maximum(value, row_squares(a + (h * like(self.tau, x)[:, None]) @ F))
 
     def matrices(self, x: np.ndarray, near: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """weights·E_k[(1, φ)(1, φ)ᵀ | observed], (n, 1 + m, 1 + m)."""
+        """Σ_k weights_kn·E_k[(1, φ)(1, φ)ᵀ | observed], (n, 1 + m, 1 + m)."""
         h, b, _ = self.parts(x, near)
-        out = np.empty((x.shape[0], 1 + h.shape[1], 1 + h.shape[1]))
-        out[:, 0, 0] = weights
-        out[:, 0, 1:] = out[:, 1:, 0] = weights[:, None] * h * self.tau
-        b = np.sqrt(weights)[:, None] * b
-        np.multiply(b[:, :, None] * b[:, None, :], self.pairs, out=out[:, 1:, 1:])
+        n, m = near.shape
+        out = np.empty((n, 1 + m, 1 + m))
+        out[:, 0, 0] = weights.sum(axis=0)
+        out[:, 0, 1:] = out[:, 1:, 0] = np.sum(weights[..., None] * h * self.tau[:, None], axis=0)
+        inner = np.zeros((n, m, m))
+        for one, pairs in zip(np.sqrt(weights)[..., None] * b, self.pairs, strict=True):
+            inner += one[:, :, None] * one[:, None, :] * pairs
+        out[:, 1:, 1:] = inner
         return out
 
-    def moments(
-        self, x: np.ndarray, near: np.ndarray, m: np.ndarray, *, squares: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """E_k[f], E_k[f·u] and E_k[f·u²] of f = ‖a + Fᵀφ‖² and the hidden cells u, given the
-        observed ones; ``m`` (n, hidden) are the means of u, about any origin.
-        Without ``squares``, the last one is left at zero.
+    def means(
+        self, x: np.ndarray, near: np.ndarray, m: np.ndarray
+    ) -> tuple[np.ndarray | float, np.ndarray]:
+        """E_k[f], (k, n), and E_k[f·u], (k, n, hidden), of f = ‖a + Fᵀφ‖² and the hidden cells u,
+        given the observed ones; ``m`` are the means of u, about any origin.
 
-        Of a product of q kernels, the hidden cells have the mean m + W_q t̄ and the covariance V −
-        W_q V, with W_q = V(V + P⁻¹/2q)⁻¹ and the mean t̄ of t over the kernels.
+        Of a product of q kernels, the hidden cells have the mean m + W_q t̄, with W_q = V(V +
+        P⁻¹/2q)⁻¹ and the mean t̄ of t over the kernels.
         """
-        V, start = self.V, self.all_of.start
+        if self.all_of.correction.is_silent:
+            return self.own, self.own * m
         h, b, y = self.parts(x, near)
-        pulled = b @ self.product
-        first, second = 2.0 * h * self.linear, b * pulled
-        of_first, of_second = first.sum(axis=1), second.sum(axis=1)
-        total = self.own + of_first + of_second
-        W1, W2 = (V @ np.linalg.inv(V + self.all_of.widths / (2.0 * q)) for q in (1, 2))
-        shift = np.zeros(m.shape)
-        square = self.own * np.diagonal(V) + np.zeros(m.shape)
-        variances = [np.diagonal(V - W @ V) for W in (W1, W2)]
-        for a in range(m.shape[1]):
-            g1 = (start @ W1.T)[:, a] - (y @ W1.T)[:, a, None]
-            g2 = (start @ W2.T)[:, a] - (y @ W2.T)[:, a, None]
-            shift[:, a] = np.sum(first * g1 + second * g2, axis=1)
-            if not squares:
-                continue
-            crossed = np.einsum("nm,nm->n", (b * g2) @ self.product, b * g2)
-            square[:, a] += np.sum(first * g1**2 + 0.5 * second * g2**2, axis=1) + 0.5 * crossed
-            square[:, a] += of_first * variances[0][a] + of_second * variances[1][a]
-        mean = total[:, None] * m + shift
-        return total, mean, square + m * (2.0 * shift + total[:, None] * m)
+        start, total, shift = self.all_of.start, self.own, 0.0
+        center = start.mean(axis=0)
+        for W, of in zip(
+            self.pulls, (2.0 * h * self.linear[:, None], b * (b @ self.product)), strict=True
+        ):
+            sums = of.sum(axis=-1)
+            total = total + sums
+            shift += (of @ (start - center) - sums[..., None] * (y - center)) @ W.mT
+        return total, total[..., None] * m + shift
+
+    @cached_property
+    def pulls(self) -> list[np.ndarray]:
+        """W_q for one kernel and two, (k, hidden, hidden)."""
+        V, widths = self.all_of.hidden.covariances[self.which], self.all_of.widths
+        return [V @ np.linalg.inv(V + widths / (2.0 * q)) for q in (1, 2)]
 
     def normals(
         self, x: np.ndarray, near: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]]:
-        """f·N of one row as a signed sum of normal densities of the hidden cells, with no kernel,
-        one and two: weights, means, a covariance, and which kernels; ``levels`` of these are not
-        among the weights.
+        """f·N of one row and the first of the components as a signed sum of normal densities of the
+        hidden cells, with no kernel, one and two: weights, means, a covariance, and which kernels;
+        ``levels`` of these are not among the weights.
         """
-        all_of, V, (h, b, y) = self.all_of, self.V, self.parts(x, near)
+        all_of, (h, b, y) = self.all_of, (one[0] for one in self.parts(x, near))
+        V = all_of.hidden.covariances[self.which[0]]
         F, a = all_of.correction.factor, all_of.correction.constant
-        mean, t, m = all_of.hidden.means(self.k, x)[0], all_of.start - y[0], h.shape[1]
+        mean, t, m = all_of.hidden.means(self.which[:1], x)[0, 0], all_of.start - y[0], h.shape[1]
         yield np.array([self.own]), mean[None], V, (np.zeros(1, int), np.zeros(1, int))
         if all_of.correction.is_silent:
             return
-        W1, W2 = (V @ np.linalg.inv(V + all_of.widths / (2.0 * q)) for q in (1, 2))
+        W1, W2 = (one[0] for one in self.pulls)
         once = np.zeros(m, int), 1 + np.arange(m)
         yield 2.0 * h[0] * (F @ a), mean + t @ W1.T, V - W1 @ V, once
         i, j = np.triu_indices(m)
-        weights = np.where(i == j, 1.0, 2.0) * (F @ F.T * self.apart)[i, j] * b[0, i] * b[0, j]
+        weights = np.where(i == j, 1.0, 2.0) * (F @ F.T * self.apart[0])[i, j] * b[0, i] * b[0, j]
         yield weights, mean + 0.5 * (t[i] + t[j]) @ W2.T, V - W2 @ V, (1 + i, 1 + j)
 
     def _values_inside(self, x: np.ndarray, near: np.ndarray) -> np.ndarray:
         """The same where hidden cells lie in intervals."""
-        out = np.zeros(x.shape[0])
-        for row in range(x.shape[0]):
-            for weights, means, covariance, which in self.normals(x[[row]], near[[row]]):
-                out[row] += weights * self.levels[which] @ self._masses(means, covariance)
+        out = np.zeros((self.which.size, x.shape[-2]))
+        for k, component in enumerate(self.which):
+            one = self.all_of.of(np.array([component]))
+            rows, features = (a if a.ndim == 2 else a[k] for a in (x, near))
+            for n in range(out.shape[1]):
+                for weights, means, V, which in one.normals(rows[[n]], features[[n]]):
+                    out[k, n] += weights * one.levels[0][which] @ self._masses(means, V)
         return np.maximum(out, 0.0)
 
     def _masses(self, means: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -276,16 +314,8 @@ def _root(Q: np.ndarray) -> np.ndarray:
     return np.asarray(axes * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
-def _distances(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """‖x_i − y_j‖², zero without coordinates; near each other as one product."""
-    if not X.shape[1]:
-        return np.zeros((X.shape[0], Y.shape[0]))
-    center = Y.mean(axis=0)
-    X, Y = X - center, Y - center
-    x, y = np.einsum("ni,ni->n", X, X), np.einsum("ni,ni->n", Y, Y)
-    if x.max(initial=0.0) + y.max(initial=0.0) > _NEAR:
-        return np.asarray(squared_distances(X, Y, np.ones(X.shape[1])))
-    out = X @ (-2.0 * Y.T)
-    out += x[:, None]
-    out += y
-    return np.maximum(out, 0.0, out=out)
+def _distances(X: Array, Y: Array) -> Array:
+    """‖x_i − y_j‖², zero without coordinates."""
+    if X.shape[-1]:
+        return squared_distances(X, Y, np.ones(X.shape[-1]))
+    return namespace(X).zeros((*X.shape[:-1], Y.shape[-2]), dtype=X.dtype, device=X.device)

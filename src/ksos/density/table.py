@@ -4,6 +4,7 @@ and what one asks of it.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from ksos.density.averages import Averages
 from ksos.density.compress import Compression, as_sizes, compressed_cells
 from ksos.density.density import SoSDensity, from_terms
 from ksos.density.estimate import Estimate
+from ksos.density.factor import log_sum
 from ksos.density.kinds import Column, Columns, Piece, meet
 from ksos.density.mixed import MixedTerms
 from ksos.density.mixed_reference import MixedReference
@@ -23,12 +25,14 @@ from ksos.density.mixed_square import Correction
 from ksos.density.questions import without_underflow
 from ksos.density.questions.mass import quantiles
 from ksos.density.terms import Terms
+from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device
 from ksos.ground.frames import frame, known_table, series, square
 from ksos.ground.names import column_names, feature_numbers, is_table, quoted
 from ksos.ground.validation import as_choice, as_count, as_features, as_levels, instead
 from ksos.measures import Lebesgue
 
 Parts = Sequence[tuple[float, MixedTerms]]
+_HOST = np.empty(0)
 _SAMPLES = 3_000  # Samples whose densities make an entropy or begin the climb to a mode: seconds.
 _DRAWS = 10_000  # samples behind a covariance, of which no density is needed: errors of 1%
 _STEPS = 25  # of a climb, each at 0.7 times the last distance: 0.7^25 = 1e-4 of a deviation
@@ -61,9 +65,17 @@ class TableDensity:
 
     columns: Columns
     parts: tuple[tuple[float, MixedTerms], ...]
+    # an array where densities of rows are computed
+    _home: Array = _HOST
 
     def __init__(self, columns: Columns, parts: Parts) -> None:
         self.columns, self.parts = columns, tuple(parts)
+
+    def _of(self, columns: Columns, parts: Parts) -> TableDensity:
+        """A density made from this one, on its device."""
+        out = copy.copy(self)
+        out.columns, out.parts = columns, tuple(parts)
+        return out
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -75,7 +87,25 @@ class TableDensity:
         """The number of columns."""
         return len(self.columns.listed)
 
-    def logpdf(self, X: Any, *, unseen: str = "raise") -> np.ndarray:
+    def to(self, device: Any) -> TableDensity:
+        """The same density, whose ``logpdf`` and ``pdf`` are computed by torch on a device such as
+        ``"cuda"``, and are tensors there; None: by NumPy. All else is answered by NumPy.
+
+        If there is no such device, the error says why.
+
+        Parameters
+        ----------
+        device : str, torch.device or None
+
+        Returns
+        -------
+        TableDensity
+        """
+        out = copy.copy(self)
+        out._home = _HOST if device is None else to_device(_HOST, device)
+        return out
+
+    def logpdf(self, X: Any, *, unseen: str = "raise") -> Array:
         """The log-density of the observed cells of every row, shape (n,); 0 where there are none.
 
         Parameters
@@ -88,12 +118,12 @@ class TableDensity:
 
         Returns
         -------
-        ndarray (n,)
+        array (n,)
         """
         as_choice(unseen, "unseen", ("raise", "missing"))
-        return self._log_of(self.columns.read(X, unseen=unseen))
+        return self._log_of(self.columns.read(X, unseen=unseen), self._home)
 
-    def pdf(self, X: Any, *, unseen: str = "raise") -> np.ndarray:
+    def pdf(self, X: Any, *, unseen: str = "raise") -> Array:
         """The exponential of :meth:`logpdf`.
 
         Parameters
@@ -103,17 +133,18 @@ class TableDensity:
 
         Returns
         -------
-        ndarray (n,)
+        array (n,)
         """
-        return np.asarray(np.exp(self.logpdf(X, unseen=unseen)))
+        found = self.logpdf(X, unseen=unseen)
+        return namespace(found).exp(found)
 
-    def _log_of(self, cells: np.ndarray) -> np.ndarray:
-        found = [logs + self._log_density(u, c) for u, c, logs in self.columns.nodes(cells)]
-        return found[0] if len(found) == 1 else np.asarray(logsumexp(np.stack(found), axis=0))
-
-    def _log_density(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
-        logs = [math.log(w) + terms.log_density(u, c) for w, terms in self.parts]
-        return logs[0] if len(logs) == 1 else np.asarray(logsumexp(np.stack(logs), axis=0))
+    def _log_of(self, cells: np.ndarray, home: Array = _HOST) -> Array:
+        logs = [
+            like(slopes + math.log(w), home) + terms.log_density(like(u, home), c)
+            for u, c, slopes in self.columns.nodes(cells)
+            for w, terms in self.parts
+        ]
+        return logs[0] if len(logs) == 1 else log_sum(namespace(home).stack(logs))[0]
 
     def _cases(
         self, cells: np.ndarray
@@ -203,14 +234,16 @@ class TableDensity:
         u = [columns.lines.index(k) for k in keep if columns.listed[k].is_numeric]
         c = [columns.coded.index(k) for k in keep if columns.listed[k].n_codes]
         parts = [(w, terms.marginal(u, c)) for w, terms in self.parts]
-        return TableDensity(columns.take(keep), parts)
+        return self._of(columns.take(keep), parts)
 
     def _answer(self, keep: Sequence[int], parts: Parts, columns: Columns) -> Any:
         """The density of the columns ``keep`` of parts over ``columns``."""
-        found = TableDensity(columns, parts).only(*keep)
+        found, home = self._of(columns, parts).only(*keep), self._home
         if not all(column.is_plain for column in found.columns.listed):
             return found
-        plain = from_terms(_numeric(found.parts), found.feature_names)
+        terms = _numeric(found.parts)
+        terms = terms if is_numpy(home) else terms.moved(lambda array: like(array, home))
+        plain = from_terms(terms, found.feature_names)
         plain._make = found._make
         return plain
 
@@ -693,7 +726,7 @@ class TableDensity:
         """
         rank, m = as_sizes(rank, m)
         found = [(w, *compressed_cells(terms, rank, m)) for w, terms in self.parts]
-        small = TableDensity(self.columns, [(w, terms) for w, terms, _ in found])
+        small = self._of(self.columns, [(w, terms) for w, terms, _ in found])
         return Compression(small, sum(w * bound for w, _, bound in found))
 
     mmd = Averages.mmd
