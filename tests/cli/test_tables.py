@@ -76,6 +76,20 @@ def test_fit_takes_text_gaps_zeros_and_counts(ksos: Command, data: Path, tmp_pat
     assert (X["fare"] >= 0.0).all() and str(X["siblings"].dtype) == "int64"
 
 
+def test_whole_numbers_answer_as_levels_do(
+    ksos: Command, passengers: pandas.DataFrame, tmp_path: Path
+) -> None:
+    table = passengers.assign(survived=(passengers["survived"] == "yes").astype(int))
+    table.to_csv(tmp_path / "codes.csv", index=False)
+    assert ksos("fit", tmp_path / "codes.csv", "-o", tmp_path / "m.ksos", *FAST).code == 0
+    ask = ("query", tmp_path / "m.ksos", "--given", "sex=female", "--probabilities")
+    found = json.loads(ksos(*ask, "survived", "--json").out)["probabilities"]["survived"]
+    share = table.loc[table["sex"] == "female", "survived"].mean()
+    assert list(found) == ["0", "1"] and found["1"] == pytest.approx(share, abs=0.1)
+    done = ksos(*ask, "fare")
+    assert done.code == 1 and "--kinds fare=categorical" in done.err
+
+
 def test_hints_name_the_option(ksos: Command, data: Path, tmp_path: Path) -> None:
     done = ksos("fit", data, "-o", tmp_path / "m.ksos", *FAST, "--columns", "sex,siblings,fare")
     assert done.code == 0

@@ -18,7 +18,16 @@ from scipy.stats import kstest
 from tables_of_any_kind import KINDS, density_of
 
 import ksos
-from ksos.density import Columns, Correction, MixedReference, MixedTerms, TableDensity, load
+from ksos.density import (
+    Column,
+    Columns,
+    Correction,
+    MixedReference,
+    MixedTerms,
+    TableDensity,
+    load,
+)
+from ksos.quadrature import composite
 
 
 @cache
@@ -428,7 +437,7 @@ def test_forged_columns_are_no_model(tmp_path: Any, wrong: Any) -> None:
         ("use pdf for densities", lambda p, X: p.marginal("price").pmf(1.0)),
         (r"for one column of numbers.*marginal\(\['plain'\]\)", lambda p, X: p.ppf(0.5)),
         ("'wind' is circular; use probability", lambda p, X: p.marginal("wind").ppf(0.5)),
-        ("--kinds visits=categorical", lambda p, X: p.probabilities("visits")),
+        ("--kinds rain=categorical", lambda p, X: p.probabilities("rain")),
         ("not categorical", lambda p, X: p.probabilities("price")),
         ("give its level", lambda p, X: p.probability(high={"origin": "EU"})),
     ],
@@ -436,6 +445,82 @@ def test_forged_columns_are_no_model(tmp_path: Any, wrong: Any) -> None:
 def test_errors_name_what_came_and_the_fix(message: str, ask: Any) -> None:
     with pytest.raises(ValueError, match=message):
         ask(everything(), rows())
+
+
+@pytest.mark.parametrize("name", ["plain", "price", "cost", "rain", "share", "visits", "seen"])
+def test_crps_is_the_integral_of_squared_differences(name: str) -> None:
+    p = density_of(name, seed=2)
+    column = p.columns.listed[0]
+    y = np.array([0.0, 1.0, 4.0]) if column.atoms or name == "seen" else np.array([0.3, 1.7])
+    y = np.array([0.3, 1.0]) if name == "share" else y
+    if name in ("visits", "seen"):
+        t, weights = np.arange(float(p.ppf(1.0 - 1e-12))), 1.0
+    else:
+        # a rule between the quantiles, and y at the ends of its panels
+        least, most = p.ppf([1e-13, 1.0 - 1e-11])
+        low, high = min(least, *y), max(most, *y)
+        inner = p.ppf(np.linspace(0.001, 0.999, 300))
+        levels = [0.9, 0.99, 0.999, 1.0 - 1e-5, 1.0 - 1e-7, 1.0 - 1e-9]
+        ends = np.unique(np.r_[low, high, y, inner, p.ppf([1e-9, 1e-6, 1e-4, *levels])])
+        ends = ends[(ends >= low) & (ends <= high)]
+        t, weights = composite(ends[:-1], ends[1:], 12)
+    cdf = p.cdf(t)
+    expected = [np.sum(weights * (cdf - (t >= one)) ** 2) for one in y]
+    assert np.allclose(p.crps(y), expected, rtol=1e-7)
+    assert p.crps(float(y[0])) == pytest.approx(expected[0], rel=1e-7)
+    # it is proper: the mean over its own draws is least for the density itself
+    drawn = np.asarray(p.rvs(2000, rng=0))[:, 0].astype(float)
+    assert p.crps(drawn).mean() < density_of(name, seed=5).crps(drawn).mean()
+
+
+def test_crps_of_a_plain_column_is_that_of_the_ordinary_density() -> None:
+    p = density_of("plain", "rain", seed=2)
+    y = [-1.0, 0.4, 7.0]
+    assert np.allclose(p.only(0).crps(y), p.marginal("plain").crps(y), rtol=1e-11)
+    with pytest.raises(ValueError, match="y is -1 in row 0"):
+        p.only(1).crps(y)
+
+
+@pytest.mark.parametrize("name", ["plain", "price", "cost"])
+def test_columns_without_masses_are_distributions_of_scipy(name: str) -> None:
+    p = density_of(name, seed=2)
+    X, x = p.to_scipy(), p.ppf([0.1, 0.5, 0.9])
+    assert np.allclose(X.cdf(x), [0.1, 0.5, 0.9], rtol=1e-9)
+    assert np.allclose(X.icdf([0.1, 0.5, 0.9]), x)
+    assert np.allclose(X.pdf(x), p.pdf(p.columns.frame(x[:, None])))
+    assert X.support() == (p.columns.listed[0].low, math.inf)
+    if name != "price":  # whose tail is too long for SciPy's quadrature
+        mean = p.expectation(lambda X: X[name])
+        assert float(X.mean()) == pytest.approx(float(mean), rel=1e-7)
+    assert X.sample(5, rng=0).shape == (5,)
+    with pytest.raises(ValueError, match="'rain' have masses; condition on an interval"):
+        density_of("rain").to_scipy()
+
+
+def test_expectations_are_sums_and_integrals() -> None:
+    p = density_of("plain", "rain", "origin", seed=2)
+    q = p.conditional({"origin": "EU"})
+    both = p.expectation(lambda X: (X["origin"] == "EU") * np.exp(-X["rain"]) * X["plain"] ** 2)
+    shares = p.probabilities("origin")
+    x, w = composite(np.linspace(-12.0, 12.0, 60)[:-1], np.linspace(-12.0, 12.0, 60)[1:], 8)
+    u = np.linspace(-9.0, 6.0, 81)
+    t, v = composite(u[:-1], u[1:], 6)
+    a, b = (one.ravel() for one in np.meshgrid(x, np.exp(t), indexing="ij"))
+    weights = np.outer(w, v * np.exp(t)).ravel()
+    inside = weights * q.pdf(pandas.DataFrame({"plain": a, "rain": b}))
+    atom = w * q.pdf(pandas.DataFrame({"plain": x, "rain": 0.0}))
+    expected = shares["EU"] * (inside @ (a**2 * np.exp(-b)) + atom @ x**2)
+    assert both == pytest.approx(expected, abs=max(5.0 * both.error, 1e-6))
+    one = p.expectation(lambda X: X["origin"] == "Japan")
+    assert one == pytest.approx(shares["Japan"], abs=1e-9)
+    assert p.only(2).expectation(lambda X: X["origin"] == "EU") == pytest.approx(shares["EU"])
+    of_columns = p.expectation(lambda X: X["plain"])
+    assert of_columns == pytest.approx(p.mean()["plain"], abs=1e-8)
+    # with many combinations, a mean of samples with its error
+    many = density_of("visits", "rain", "share", "origin", seed=2)
+    found = many.expectation(lambda X: X["visits"], rng=0)
+    assert found.method == "samples"
+    assert found == pytest.approx(many.mean()["visits"], abs=5.0 * found.error)
 
 
 @pytest.mark.parametrize("names", [("plain", "price", "origin"), tuple(KINDS)], ids=len)
@@ -456,6 +541,29 @@ def test_densities_on_a_device_are_those_of_the_host(names: tuple[str, ...]) -> 
     pandas.testing.assert_frame_equal(there.rvs(3, rng=0), p.rvs(3, rng=0))
     pandas.testing.assert_series_equal(there.mode(), p.mode())
     assert isinstance(there.to(None).logpdf(X), np.ndarray)
+
+
+def test_whole_numbers_have_the_probabilities_of_their_samples() -> None:
+    columns = Columns((Column("plain", "numeric", "int64"), KINDS["visits"], KINDS["origin"]))
+    p = TableDensity(columns, density_of("plain", "visits", "origin", seed=2).parts)
+    drawn = p.rvs(40_000, rng=0)
+    known = {"origin": "EU"}
+    for name in ("plain", "visits"):
+        for condition, own in ((None, drawn), (known, drawn[drawn["origin"] == "EU"])):
+            found, n = p.probabilities(name, given=condition), len(own)
+            assert found.sum() == pytest.approx(1.0, abs=1e-12)
+            for value, share in list(found.items())[1:-1]:
+                error = 5.0 * math.sqrt(share * (1.0 - share) / n)
+                assert np.mean(own[name] == value) == pytest.approx(share, abs=error)
+    visits = p.probabilities("visits")
+    inner = list(visits.index)[:-1]
+    assert np.allclose(visits[inner], p.marginal("visits").pmf(inner), rtol=1e-10)
+    # where all that is left is plain, and with another column before it
+    alone = p.probabilities("plain", given={"visits": 1, "origin": "EU"})
+    assert np.allclose(alone.sum(), 1.0)
+    wide = Columns((Column("wide", "numeric", "int64"),))
+    with pytest.raises(ValueError, match="'wide' goes from"):
+        TableDensity(wide, density_of("wind").parts).probabilities("wide")
 
 
 def test_unseen_levels_may_be_missing() -> None:

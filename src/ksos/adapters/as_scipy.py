@@ -6,12 +6,13 @@ everything else from them: arithmetic, mixtures, truncation, order statistics.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ksos.density import SoSDensity
+from ksos.density import SoSDensity, TableDensity
 
 _FIRST = (1, 15)  # the first version of SciPy with make_distribution
 _CUSTOM = (1, 16)  # since which it takes objects like those below
@@ -28,12 +29,12 @@ def as_scipy(p: Any) -> Any:
             f"to_scipy() needs SciPy 1.15 or newer, which has make_distribution; SciPy"
             f" {scipy.__version__} is installed: pip install --upgrade scipy"
         )
-    if p.measure.atoms is not None:
+    if isinstance(p, SoSDensity) and p.measure.atoms is not None:
         raise ValueError(
             f"to_scipy() needs a density by volume; this one is on {p.measure!r}, and SciPy makes"
             " continuous distributions alone"
         )
-    answers = OneFeature(p)
+    answers: Any = OneFeature(p) if isinstance(p, SoSDensity) else OneColumn(p)
     if version >= _CUSTOM:
         return stats.make_distribution(answers)()
     # SciPy 1.15 reads an old distribution, and looks for formulas under these names
@@ -41,8 +42,9 @@ def as_scipy(p: Any) -> Any:
     old = type("Old", (stats.rv_continuous,), {"_shape_info": lambda self: []})
     found = stats.make_distribution(old(a=low, b=high, name="OneFeature"))
     for name in ("pdf", "logpdf", "cdf", "ccdf", "icdf", "iccdf", "entropy", "mode", "sample"):
-        setattr(found, f"_{name}_formula", getattr(answers, name))
-    for kind in ("raw", "central", "standardized"):
+        if hasattr(answers, name):
+            setattr(found, f"_{name}_formula", getattr(answers, name))
+    for kind in ("raw", "central", "standardized") if hasattr(answers, "moment") else ():
         formula = lambda _, order, kind=kind: answers.moment(order, kind)  # noqa: E731
         setattr(found, f"_moment_{kind}_formula", formula)
     return found()
@@ -112,6 +114,48 @@ class OneFeature:
 
     def sample(self, shape: Any, full_shape: Any = None, *, rng: Any = None) -> np.ndarray:
         """Independent samples. SciPy 1.15 passes two shapes, of which the second one counts."""
+        wanted = shape if full_shape is None else full_shape
+        return self.density.rvs(int(np.prod(wanted)), rng).reshape(wanted)
+
+
+class OneColumn:
+    """The same of a column of a table; SciPy finds moments and entropy by quadrature."""
+
+    __make_distribution_version__ = "1.16.0"
+
+    parameters: tuple[Any, ...] = ()
+
+    def __init__(self, density: TableDensity) -> None:
+        self.density = TableDensity(replace(density.columns, make=None), density.parts)
+        (column,) = density.columns.listed
+        if column.has_masses or column.atoms:
+            raise ValueError(
+                f"SciPy makes continuous distributions alone, and values of {column.name!r} have"
+                " masses; condition on an interval without them, or use cdf and ppf"
+            )
+        self.support = {"endpoints": (column.low, column.high), "inclusive": (True, True)}
+
+    def pdf(self, x: Any) -> np.ndarray:
+        """Density with respect to volume."""
+        return np.exp(self.logpdf(x))
+
+    def logpdf(self, x: Any) -> np.ndarray:
+        """Logarithm of the density."""
+        low, high = self.support["endpoints"]
+        inside = np.where((low < x) & (x < high), x, np.nan)
+        found = _at(self.density.logpdf, inside)
+        return np.where(np.isnan(inside) & ~np.isnan(x), -np.inf, found)
+
+    def cdf(self, x: Any) -> np.ndarray:
+        """Distribution function."""
+        return _at(lambda rows: self.density.cdf(rows[:, 0]), x)
+
+    def icdf(self, q: Any) -> np.ndarray:
+        """Quantile."""
+        return _at(lambda rows: self.density.ppf(rows[:, 0]), q)
+
+    def sample(self, shape: Any, full_shape: Any = None, *, rng: Any = None) -> np.ndarray:
+        """Independent samples, as those of :class:`OneFeature`."""
         wanted = shape if full_shape is None else full_shape
         return self.density.rvs(int(np.prod(wanted)), rng).reshape(wanted)
 

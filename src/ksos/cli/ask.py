@@ -348,7 +348,8 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
     """
     output = arguments.output
     require_writable(output)
-    view = take_view(_load(arguments), arguments)
+    whole = _load(arguments)
+    view = take_view(whole, arguments)
     density, names = view.density, view.names
     kinds = density.columns.listed if isinstance(density, TableDensity) else ()
     levels = [name for name, one in zip(names, kinds, strict=False) if not one.is_numeric]
@@ -371,13 +372,15 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
         event = _event(names, found["low"], found["high"])
         lines.append(_probability(event, view, found["probability"]))
     if wanted := levels if is_summary else arguments.probabilities:
-        if not kinds:
+        if not isinstance(whole, TableDensity):
             raise ValueError(
-                f"--probabilities {wanted[0]}: the columns of the model are numbers, apart from"
-                " those that are given; ask with --low and --high"
+                f"--probabilities {wanted[0]}: the columns of the model are numbers; ask with --low"
+                " and --high"
             )
         places = find_columns(wanted, names, len(names), "--probabilities: the model")
-        every = {names[k]: density.probabilities(k).to_dict() for k in places}
+        # the whole knows which columns of numbers are whole
+        each = [whole.probabilities(view.features[k], view.given or None) for k in places]
+        every = {names[k]: one.to_dict() for k, one in zip(places, each, strict=True)}
         found["probabilities"] = {
             name: {str(level): float(p) for level, p in each.items()}
             for name, each in every.items()

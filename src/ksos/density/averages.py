@@ -96,7 +96,7 @@ class Averages(Scores):
         (1.648721271, True)
         """
         with Run(name="expectation"):
-            return expectation(self.terms.on_host, f, _work(rtol, max_evaluations, rng))
+            return expectation(self.terms.on_host, f, as_work(rtol, max_evaluations, rng))
 
     def entropy(
         self, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None
@@ -118,7 +118,7 @@ class Averages(Scores):
         Estimate
         """
         with Run(name="entropy"):
-            return entropy(self.terms.on_host, _work(rtol, max_evaluations, rng))
+            return entropy(self.terms.on_host, as_work(rtol, max_evaluations, rng))
 
     def kl_divergence(
         self, other: Any, rng: Any = None, *, rtol: float = 1e-8, max_evaluations: int | None = None
@@ -139,7 +139,7 @@ class Averages(Scores):
         -------
         Estimate
         """
-        work = _work(rtol, max_evaluations, rng)
+        work = as_work(rtol, max_evaluations, rng)
         return kl_divergence(self.terms.on_host, self._other(other), work)
 
     def l2_distance(self, other: Any, *, max_operations: float = 1e13) -> float:
@@ -210,7 +210,8 @@ class Averages(Scores):
             return highest_density_level(self.terms.on_host, level, rng)
 
 
-def _work(rtol: float, max_evaluations: int | None, rng: Any) -> Work:
+def as_work(rtol: float, max_evaluations: int | None, rng: Any) -> Work:
+    """How accurately a question is to be answered, checked."""
     most = max_evaluations
     if most is not None:
         most = as_count(most, "max_evaluations", minimum=1000)

@@ -175,6 +175,16 @@ class Column:
         return self.kind == "numeric"
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the cells are whole numbers in an order."""
+        return self.is_ordered and self.dtype.lower().startswith(("int", "uint"))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the cells are numbers in an order."""
+        return self.kind not in ("categorical", "circular")
+
+    @property
     def has_masses(self) -> bool:
         """Whether every value has a mass."""
         return self.kind in ("categorical", "count")

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, logsumexp, softmax
 
-from ksos.density.averages import Averages
+from ksos.density.averages import Averages, as_work
+from ksos.density.column_line import ColumnLine
 from ksos.density.compress import Compression, as_sizes, compressed_cells
 from ksos.density.density import SoSDensity, from_terms
 from ksos.density.estimate import Estimate
@@ -23,21 +24,29 @@ from ksos.density.mixed import MixedTerms
 from ksos.density.mixed_reference import MixedReference
 from ksos.density.mixed_square import Correction
 from ksos.density.questions import without_underflow
-from ksos.density.questions.mass import quantiles
+from ksos.density.questions.expectation import expectation, total
 from ksos.density.terms import Terms
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device
 from ksos.ground.frames import frame, known_table, series, square
 from ksos.ground.names import column_names, feature_numbers, is_table, quoted
-from ksos.ground.validation import as_choice, as_count, as_features, as_levels, instead
+from ksos.ground.validation import (
+    as_choice,
+    as_count,
+    as_features,
+    as_levels,
+    as_vector,
+    instead,
+)
 from ksos.measures import Lebesgue
 
 Parts = Sequence[tuple[float, MixedTerms]]
-_HOST = np.empty(0)
+_HOST = np.empty(0)  # lies where NumPy works
 _SAMPLES = 3_000  # Samples whose densities make an entropy or begin the climb to a mode: seconds.
 _DRAWS = 10_000  # samples behind a covariance, of which no density is needed: errors of 1%
 _STEPS = 25  # of a climb, each at 0.7 times the last distance: 0.7^25 = 1e-4 of a deviation
 _TRIES = 60  # rows at a time, which take hardly longer than one
 _CANDIDATES = 64  # draws of a row, the likeliest being its mode: a trade-off, time grows with them
+_COMBINATIONS = 24  # of codes, of which each takes a cubature: a second each, at worst a minute
 
 
 @without_underflow
@@ -216,7 +225,7 @@ class TableDensity:
         TableDensity or SoSDensity
         """
         keep = as_features(features, self.n_features, "features", self._words)
-        return self._answer(keep, self.parts, self.columns)
+        return self.only(*keep)._plain()
 
     def only(self, *keep: int) -> TableDensity:
         """The marginal of some columns, also where they are plain.
@@ -236,15 +245,14 @@ class TableDensity:
         parts = [(w, terms.marginal(u, c)) for w, terms in self.parts]
         return self._of(columns.take(keep), parts)
 
-    def _answer(self, keep: Sequence[int], parts: Parts, columns: Columns) -> Any:
-        """The density of the columns ``keep`` of parts over ``columns``."""
-        found, home = self._of(columns, parts).only(*keep), self._home
-        if not all(column.is_plain for column in found.columns.listed):
-            return found
-        terms = _numeric(found.parts)
+    def _plain(self) -> Any:
+        """Itself, or the same as a :class:`SoSDensity` if all columns are plain numbers."""
+        if not all(column.is_plain for column in self.columns.listed):
+            return self
+        terms, home = _numeric(self.parts), self._home
         terms = terms if is_numpy(home) else terms.moved(lambda array: like(array, home))
-        plain = from_terms(terms, found.feature_names)
-        plain._make = found._make
+        plain = from_terms(terms, self.feature_names)
+        plain._make = self._make
         return plain
 
     @property
@@ -282,6 +290,10 @@ class TableDensity:
                 f"conditions give all {self.n_features} columns: none is left to have a density;"
                 " use pdf of a row, or probability"
             )
+        return self._given(pieces, conditions)._plain()
+
+    def _given(self, pieces: Mapping[int, list[Piece]], conditions: Any) -> TableDensity:
+        """The density of the other columns where the pieces of some hold."""
         logs, found, rest = [], [], [k for k in range(self.n_features) if k not in pieces]
         for w, terms in self.parts:
             for u, c, log_weight in self.columns.boxes(pieces):
@@ -293,7 +305,7 @@ class TableDensity:
             raise self._nothing(conditions)
         weights = softmax(logs).tolist()
         parts = [(w, terms) for w, terms in zip(weights, found, strict=True) if w > 0.0]
-        return self._answer(range(len(rest)), parts, self.columns.take(rest))
+        return self._of(self.columns.take(rest), parts)
 
     def _without(self, terms: MixedTerms, u: Any, c: Any, rest: list[int]) -> MixedTerms:
         """Terms given some u and c, without the u and c that belong to the same columns."""
@@ -370,6 +382,10 @@ class TableDensity:
         """The probabilities of the levels of a categorical column: a pandas Series, or given rows a
         data frame with one row for each. The largest of a row classifies it.
 
+        Of a column of whole numbers that are not categories, those with which :meth:`rvs` draws
+        them: a number has all that is rounded to it, the first and the last also the one in a
+        hundred beyond.
+
         Parameters
         ----------
         column : name or number
@@ -383,18 +399,23 @@ class TableDensity:
         """
         (k,) = as_features([column], self.n_features, "column", self._words)
         own = self.columns.listed[k]
-        if own.is_numeric:
+        rows = given is not None and not isinstance(given, Mapping)
+        if own.is_numeric and (rows or not own.is_whole):
             raise ValueError(
                 f"{own.name!r} is of kind {own.kind!r}, not categorical; use probability, or fit"
                 f" with columns={{{own.name!r}: 'categorical'}} (in a shell: --kinds"
                 f" {own.name}=categorical)"
             )
-        if given is not None and not isinstance(given, Mapping):
+        if rows:
             found = self._posterior(self._cells_without(given, k), k)
             return _indexed(frame(found, own.levels, self._make), given)
         event = {} if given is None else self._conditions(given, "given")
         if k in event:
             raise ValueError(f"given holds {own.name!r}, whose probabilities are wanted")
+        if own.is_numeric:
+            place = k - sum(other < k for other in event)
+            values, masses = self._given(event, given).only(place)._line().whole_numbers()
+            return series(masses, values, self._make)
         codes = range(len(own.levels))
         logs = [self._log_mass({**event, k: [Piece(codes=frozenset([a]))]}) for a in codes]
         if not np.isfinite(logs).any():
@@ -447,23 +468,6 @@ class TableDensity:
         ]
         return np.array(found) if several else found[0]
 
-    def _line(self, k: int) -> tuple[np.ndarray, Terms | None]:
-        """The masses of the atoms of a column of numbers, with that of all between them as the
-        last, and the density of u between them; None if they have no mass.
-        """
-        column, keep = self.columns.listed[k], [self.columns.lines.index(k)]
-        codes = [self.columns.coded.index(k)] if column.atoms else []
-        every = [(w, terms.marginal(keep, codes)) for w, terms in self.parts]
-        if not column.atoms:
-            return np.ones(1), _numeric(every)
-        masses = np.stack([w * terms.probabilities(0) for w, terms in every])
-        tail = [
-            (w, terms.given({}, {0: [column.between]}))
-            for w, (_, terms) in zip(masses[:, -1].tolist(), every, strict=True)
-            if w > 0.0
-        ]
-        return masses.sum(axis=0), _numeric(tail) if tail else None
-
     def _numbers(self) -> list[int]:
         if not (lines := self.columns.lines):
             raise ValueError("there is no column of numbers; use probabilities or pmf")
@@ -499,18 +503,25 @@ class TableDensity:
             found = np.atleast_2d(np.cov(cells, rowvar=False))
         return square(found, names, self._make)
 
-    def _only(self) -> Column:
-        """The only column, of numbers in an order."""
-        listed = self.columns.listed
-        column = listed[0]
-        ordered = [one.name for one in listed if one.is_numeric and one.kind != "circular"]
-        if len(listed) > 1 or not ordered:
+    def _line(self) -> ColumnLine:
+        """The distribution of the only column, of numbers in an order."""
+        column, *more = self.columns.listed
+        ordered = [one.name for one in self.columns.listed if one.is_ordered]
+        if more or not ordered:
             fix = f"; take one, as in p.marginal([{ordered[0]!r}])" if ordered else ""
             raise ValueError(
                 "quantiles and distribution functions are for one column of numbers in an order"
                 + (fix or f"; {column.name!r} is {column.kind}; use probability, or probabilities")
             )
-        return column
+        if not column.atoms:
+            return ColumnLine(column, np.ones(1), _numeric(self.parts))
+        masses = np.stack([w * terms.probabilities(0) for w, terms in self.parts])
+        tail = [
+            (w, terms.given({}, {0: [column.between]}))
+            for w, (_, terms) in zip(masses[:, -1].tolist(), self.parts, strict=True)
+            if w > 0.0
+        ]
+        return ColumnLine(column, masses.sum(axis=0), _numeric(tail) if tail else None)
 
     def cdf(self, values: Any) -> Any:
         """P(x ≤ value) of a density of one column of numbers, for one value or several.
@@ -523,9 +534,87 @@ class TableDensity:
         -------
         float or array, of the shape of ``values``
         """
-        self._only()
-        found = [self.probability(high={0: float(x)}) for x in np.atleast_1d(values)]
-        return np.array(found) if np.ndim(values) else found[0]
+        line, x = self._line(), np.asarray(values, dtype=np.float64)
+        if np.isnan(x).any():
+            raise ValueError(f"values of {line.column.name!r} must not be NaN")
+        found = line.cdf(x)
+        return found if x.ndim else float(found)
+
+    def crps(self, y: Any) -> Any:
+        """The continuous ranked probability score ∫ (P(x ≤ t) − 1[t ≥ y])² dt of observations under
+        a density of one column of numbers, in its units. It is exact to rounding.
+
+        Parameters
+        ----------
+        y : float, array (n,) or column (n, 1)
+
+        Returns
+        -------
+        float or array (n,)
+        """
+        line, at = self._line(), as_vector(np.ravel(y), "y")
+        if words := line.column.outside(at):
+            raise ValueError(f"y {words}")
+        found = line.crps(at)
+        return found if np.ndim(y) else float(found[0])
+
+    def _require_one_feature(self, *_: str) -> None:
+        self._line()
+
+    to_scipy = Averages.to_scipy
+
+    def expectation(
+        self, f: Any, *, rtol: float = 1e-8, max_evaluations: int | None = None, rng: Any = None
+    ) -> Estimate:
+        """E[f(row)], a float with the estimate of its error as ``.error``.
+
+        With up to 24 combinations of levels, counts that have a mass of their own and atoms, it is
+        the sum over these, of which each is as accurate as :meth:`SoSDensity.expectation`; else the
+        mean of 10,000 samples with its standard error.
+
+        Parameters
+        ----------
+        f : callable
+            A function of rows as :meth:`rvs` draws them that returns a number for each.
+        rtol, max_evaluations, rng
+            Those of :meth:`SoSDensity.expectation`.
+
+        Returns
+        -------
+        Estimate
+        """
+        columns, work, found = self.columns, as_work(rtol, max_evaluations, rng), []
+        if math.prod(columns.levels) > _COMBINATIONS:
+            values = np.asarray(f(self.rvs(_DRAWS, rng)), dtype=np.float64)
+            return Estimate(
+                float(values.mean()), float(values.std() / math.sqrt(_DRAWS)), "samples"
+            )
+        for codes in np.ndindex(*columns.levels):
+            given = dict(enumerate(codes))
+            # at an atom there is no u
+            own = dict(zip(columns.coded, codes, strict=True))
+            rest = [
+                i
+                for i, k in enumerate(columns.lines)
+                if own.get(k, columns.listed[k].between) == columns.listed[k].between
+            ]
+
+            def of_lines(u: np.ndarray, codes: Any = codes, rest: list[int] = rest) -> np.ndarray:
+                every = np.full((u.shape[0], len(columns.lines)), np.nan)
+                every[:, rest] = u
+                cells = columns.decode(every, np.tile(codes, (u.shape[0], 1)).astype(int))
+                return np.asarray(f(self._shown(cells)), dtype=np.float64)
+
+            for w, terms in self.parts:
+                if not (share := w * math.exp(terms.log_mass_given({}, given))) > 0.0:
+                    continue
+                if not rest:
+                    value = Estimate(float(of_lines(np.empty((1, 0)))[0]), 0.0, "sum")
+                else:
+                    left = terms.given({}, given).marginal(rest, [])
+                    value = expectation(left.numeric(), of_lines, work)
+                found.append((share, value))
+        return total(found)
 
     def ppf(self, q: Any) -> Any:
         """The quantiles of a density of one column of numbers: the least x with P(x' ≤ x) ≥ q, an
@@ -540,21 +629,8 @@ class TableDensity:
         -------
         float or array, of the shape of ``q``
         """
-        column, levels = self._only(), as_levels(q, "q")
-        masses, terms = self._line(0)
-        at = np.atleast_1d(levels).astype(np.float64)
-        # all atoms but that of the upper end come before the values between
-        is_first = np.array([atom < column.high for atom in column.atoms], dtype=bool)
-        first = np.cumsum(masses[:-1][is_first])
-        below = float(first[-1]) if first.size else 0.0
-        found = np.full(at.shape, column.high)
-        between = (at >= below) & (at <= below + masses[-1])
-        if terms is not None:
-            inner = np.clip((at[between] - below) / masses[-1], 0.0, 1.0)
-            found[between] = column.from_line(quantiles(terms, inner))
-        low = at <= below if first.size else np.zeros(at.shape, dtype=bool)
-        atoms = np.array(column.atoms)[is_first]
-        found[low] = atoms[np.searchsorted(first, at[low] * (1.0 - 1e-15))] if first.size else 0.0
+        line, levels = self._line(), as_levels(q, "q")
+        found = line.ppf(np.atleast_1d(levels).astype(np.float64))
         return found if levels.ndim else float(found[0])
 
     def mode(self) -> Any:

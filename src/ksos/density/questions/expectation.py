@@ -75,7 +75,7 @@ def expectation(p: Terms, f: Any, work: Work) -> Estimate:
             if mean is None:
                 mean = _term_average(term, _of_points(one), goal, work["max_evaluations"], rng)
             found.append((weight * scale, mean))
-    return _total(found)
+    return total(found)
 
 
 def _of_points(f: Observable) -> Integrand:
@@ -108,10 +108,10 @@ def average(p: Terms, g: Integrand, work: Work, *, thorough: bool = False) -> Es
             most = max(_FEWEST_VALUES, int(math.sqrt(weight) / roots * whole))
         goal = work["rtol"] if alone else min(work["rtol"] / weight, _LEAST_RTOL)
         found.append((weight, _term_average(term, integrand, goal, most, rng, _ROUNDING)))
-    return _total(found)
+    return total(found)
 
 
-def _total(found: list[tuple[float, Estimate]]) -> Estimate:
+def total(found: list[tuple[float, Estimate]]) -> Estimate:
     """Σ w·estimate: errors of rules add up, and the word is that of the least exact term."""
     value = sum(weight * one for weight, one in found)
     error = sum(abs(weight) * one.error for weight, one in found)
