@@ -184,8 +184,8 @@ class Averages(Scores):
         """The level t whose highest-density region {x : pdf(x) ≥ t} has a given probability.
 
         To rounding in one feature and on discrete measures (where it is the largest t with at least
-        that mass); from a grid in two and three features; from quasi-Monte Carlo beyond, and if
-        three features have many support points, with the estimate of its error as ``.error``.
+        that mass); from quasi-Monte Carlo in several features, with the estimate of its error as
+        ``.error``.
 
         Parameters
         ----------
