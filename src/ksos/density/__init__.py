@@ -12,7 +12,7 @@ from ksos.density.kinds import DTYPES, Column, Columns, restored
 from ksos.density.mixed import MixedTerms
 from ksos.density.mixed_reference import MixedReference
 from ksos.density.mixed_square import Correction
-from ksos.density.mixture import mixture, reference_density, to_sklearn
+from ksos.density.mixture import mixture, reference_density
 from ksos.density.normals import Group, inner_product
 from ksos.density.questions.divergence import between_squares, normal_groups
 from ksos.density.questions.expectation import embedded, term_clouds
@@ -55,6 +55,5 @@ __all__ = [
     "square_of",
     "standardize",
     "term_clouds",
-    "to_sklearn",
     "with_gaps",
 ]

@@ -1,16 +1,15 @@
-"""Mixtures of densities, and Gaussian mixtures of scikit-learn as densities and back."""
+"""Mixtures of densities, and Gaussian mixtures as densities."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
 
 from ksos.density.density import SoSDensity, from_terms
 from ksos.density.questions import condition
-from ksos.density.questions.divergence import normal_groups
 from ksos.density.square import Square, assemble
 from ksos.density.terms import Term, Terms
 from ksos.ground.arrays import is_numpy, like
@@ -18,9 +17,6 @@ from ksos.ground.names import order_of
 from ksos.ground.validation import as_weights
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Measure
-
-if TYPE_CHECKING:
-    from sklearn.mixture import GaussianMixture as FittedMixture
 
 
 def mixture(densities: Any, weights: Any = None) -> SoSDensity:
@@ -119,32 +115,3 @@ def reference_density(measure: Measure) -> SoSDensity:
         raise ValueError(f"a Normal or GaussianMixture measure is needed; got {measure!r}")
     kernel, points = Gaussian(4.0 * normals.covariances[0]), np.array(normals.means[:1])
     return from_terms(Square(kernel, points, np.zeros((1, 1)), 0.0, measure, np.ones(1)))
-
-
-def to_sklearn(p: SoSDensity) -> FittedMixture:
-    """The same distribution as a fitted :class:`sklearn.mixture.GaussianMixture` (type "full").
-
-    Every term of ``p`` must be a normal density or a mixture of them.
-    """
-    from sklearn.mixture import GaussianMixture as FittedMixture  # needed only here
-
-    shares, means, covariances = [], [], []
-    for weight, term in p.terms.on_host.parts:
-        groups = normal_groups(term)
-        if not groups or any(one.weights.size > 1 or one.weights[0] < 0.0 for one in groups):
-            raise ValueError(
-                f"{p!r} is no mixture of normal densities: one of its terms is a sum of squares"
-                " over several support points"
-            )
-        for group in groups:
-            shares.append(weight * float(group.weights[0]))
-            means.append(group.means[0])
-            covariances.append(group.covariance)
-    roots = np.stack([np.linalg.inv(np.linalg.cholesky(one)).T for one in covariances])
-    out = FittedMixture(n_components=len(shares))
-    out.weights_, out.means_ = np.array(shares) / sum(shares), np.stack(means)
-    out.covariances_, out.precisions_cholesky_ = np.stack(covariances), roots
-    out.precisions_ = roots @ roots.transpose(0, 2, 1)
-    out.n_features_in_, out.converged_ = p.n_features, True
-    out.n_iter_, out.lower_bound_ = 0, -np.inf
-    return out
