@@ -28,6 +28,7 @@ _FLAT = 1e-4  # gradients and curvatures that count as 0, and nats that a climb 
 _SWEEPS = 100  # of a search along the features in turn, which ends by itself after a few
 _KINK_WORK = 4000  # values at all kinks of all features that it may take: some seconds
 _TINY = 1e-7  # of the way to the next kink: beside a kink, and yet no rounding
+_LEVEL = 1e-13  # logarithms closer than this differ by rounding
 
 LogAndGradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 Found = tuple[float, np.ndarray, bool]
@@ -63,40 +64,30 @@ def modes(p: Terms, n_starts: int, *, every: bool) -> np.ndarray:
                 " the best of its nodes"
             )
         return atoms.points[[int(np.argmax(p.logpdf(atoms.points)))]]
-    if (square := p.square) is not None:
-        standard = standardize(square)
-        found = _of_square(standard.square, n_starts, every=every)
-        found = standard.points(found)
-    else:
-        found = _of_terms(p, n_starts, every=every)
+    standard = None if p.square is None else standardize(p.square)
+    chart = Terms([(1.0, standard.square)], standard.square.measure) if standard else p
+    found = _maxima(chart, n_starts, every=every)
+    found = standard.points(found) if standard else found
     return np.clip(found, *p.measure.boundaries(p.n_features))
 
 
-def _of_square(p: Square, n_starts: int, *, every: bool) -> np.ndarray:
-    """Those of a square in standard coordinates."""
-    limits = np.stack(p.measure.boundaries(p.n_features), axis=1)
-    starts = np.unique(np.clip(p.support_points, limits[:, 0], limits[:, 1]), axis=0)
-    if p.n_features <= _GRID_FEATURES:
-        found = cells(p.integrals, p.support_points, _GRID_LENGTH, _GRID_CELLS, split_kinks=False)
+def _maxima(p: Terms, n_starts: int, *, every: bool) -> np.ndarray:
+    """The same of a sum of terms, or of a square in standard coordinates."""
+    square, (low, high) = p.square, p.measure.boundaries(p.n_features)
+    starts = np.unique(np.clip(p.support_points, low, high), axis=0)
+    if square is not None and p.n_features <= _GRID_FEATURES:
+        source = square.integrals, square.support_points
+        found = cells(*source, _GRID_LENGTH, _GRID_CELLS, split_kinks=False)
         if found is not None:
             on_grid = _grid_maxima(p.logpdf, 0.5 * (found[0] + found[1]))
             starts = np.concatenate([starts, on_grid])
-    starts = starts[np.argsort(-p.logpdf(starts), kind="stable")]
-    if not _has_tip(p.kernel):
-        return _climbs(p.log_and_gradient, starts[:n_starts], limits, every=every)
-    most = min(n_starts, max(2, _KINK_WORK // p.n_features))
-    return _distinct([_from_kink_to_kink(p, y, limits, every) for y in starts[:most]], every=every)
-
-
-def _of_terms(p: Terms, n_starts: int, *, every: bool) -> np.ndarray:
-    """Those of a sum of terms, in bandwidths around the best support point."""
-    X, scale = p.support_points, p.bandwidths
-    starts = np.unique(np.clip(X, *p.measure.boundaries(p.n_features)), axis=0)
     starts = starts[np.argsort(-p.logpdf(starts), kind="stable")[:n_starts]]
-    origin = starts[0]
-    limits = (np.stack(p.measure.boundaries(p.n_features), axis=1) - origin[:, None]) / scale[
-        :, None
-    ]
+    if square is not None and _has_tip(square.kernel):
+        most = max(2, _KINK_WORK // p.n_features)
+        return _distinct([_from_kink_to_kink(square, y, every) for y in starts[:most]], every=every)
+    # in bandwidths around the best start
+    origin, scale = starts[0], p.bandwidths
+    limits = np.stack([low - origin, high - origin], axis=1) / scale[:, None]
 
     def climbed(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         log_p, gradient = log_and_gradient(p, origin + Y * scale)
@@ -201,7 +192,7 @@ def _hessian(f: LogAndGradient, y: np.ndarray, free: np.ndarray, limits: np.ndar
     return 0.5 * (H + H.T)
 
 
-def _from_kink_to_kink(p: Square, y: np.ndarray, limits: np.ndarray, every: bool) -> Found:
+def _from_kink_to_kink(p: Square, y: np.ndarray, every: bool) -> Found:
     """Along a feature, between kinks, p is convex: its maxima have their coordinates among those of
     the support points and the boundary.
 
@@ -209,32 +200,22 @@ def _from_kink_to_kink(p: Square, y: np.ndarray, limits: np.ndarray, every: bool
     step to either side, which if it leads up leads up to the next kink. A kink that is best along
     every axis is a maximum: p is differentiable in each of the cells around it.
     """
-    X, F = p.support_points, p.unit_factor
+    ends = np.stack(p.measure.boundaries(p.n_features))
     axes = [
-        np.unique(np.clip(np.r_[X[:, k], limits[k][np.isfinite(limits[k])]], *limits[k]))
-        for k in range(y.shape[0])
+        np.unique(np.clip(np.r_[x, end[np.isfinite(end)]], *end))
+        for x, end in zip(p.support_points.T, ends.T, strict=True)
     ]
-    on_axes = [axis[np.argmin(np.abs(axis - value))] for axis, value in zip(axes, y, strict=True)]
-    y = np.array(on_axes)
-
-    def log_factor(k: int, values: np.ndarray) -> np.ndarray:
-        return np.asarray(p.kernel.restrict([k]).log(values[:, None], X[:, [k]]))
-
-    parts = [log_factor(k, y[[k]])[0] for k in range(y.shape[0])]
+    y = np.array([axis[np.argmin(np.abs(axis - at))] for axis, at in zip(axes, y, strict=True)])
     for _ in range(_SWEEPS):
         before = y.copy()
         for k, axis in enumerate(axes):
             at = int(np.searchsorted(axis, y[k]))
-            near = axis[max(at - 1, 0) : at + 2]
-            candidates = y[k] + _TINY * (near - y[k]) if every else axis
-            rows = log_factor(k, candidates)
-            log_k = sum(part for j, part in enumerate(parts) if j != k) + rows
-            psi = np.exp(log_k - log_k.max()) @ F
-            square = np.einsum("ij,ij->i", psi, psi)
-            here, best = int(np.argmin(np.abs(candidates - y[k]))), int(np.argmax(square))
-            if square[best] > square[here] * (1.0 + 1e-14):
-                y[k] = near[best] if every else axis[best]
-                parts[k] = log_factor(k, y[[k]])[0]
+            kinks = axis[max(at - 1, 0) : at + 2] if every else axis
+            rows = np.tile(y, (kinks.shape[0], 1))
+            rows[:, k] = y[k] + _TINY * (kinks - y[k]) if every else kinks
+            log_p = p.logpdf(rows)
+            if log_p.max() > log_p[kinks == y[k]][0] + _LEVEL:
+                y[k] = kinks[np.argmax(log_p)]
         if np.array_equal(before, y):
             break
     return float(p.logpdf(y[None, :])[0]), y, True
