@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial.chebyshev import chebpts1, chebvander
-from scipy.special import gammaln
 
 from ksos.density.factor import log_sum
 from ksos.ground.memory import row_blocks
@@ -19,13 +17,9 @@ from ksos.integrals.erf import gauss_mass, log_gauss_mass, normal_between, trunc
 from ksos.kernels.base import squared_distances
 from ksos.measures import GaussianMixture, Normals
 from ksos.observables.over_normals import End, Powers, stein
-from ksos.quadrature import tensor_grid
 
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time
 _NOTHING = 1e-17  # terms that are this much smaller than the sum of all terms do not change it
-_LOG_ERROR = math.log(0.5e-16)  # of an interpolation: half a rounding
-_MOST_NODES = 200  # of a grid along a direction: √200! is beyond all that a sum of terms can need
-_SMALLER = 4  # a grid must be this many times smaller than the sum to pay for its making
 
 
 class Interval(NamedTuple):
@@ -87,40 +81,6 @@ class Group(NamedTuple):
         if kept.size in (0, size.size):
             return self
         return self._replace(weights=self.weights[kept], means=self.means[kept])
-
-    def collapsed(self) -> Group:
-        """The same integrals of bounded functions, to rounding, with means on a Chebyshev grid.
-
-        ∫ g dN(m, V) with |g| ≤ 1 has n-th derivatives of at most √n! along a direction of m in
-        which V is 1. So interpolation at n nodes on an interval of half-length r errs by at most
-        2(r/2)ⁿ/√n!. Terms below the rounding of the sum are dropped first. If the grid would not be
-        much smaller, the other terms stay as they are.
-        """
-        if (seen := self.seen()) is not self:
-            return seen.collapsed()
-        L = np.linalg.cholesky(self.covariance)
-        white = np.linalg.inv(L) @ (self.means - self.means[0]).T
-        low, high = white.min(axis=1), white.max(axis=1)
-        counts = [_nodes(r) for r in 0.5 * (high - low)]
-        if _SMALLER * math.prod(counts) > self.weights.shape[0]:
-            return self
-        middle, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), np.finfo(float).tiny)
-        nodes = [chebpts1(n) for n in counts]
-        total, last = self.weights[None, :], len(counts) - 1
-        scaled = np.clip((white - middle[:, None]) / half[:, None], -1.0, 1.0)
-        for k, (n, x) in enumerate(zip(counts, nodes, strict=True)):
-            D = chebvander(x, n - 1) * np.where(np.arange(n) > 0, 2.0, 1.0)
-            T = D @ chebvander(scaled[k], n - 1).T / n  # Lagrange's polynomials of the nodes
-            total = total @ T.T if k == last else (total[:, None, :] * T).reshape(-1, T.shape[1])
-        grid = middle + half * tensor_grid(nodes)
-        return Group(total.ravel(), self.means[0] + grid @ L.T, self.covariance)
-
-
-def _nodes(r: float) -> int:
-    """The least n with 2(r/2)ⁿ/√n! ≤ 1e-16."""
-    n = np.arange(_MOST_NODES)
-    small = n * math.log(max(r, 1e-300) / 2.0) - 0.5 * gammaln(n + 1.0) <= _LOG_ERROR
-    return int(np.argmax(small)) if small.any() else _MOST_NODES
 
 
 def mean_and_covariance(

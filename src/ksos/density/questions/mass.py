@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -30,13 +28,8 @@ _BLOCK_ELEMENTS = 1 << 17  # boxes times components that are held at a time
 _LARGEST = 1e87  # weights of components within a boundary: beyond, floats of single ones underflow
 _ROUGH = 1e-3  # error of draws from components of both signs: above, positive weights may do better
 _CLOUD_POINTS = 1 << 15  # such points: errors of a few thousandths
-# normal densities in boxes of so many features: about half a second
-_MOST_TERMS = {1: 20_000_000, 2: 1_500_000, 3: 60_000}
-_GRID_FEATURES = 2  # up to this many features, pairs of kernels go on a grid first
-_GRIDDING = 8  # each pair in an eighth of the time of a normal density in a box
-# what the grid, or the terms without one, are as a rule
-_GRID_NODES = {1: 30, 2: 1000}
-_TERMS_AT_ONCE = 1 << 13  # terms in arrays that fit into the cache
+# normal densities in boxes of so many features: about a second
+_MOST_TERMS = {2: 3_000_000, 3: 120_000}
 _BOX_POINTS = 1 << 17  # draws for all boxes together: about half a second
 _LEAST_BOX_POINTS = 1 << 8  # draws for one box at least, whose error would otherwise be a guess
 _MOST_BOX_POINTS = 1 << 12  # draws for one box at most: errors of 1e-4, as documented
@@ -206,57 +199,34 @@ def _corrected_masses(p: Corrected, low: np.ndarray, high: np.ndarray) -> Masses
     if len(bounded) < d:
         shown = [p.shown[k] for k in bounded]
         return _corrected_masses(Corrected(p.joint, shown), low[:, bounded], high[:, bounded])
+    if d == 1:
+        return Masses(_on_panels(p, low, high), np.zeros(n), "quadrature")
     if not _few_enough(p, n):
-        if d == 1:
-            return Masses(_on_panels(p, low, high), np.zeros(n), "quadrature")
         return Masses(*_by_points(p, low, high), "quasi-Monte Carlo")
     values, errors, total = np.zeros(n), np.zeros(n), 0.0
-    for weights, means, covariance in _stacks(p):
+    alone = Group(p.normals.weights / p.normals.weights.sum(), *p.normals[1:])
+    for weights, means, covariance in p.groups() if p.n_corrections else [alone]:
         mass, error = mixture_box_masses(weights, means, covariance, low, high)
         values, errors, total = values + mass, errors + error, total + float(weights @ weights)
-    if d == 1 and np.any(small := values < _DIGITS):
-        values[small] = _on_panels(p, low[small], high[small])
     rounding = _ROUNDINGS * math.sqrt(total)  # terms of both signs leave this much of their sum
     errors = errors + (rounding if rounding > _EXACT else 0.0)
     return Masses(np.clip(values, 0.0, 1.0), errors, "closed form")
 
 
 def _few_enough(p: Corrected, n: int) -> bool:
-    """Whether the closed forms of n boxes take about half a second at most."""
+    """Whether the closed forms of n boxes take about a second at most."""
     d, m, shapes = p.n_features, p.n_corrections, p.normals.covariances
     if m:
         shapes = np.concatenate([shapes, p.metric[np.ix_(p.shown, p.shown)][None]])
-    terms = 1 + m + m * (m + 1) // 2
-    on_grid = d <= _GRID_FEATURES
-    work = terms // _GRIDDING + n * min(terms, m + _GRID_NODES[d]) if on_grid else n * terms
-    return closed(shapes) and p.normals.weights.shape[0] * work <= _MOST_TERMS[min(d, 3)]
-
-
-def _stacks(p: Corrected) -> Iterable[Group]:
-    """The sum of normal densities in few pieces: those that nothing corrects together."""
-    if p.n_corrections:
-        return _together(p.groups()) if p.n_features <= _GRID_FEATURES else p.groups()
-    weights, means, covariances = p.normals
-    return [Group(weights / weights.sum(), means, covariances)]
-
-
-def _together(groups: Iterable[Group]) -> Iterator[Group]:
-    """Groups on their grids, many at a time, each term with its covariance."""
-    waiting: list[Group] = []
-    for group in chain(groups, [None]):
-        waiting += [] if group is None else [group.collapsed()]
-        sizes = [one.weights.size for one in waiting]
-        if waiting and (group is None or sum(sizes) > _TERMS_AT_ONCE):
-            covariances = np.repeat(np.stack([one.covariance for one in waiting]), sizes, axis=0)
-            weights, means = (np.concatenate([one[k] for one in waiting]) for k in (0, 1))
-            yield Group(weights, means, covariances)
-            waiting = []
+    terms = p.normals.weights.shape[0] * (1 + m + m * (m + 1) // 2)
+    return closed(shapes) and n * terms <= _MOST_TERMS[min(d, 3)]
 
 
 def _on_panels(p: Corrected, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Masses of one feature, from the tail in which they are small."""
-    panels = PanelDistribution.from_log_density(panel_ends(p), p.log_by_volume)
-    a, b = low[:, 0][None, :], high[:, 0][None, :]
+    ends = panel_ends(p)
+    panels = PanelDistribution.from_log_density(ends, p.log_by_volume)
+    a, b = (np.clip(side.T, ends[0], ends[-1]) for side in (low, high))
     below = panels.cdf(b)[0] - panels.cdf(a)[0]
     return np.where(panels.cdf(a)[0] > 0.5, panels.sf(a)[0] - panels.sf(b)[0], below)
 
