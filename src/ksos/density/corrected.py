@@ -170,92 +170,48 @@ class Corrected:
     def log_by_volume(self, X: Array) -> Array:
         """log p by volume, shape (n,)."""
         if self.interval is not None:
-            return like(self._values_within(to_numpy(X))[0], X)
+            return like(self._values_within(to_numpy(X)), X)
         if not self.n_corrections and not self.is_whole:
             square = math.log(float(self.constant @ self.constant)) - self.joint.log_unit
             return self.reference.log_density(X) + square
         if self.hidden:
-            return like(self._marginal_values(to_numpy(X))[0], X)
+            return like(self._marginal_values(to_numpy(X)), X)
         X = X if self.is_whole else X[:, np.argsort(self.shown)]
         return self.joint.logpdf(X) + self.joint.measure.log_density(X)
-
-    def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p by volume, shape (n,), and its gradient, shape (n, d)."""
-        if self.interval is not None:
-            return self._values_within(X, slopes=True)
-        if self.hidden:
-            return self._marginal_values(X, slopes=True)
-        order, (logs, slopes) = np.argsort(self.shown), self.components.slopes(X)
-        log_p, shares = log_sum(logs)
-        out = np.einsum("cn,cnd->nd", shares, slopes)
-        points, F = self.joint.support_points[:, self.shown], self.joint.unit_factor
-        for rows in row_blocks(X.shape[0], max(F.shape), _BLOCK_ELEMENTS):
-            k = self.joint.kernel(X[rows][:, order], self.joint.support_points)
-            psi = self.constant + k @ F
-            weight, square = k * (psi @ F.T), np.einsum("nr,nr->n", psi, psi)
-            # Σ_i (Fψ)_i k_i (x̃_i − x)
-            pull = weight @ points - weight.sum(axis=1, keepdims=True) * X[rows]
-            out[rows] += (
-                4.0 * (pull @ self.precision) / np.where(square > 0.0, square, 1.0)[:, None]
-            )
-            with np.errstate(divide="ignore"):
-                log_p[rows] += np.log(square) - self.joint.log_unit
-        return log_p, out
 
     @cached_property
     def _inside(self) -> Inside:
         return Inside(self.all_normals, self.shown, cast("Interval", self.interval))
 
-    def _values_within(
-        self, X: np.ndarray, *, slopes: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """log p given the interval, and ∇ log p if ``slopes``.
+    def _values_within(self, X: np.ndarray) -> np.ndarray:
+        """log p given the interval.
 
         One normal density after the other where nothing corrects them, else ∫_I p(x, t) dt at the
         nodes of a rule.
         """
-        (n, d), (t, w) = X.shape, self._nodes if self.n_corrections else (np.empty(0), np.empty(0))
-        out, gradient = np.empty(n), np.zeros((n, d))
-        columns = t.shape[0] or self.normals.weights.shape[0]
-        for rows in row_blocks(n, columns * (d if slopes else 1), _NORMAL_ELEMENTS):
-            x, steps = X[rows], np.zeros((columns, 0, d))
-            if self.n_corrections:
-                both = np.column_stack([np.repeat(x, columns, axis=0), np.tile(t, x.shape[0])])
-                if slopes:
-                    found, all_steps = self.opened.log_and_gradient(both)
-                    steps = all_steps[:, :d].reshape(-1, columns, d).transpose(1, 0, 2)
-                else:
-                    found = self.opened.log_by_volume(both)
-                terms = (found.reshape(-1, columns) + np.log(w)).T
-            else:
-                inside = self._inside.logs(x)
-                logs, own = self.components.slopes(x)
-                terms = logs + inside
-                steps = own + self._inside.gradients(x, inside) if slopes else steps
-            logs, shares = log_sum(terms)
-            out[rows] = logs - self.log_inside
-            if slopes:
-                gradient[rows] = np.einsum("cn,cnd->nd", shares, steps)
-        return out, gradient
+        if not self.n_corrections:
+            logs = self.components.logs(X) + self._inside.logs(X)
+            return np.asarray(log_sum(logs)[0] - self.log_inside)
+        out, (t, w) = np.empty(X.shape[0]), self._nodes
+        for rows in row_blocks(X.shape[0], t.shape[0], _NORMAL_ELEMENTS):
+            x = X[rows]
+            both = np.column_stack([np.repeat(x, t.shape[0], axis=0), np.tile(t, x.shape[0])])
+            logs = self.opened.log_by_volume(both).reshape(x.shape[0], -1) + np.log(w)
+            out[rows] = log_sum(logs.T)[0] - self.log_inside
+        return out
 
-    def _marginal_values(
-        self, X: np.ndarray, *, slopes: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """log p, and ∇ log p if ``slopes``.
+    def _marginal_values(self, X: np.ndarray) -> np.ndarray:
+        """log p where features are hidden.
 
         Where N_c is largest its term is computed first; other terms only where they can add to it:
         none exceeds w_c N_c(x)·sup f.
         """
-        n, d = X.shape
-        out, gradient = np.empty(n), np.zeros((n, d))
+        out = np.empty(X.shape[0])
         highest = math.log(self.bound()) + self.joint.log_unit
-        for rows in row_blocks(
-            n, self.normals.weights.shape[0] * (d if slopes else 1), _NORMAL_ELEMENTS
-        ):
+        for rows in row_blocks(X.shape[0], self.normals.weights.shape[0], _NORMAL_ELEMENTS):
             x = X[rows]
-            logs, of_normals = self.components.slopes(x)
+            logs = self.components.logs(x)
             terms, first = np.full(logs.shape, -np.inf), logs.argmax(axis=0)
-            steps = np.zeros((*logs.shape, d) if slopes else 0)
 
             def fill(c: int, at: np.ndarray, x: np.ndarray = x, logs: np.ndarray = logs) -> None:
                 if c not in self._expected:
@@ -263,21 +219,17 @@ class Corrected:
                 for some in row_blocks(
                     at.shape[0], max(self.joint.unit_factor.shape), _BLOCK_ELEMENTS
                 ):
-                    value, slope = self._expected[c].values(x[at[some]], slopes=slopes)
+                    value = self._expected[c].values(x[at[some]])
                     with np.errstate(divide="ignore"):
                         terms[c, at[some]] = logs[c, at[some]] + np.log(value)  # noqa: B023
-                    if slopes:
-                        steps[c, at[some]] = slope + of_normals[c, at[some]]  # noqa: B023
 
             for c in np.unique(first):
                 fill(int(c), np.flatnonzero(first == c))
             least = terms[first, np.arange(x.shape[0])] + _UNSEEN - highest
             for c in range(logs.shape[0]):
                 fill(c, np.flatnonzero((logs[c] >= least) & (first != c)))
-            out[rows], shares = log_sum(terms)
-            if slopes:
-                gradient[rows] = np.einsum("cn,cnd->nd", shares, steps)
-        return out - self.joint.log_unit, gradient
+            out[rows] = log_sum(terms)[0]
+        return out - self.joint.log_unit
 
     def groups(self) -> Iterator[Group]:
         """p as a signed sum of normal densities: for each N_c one, m for the k_i N_c, then

@@ -4,7 +4,6 @@ square, or the probability of an interval, given the features that are shown.
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -78,26 +77,20 @@ class ExpectedSquare:
         rows, log_lengths = unit_rows(self.F)
         return np.asarray(hadamard_factor(rows, self._correlations) * np.exp(log_lengths)[:, None])
 
-    def values(self, X: np.ndarray, *, slopes: bool) -> tuple[np.ndarray, np.ndarray]:
-        """E_c[…|x_S] at the rows of X in natural units, and the gradient of its logarithm."""
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """E_c[…|x_S] at the rows of X, in natural units."""
         c, F, X = self.constant, self.F, X - self.mean
         if not F.shape[0]:
-            return np.full(X.shape[0], float(c @ c)), np.zeros(X.shape)
+            return np.full(X.shape[0], float(c @ c))
         with np.errstate(under="ignore"):
             h, b = self.once(X), self.twice(X)
-            pulled = b @ self._product
-            least, squares = c + h @ F, np.einsum("nm,nm->n", b, pulled)
+            least, squares = c + h @ F, np.einsum("nm,nm->n", b, b @ self._product)
             value = float(c @ c) + 2.0 * (h @ self.linear)
             lower, terms = np.einsum("nr,nr->n", least, least), (b @ self.lengths) ** 2
             rough = _ROUNDING * terms > _TOLERANCE * np.maximum(value + squares, lower)
             if rough.any():
-                V = b[rough] @ self._root
-                squares[rough], pulled[rough] = np.einsum("nr,nr->n", V, V), V @ self._root.T
-            value = np.maximum(value + squares, lower)
-            if not slopes:
-                return value, value
-            gradient = self.once.pull(X, h * self.linear) + self.twice.pull(X, b * pulled)
-        return value, 2.0 * gradient / np.where(value > 0.0, value, 1.0)[:, None]
+                squares[rough] = np.sum((b[rough] @ self._root) ** 2, axis=1)
+            return np.maximum(value + squares, lower)
 
 
 class _Gaussians:
@@ -112,12 +105,12 @@ class _Gaussians:
         Q: np.ndarray,
         log_scale: float,
     ) -> None:
-        self.precision = A + slope.T @ Q @ slope
-        self.centers = np.linalg.solve(self.precision, A @ points.T + slope.T @ Q @ start.T).T
-        away, t = self.centers - points, start - self.centers @ slope.T
+        precision = A + slope.T @ Q @ slope
+        centers = np.linalg.solve(precision, A @ points.T + slope.T @ Q @ start.T).T
+        away, t = centers - points, start - centers @ slope.T
         self.tops = log_scale - np.sum(away @ A * away, axis=1) - np.sum(t @ Q * t, axis=1)
-        self.root = np.linalg.cholesky(0.5 * (self.precision + self.precision.T))
-        self.at = self.centers @ self.root
+        self.root = np.linalg.cholesky(0.5 * (precision + precision.T))
+        self.at = centers @ self.root
         tops = self.tops - np.einsum("mi,mi->m", self.at, self.at)
         self.columns = np.concatenate([2.0 * self.at.T, np.ones((1, tops.shape[0])), tops[None, :]])
 
@@ -130,11 +123,6 @@ class _Gaussians:
         else:
             out = np.column_stack([Y, -squares, np.ones(squares.shape)]) @ self.columns
         return np.exp(out, out=out)
-
-    def pull(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Σ_i weights_ni ∇log of the functions, shape (n, d)."""
-        total = weights.sum(axis=1, keepdims=True)
-        return np.asarray(2.0 * (weights @ self.centers - total * X) @ self.precision)
 
 
 class Inside:
@@ -152,12 +140,3 @@ class Inside:
     def logs(self, X: np.ndarray) -> np.ndarray:
         """Their logarithms at the rows of X, shape (c, n)."""
         return log_gauss_mass(*self.interval.scaled(self.start + self.slopes @ X.T, self.variances))
-
-    def gradients(self, X: np.ndarray, logs: np.ndarray) -> np.ndarray:
-        """∇ log P_c(t ∈ I | x_S), shape (c, n, d), for the logarithms that ``logs`` has found."""
-        a, b = self.interval.scaled(self.start + self.slopes @ X.T, self.variances)
-        with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-            step = (np.exp(-a * a - logs) - np.exp(-b * b - logs)) / np.sqrt(
-                math.pi * self.variances
-            )
-        return np.where(np.isfinite(step), step, 0.0)[:, :, None] * self.slopes[:, None, :]

@@ -209,15 +209,8 @@ class NormalComponents:
 
     def logs(self, X: np.ndarray) -> np.ndarray:
         """log w_c N_c(x), shape (c, n)."""
-        return self.slopes(X)[0]
-
-    def slopes(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log w_c N_c(x), shape (c, n), and ∇ log N_c(x), shape (c, n, d)."""
         away = (X[None, :, :] - self.means[:, None, :]) @ self.roots.transpose(0, 2, 1)
-        return (
-            self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away),
-            -away @ self.roots,
-        )
+        return np.asarray(self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away))
 
 
 def conditional_normals(
