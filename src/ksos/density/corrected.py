@@ -30,7 +30,7 @@ from ksos.density.square import Square
 from ksos.ground.arrays import Array, like, to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.kernels import Gaussian
-from ksos.measures import GaussianMixture, Lebesgue, Measure, Normal, Normals
+from ksos.measures import GaussianMixture, Lebesgue, Measure, Normals
 from ksos.observables.over_normals import normal_pairs
 from ksos.quadrature import composite
 
@@ -247,17 +247,6 @@ class Corrected:
             p.kernel, X, p.measure, p.log_unit, constant=True, shown=self.shown
         ):
             yield Group(B[i, j] * weights, means, covariance)
-
-    def by_component(self) -> list[tuple[float, Corrected]]:
-        """What it is a mixture of, by normal density of the reference, each of mass one."""
-        found = []
-        for weight, mean, covariance in zip(*self.all_normals, strict=True):
-            part = replace(self.joint, measure=Normal(mean, covariance))
-            if (mass := part.mass()) > 0.0:
-                child = replace(self, joint=part.scaled_to_one(mass))
-                inside = math.exp(child.log_inside - self.log_inside)
-                found.append((float(weight) * mass * inside, child))
-        return found
 
     def bound(self) -> float:
         """What p/ρ never exceeds: ‖Fᵀk(x)‖² ≤ λ_max(FᵀKF) since k(x)ᵀK⁻¹k(x) ≤ k(x,x) = 1."""

@@ -190,17 +190,11 @@ class SoSDensity(Averages):
 
     @property
     def components(self) -> list[tuple[float, SoSDensity]]:
-        """(weight, density) of the mixture that this density is, each of mass one.
-
-        A term over a reference gives one density for each normal density of the reference.
-        """
-        found: list[tuple[float, SoSDensity]] = []
-        for weight, term in self.terms.on_host.parts:
-            parts = [(1.0, term)] if isinstance(term, Square) else term.by_component()
-            for share, one in parts:
-                measure = one.measure if isinstance(term, Square) else Lebesgue()
-                found.append((weight * share, self._of(Terms([(1.0, one)], measure))))
-        return found
+        """(weight, density) of the mixture that this density is, each of mass one."""
+        return [
+            (weight, self._of(Terms([(1.0, term)], term.measure)))
+            for weight, term in self.terms.on_host.parts
+        ]
 
     def with_feature_names(self, names: Any) -> Self:
         """The same density with these names of its features; None removes them.

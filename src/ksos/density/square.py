@@ -186,16 +186,6 @@ class Square:
             out[weak] = self._log_squares(xp.take(X, xp.nonzero(weak)[0], axis=0))
         return xp.where(self.measure.contains(X), out, -xp.inf) - self.log_unit
 
-    def pdf(self, X: Array) -> Array:
-        """p at the rows of X, relative to the measure."""
-        xp = namespace(X)
-        with np.errstate(over="ignore", under="ignore"):
-            # e^{log_unit} may leave the range of floats although p does not
-            if abs(self.log_unit) > 2.0 * _LARGEST_LOG_ROW:
-                return xp.exp(self.logpdf(X))
-            out = self._squares(X) * math.exp(-self.log_unit)
-        return xp.where(self.measure.contains(X), out, 0.0)
-
     def log_by_volume(self, X: Array) -> Array:
         """log p·dρ/dx at the rows of X; on atoms, where there is no volume, log p."""
         by_volume = self.measure.normals(self.n_features) is None
@@ -289,7 +279,9 @@ class Square:
         """The mass of every node of a discrete measure."""
         atoms = self.measure.atoms
         assert atoms is not None
-        mass = atoms.weights * to_numpy(self.pdf(like(atoms.points, self.support_points)))
+        mass = atoms.weights * to_numpy(
+            np.exp(self.logpdf(like(atoms.points, self.support_points)))
+        )
         return np.asarray(mass / mass.sum())
 
     def moved(self, move: Callable[[Any], Any]) -> Square:

@@ -24,7 +24,7 @@ _NEGLIGIBLE = 1e-300  # weights that floats barely hold are dropped
 Term = Square | Corrected
 Weighted = tuple[float, Term]
 """A weight, and a term of mass one."""
-Part = tuple[float | Callable[[], float], Term]
+Part = tuple[float, Term]
 """The logarithm of a mass, and a term of mass one."""
 
 
@@ -38,21 +38,15 @@ def as_term(
 
 
 def each(parts: Sequence[Weighted], ask: Callable[[Term], list[Part]]) -> list[Weighted]:
-    """What ``ask`` makes of every part with its mass, the largest being one; raises NoMass.
-
-    Masses are logarithms, or functions that compute them: that of a single part does not matter.
-    """
+    """What ``ask`` makes of every part with its mass, the largest being one; raises NoMass."""
     found, error = list[tuple[float, Term]](), NoMass()
     for weight, term in parts:
         try:
-            made = ask(term)
+            found += [(math.log(weight) + log, one) for log, one in ask(term)]
         except NoMass as nothing:
             error = nothing
-            continue
-        for log, one in made:
-            if callable(log):
-                log = log() if len(parts) > 1 else 0.0
-            found.append((math.log(weight) + log, one))
+    if len(found) == 1:  # its mass may be beyond floats
+        return [(1.0, found[0][1])]
     largest = max((log for log, _ in found), default=-math.inf)
     if not math.isfinite(largest):
         raise error
@@ -158,8 +152,6 @@ class Terms:
 
     def pdf(self, X: Array) -> Array:
         """p relative to the measure, shape (n,)."""
-        if isinstance(self.own, Square):
-            return self.own.pdf(X)
         out = self.logpdf(X)
         with quiet():
             return namespace(out).exp(out)

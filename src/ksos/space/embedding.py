@@ -634,7 +634,7 @@ def _exact_forms(
 def _exact_form(p: Square, kernel: Kernel, max_operations: float) -> _Form:
     """Atoms, masses on a grid, or the square itself for order-4 integrals."""
     if (atoms := p.measure.atoms) is not None:
-        return MeanEmbedding(atoms.points, atoms.weights * p.pdf(atoms.points), kernel=kernel)
+        return MeanEmbedding(atoms.points, p.node_masses(), kernel=kernel)
     if not (p.kernel.smooth and kernel.smooth):
         return p  # the order-4 integrals report what is missing
     X = p.support_points

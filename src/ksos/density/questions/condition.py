@@ -6,20 +6,19 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import cast
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from ksos.density.corrected import Corrected
-from ksos.density.factor import hadamard_factor, log_squares, unit_rows
+from ksos.density.factor import hadamard_factor, unit_rows
 from ksos.density.normals import Interval, conditional_normals
 from ksos.density.questions.line import panel_ends
 from ksos.density.square import NoMass, Square, assemble
 from ksos.density.terms import Part, Term, Terms, Weighted, each
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.ground.names import warn_caller
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
@@ -30,7 +29,6 @@ from ksos.quadrature import Panels, composite
 Side = tuple[float, float]
 
 _FAR = -1e3  # below this logarithm, the difference of two of them loses digits that matter
-_BLOCK_ELEMENTS = 1 << 17  # numbers held at a time
 _PRODUCT = 1e-12  # relative: below it, weights of atoms are those of a product of measures
 # cuts of a spectrum that are tried in turn, from all digits to none
 _CUTS = 10.0 ** np.arange(-13, 0, 2)
@@ -97,48 +95,25 @@ def conditional_logpdf(p: Terms, X: np.ndarray, given: list[int]) -> np.ndarray:
 
     One marginal serves all rows.
     """
+    rest = [k for k in range(p.n_features) if k not in given]
     if p.measure.atoms is not None and len(p.parts) == 1:
         square = cast("Square", p.parts[0][1])
-        rest = [k for k in range(p.n_features) if k not in given]
         product = _is_product(p.measure.atoms, given, rest)
         if not (square.kernel.separable(p.n_features) and product):
             with np.errstate(invalid="ignore"):
                 return np.asarray(square.logpdf(X) - _at_atoms(square, given, X[:, given]))
     of_given = marginal(p, given)
-    log_joint, log_given = p.logpdf(X), of_given.logpdf(X[:, given])
-    if p.square is not None and p.measure.atoms is None:
-        far = log_given + of_given.weighted[0][1].log_unit < _FAR  # type: ignore[union-attr]
-        far &= p.measure.contains(X)
-        if np.any(far):
-            args = p.square, cast("Square", of_given.weighted[0][1]), X[far], given
-            log_joint[far], log_given[far] = _shifted_logarithms(*args)
+    log_given = of_given.logpdf(X[:, given])
     with np.errstate(invalid="ignore"):
-        return np.asarray(log_joint - log_given)
-
-
-def _shifted_logarithms(
-    p: Square, of_given: Square, X: np.ndarray, given: list[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """log p(x) and log p_S(x_S) without the largest of k_S(x_S, x̃_i)², which far away is a huge
-    exponent that both have in common.
-    """
-    others = Rest(p.kernel, given, [k for k in range(p.n_features) if k not in given])
-    kernel, origin = p.kernel.restrict(given), p.support_points[0, given]
-    joint, joint_lengths = unit_rows(p.unit_factor)
-    alone, alone_lengths = unit_rows(of_given.unit_factor)
-    at_rest = others.moved(p.support_points, origin - p.support_points[:, given])
-    log_joint, log_given = np.empty(X.shape[0]), np.empty(X.shape[0])
-    for rows in row_blocks(X.shape[0], max(joint.shape + alone.shape), _BLOCK_ELEMENTS):
-        x = X[rows]
-        terms = kernel.log(x[:, given], of_given.support_points)
-        top = terms.max(axis=1, keepdims=True)
-        top = np.where(np.isfinite(top), top, 0.0)
-        # in this order: the lengths are small numbers
-        log_given[rows] = log_squares(terms - top + alone_lengths, alone)
-        terms = kernel.log(x[:, given], p.support_points[:, given]) - top + joint_lengths
-        rest = others.kernel.log(others.moved(x, origin - x[:, given]), at_rest)
-        log_joint[rows] = log_squares(terms + rest, joint)
-    return log_joint - p.log_unit, log_given - of_given.log_unit
+        out = np.asarray(p.logpdf(X) - log_given)
+    if p.square is not None and p.measure.atoms is None:
+        # far away both are huge, and only their difference matters
+        far = log_given + cast("Square", of_given.weighted[0][1]).log_unit < _FAR
+        for row in np.flatnonzero(far & p.measure.contains(X)):
+            with suppress(NoMass):
+                conditional = at_values(p, given, X[row, given])
+                out[row] = conditional.logpdf(X[row : row + 1, rest])[0]
+    return out
 
 
 # What a kernel says of some features beyond what it says of others
@@ -256,7 +231,7 @@ def given_values(term: Term, given: list[int], values: np.ndarray) -> Part:
         found = _hold_fixed(term, given, values, rest, term.measure.restrict(rest))
     else:
         raise NoMass
-    return partial(_evidence, term, found, given, values, rest), found
+    return _evidence(term, found, given, values, rest), found
 
 
 def _evidence(
@@ -266,7 +241,8 @@ def _evidence(
     if (atoms := p.measure.atoms) is not None:
         hit = np.all(atoms.points[:, given] == values, axis=1)
         if np.any(hit):
-            return math.log(float(p.node_masses()[hit].sum()))
+            logs = p.logpdf(atoms.points[hit]) + np.log(atoms.weights[hit])
+            return float(np.logaddexp.reduce(logs))
         return float(cast("Square", _marginal(p, given)).logpdf(values[None, :])[0])
     whole = np.empty((1, p.n_features))
     whole[0, given] = values
@@ -368,14 +344,10 @@ def _within(term: Term, feature: int, side: Side) -> list[Part]:
             raise NoMass
         some = replace(term, measure=Discrete(atoms.points[hit], atoms.weights[hit]))
         return [(math.log(whole), _marginal(some.scaled_to_one(), rest))]
-
-    def log_mass() -> float:
-        line = cast("Square", _marginal(term, [feature]))
-        logs = log_panel_masses(panel_ends(line), side, line.log_by_volume)[1]
-        return float(np.logaddexp.reduce(logs, initial=-np.inf))
-
-    box = BoxIndicator([side[0]], [side[1]])
-    return [(log_mass, _integrate_out(term, rest, [feature], term.measure.restrict(rest), box))]
+    line, box = _marginal(term, [feature]), BoxIndicator([side[0]], [side[1]])
+    logs = log_panel_masses(panel_ends(line), side, line.log_by_volume)[1]
+    found = _integrate_out(term, rest, [feature], term.measure.restrict(rest), box)
+    return [(float(np.logaddexp.reduce(logs, initial=-np.inf)), found)]
 
 
 def _at_nodes(term: Term, feature: int, side: Side) -> list[Part]:
@@ -400,9 +372,8 @@ def _at_nodes(term: Term, feature: int, side: Side) -> list[Part]:
     for at, log_weight in zip(x, np.log(w).tolist(), strict=True):
         with suppress(NoMass):
             log, one = given_values(term, [feature], np.array([at]))
-            log_weight += log() if callable(log) else log
-            if log_weight > logs.max() + _UNSEEN:
-                found.append((log_weight, one))
+            if log_weight + log > logs.max() + _UNSEEN:
+                found.append((log_weight + log, one))
     return found
 
 

@@ -79,18 +79,16 @@ def _times_gaussian(term: Term, mean: np.ndarray, root: np.ndarray) -> Part:
             " Discrete.quadrature(box, …)"
         )
 
-    def log_mass() -> float:
-        if (atoms := term.measure.atoms) is not None:
-            with np.errstate(divide="ignore"):
-                logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
-            return float(np.logaddexp.reduce(logs))
-        best, log_found = found.best_point()
-        log_g = float(_exponent(best[None, :], mean, root)[0])
-        return float(term.logpdf(best[None, :])[0]) + log_g - log_found
-
-    return log_mass, found
+    if (atoms := term.measure.atoms) is not None:
+        with np.errstate(divide="ignore"):
+            logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
+        return float(np.logaddexp.reduce(logs)), found
+    best, log_found = found.best_point()
+    log_g = float(_exponent(best[None, :], mean, root)[0])
+    return float(term.logpdf(best[None, :])[0]) + log_g - log_found, found
 
 
+@np.errstate(over="ignore")
 def _exponent(X: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:
     """−½‖root·(x − mean)‖²."""
     return -0.5 * np.sum(((X - mean) @ root.T) ** 2, axis=1)
