@@ -12,8 +12,12 @@ import numpy as np
 from ksos.density.estimate import Estimate
 from ksos.density.questions import condition, without_underflow
 from ksos.density.questions.divergence import kl_divergence, l2_distance
-from ksos.density.questions.expectation import Work, entropy, expectation
-from ksos.density.questions.levels import highest_density_level
+from ksos.density.questions.expectation import (
+    Work,
+    entropy,
+    expectation,
+    highest_density_level,
+)
 from ksos.density.questions.moments import mean_and_covariance, moment
 from ksos.density.scores import Scores
 from ksos.density.terms import Terms

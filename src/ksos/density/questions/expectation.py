@@ -1,5 +1,5 @@
 """Expectations with an estimate of their error: closed forms, sums over nodes, adaptive cubature,
-or clouds of points; and the entropy.
+or clouds of points; the entropy, and the level of a highest-density region.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from ksos.density import normals
 from ksos.density.corrected import Corrected
 from ksos.density.estimate import Estimate, coarsest
-from ksos.density.questions.line import axis_ends
+from ksos.density.questions.line import axis_ends, line
 from ksos.density.questions.moments import term_moment
 from ksos.density.square import Square
 from ksos.density.standard import standardize
@@ -34,7 +34,7 @@ from ksos.observables import (
     Polynomial,
     as_observable,
 )
-from ksos.quadrature import NODES_PER_CELL, cells as box_cells, integrate, sobol
+from ksos.quadrature import NODES_PER_CELL, cells as box_cells, integrate, sobol, weighted_level
 
 Integrand = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """g(x, log p(x)), p being by volume; on atoms, where there is no volume, relative to them."""
@@ -314,3 +314,44 @@ def _weighted_points(term: Term, n_points: int, rng: np.random.Generator) -> Ite
         log_p = term.log_by_volume(X)
         log_ratio = 0.0 if constant else log_p - term.reference.log_density(X)
         yield X, log_p, np.log(weights / shares)[which] + log_ratio
+
+
+# Levels of highest-density regions
+
+
+def highest_density_level(p: Terms, mass: float, rng: Any) -> Estimate:
+    """t with P(p(x) ≥ t) = mass; on atoms the largest t whose region holds at least that much."""
+    if (atoms := p.measure.atoms) is not None:
+        found = Estimate(weighted_level(p.logpdf(atoms.points), p.node_masses, mass), 0.0, "sum")
+    elif p.n_features == 1:
+        found = Estimate(line(p).log_level(mass), 0.0, "quadrature")
+    else:
+        found = _on_clouds(p, mass, np.random.default_rng(rng))
+    with np.errstate(over="ignore", under="ignore"):
+        level = float(np.exp(found))
+    return Estimate(level, level * found.error, found.method)
+
+
+def _on_clouds(p: Terms, mass: float, rng: np.random.Generator) -> Estimate:
+    """log t, over clouds of points of all terms."""
+    cost = sum(term.value_cost for _, term in p.parts)
+    roots = np.sqrt([weight for weight, _ in p.parts])
+    most = min(_CLOUD_POINTS, affordable(cost, p.n_features))
+    counts = np.maximum(_FEWEST_VALUES, (roots / roots.sum() * most).astype(int))
+    found = [term_clouds(term, int(n), rng) for (_, term), n in zip(p.parts, counts, strict=True)]
+    levels = []
+    for clouds in zip(*(clouds for clouds, _ in found), strict=True):
+        X, log_p, _ = (np.concatenate(column) for column in zip(*clouds, strict=True))
+        masses = [w * cloud[2] for (w, _), cloud in zip(p.parts, clouds, strict=True)]
+        log_p = p.relative(X, log_p if len(p.parts) == 1 else p.log_by_volume(X))
+        levels.append(_smooth_level(log_p, np.concatenate(masses), mass))
+    return mean_of(levels, coarsest(method for _, method in found))
+
+
+def _smooth_level(log_p: np.ndarray, masses: np.ndarray, mass: float) -> float:
+    """The level between those of neighboring points, each of which stands for the half of its mass
+    above and the half below.
+    """
+    order = np.argsort(-log_p, kind="stable")
+    cumulated = np.cumsum(masses[order]) - 0.5 * masses[order]
+    return float(np.interp(mass * masses.sum(), cumulated, log_p[order]))
