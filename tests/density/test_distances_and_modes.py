@@ -10,7 +10,7 @@ from densities import make_density, normal
 from hypothesis import given, settings, strategies as st
 from oracles import quadrature_rule
 from scipy.stats import chi2, norm
-from tables import KERNEL_CASES, PAIR_CASES, PairCase, answers_itself, points
+from tables import PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
 from ksos.density import between_squares, square_of
@@ -205,36 +205,6 @@ def test_refuses_what_is_not_a_mass(mass: object) -> None:
 
 
 # --- gradients
-
-
-@pytest.mark.parametrize("kernel", KERNEL_CASES.values(), ids=KERNEL_CASES)
-def test_slopes_are_derivatives(kernel: Kernel) -> None:
-    t = np.array([1e-3, 0.1, 1.0, 7.0, 300.0])
-    step = 1e-4 * t
-    difference = (kernel.log_profile(t + step) - kernel.log_profile(t - step)) / (2 * step)
-    np.testing.assert_allclose(kernel.slope(t), difference, rtol=1e-5)
-    ends = kernel.slope(np.array([0.0, 1e-320, 1e300, np.inf]))
-    assert not np.any(np.isnan(ends))
-    if kernel.log_profile(np.array([1e-12]))[0] > -1e-11:  # no tip: the slope is continuous at 0
-        assert ends[0] == pytest.approx(kernel.slope(np.array([1e-8]))[0], rel=1e-3)
-    else:
-        assert ends[0] == 0.0
-
-
-def test_an_unknown_kernel_is_told_where_its_derivative_belongs() -> None:
-    class Mine(Kernel):
-        name = "mine"
-
-        def log_profile(self, t: np.ndarray) -> np.ndarray:
-            return -t
-
-        def reach(self, log_level: float) -> float:
-            return -log_level
-
-    with pytest.raises(
-        TypeError, match=r"which Mine\(sigma=1.0\) does not have; add it as the method slope"
-    ):
-        Mine(1.0).slope(np.ones(1))
 
 
 @every_pair

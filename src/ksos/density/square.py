@@ -26,9 +26,7 @@ from ksos.ground.arrays import (
 from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.exact_rule import basis_at, exact_rule
-from ksos.integrals.gaussian import axes_of
 from ksos.kernels import Gaussian, Kernel
-from ksos.kernels.base import feature_squares, squared_distances
 from ksos.measures import Measure
 from ksos.observables.over_normals import normal_pairs
 
@@ -230,50 +228,29 @@ class Square:
         best = int(np.argmax(log_p))
         return inside[best], float(log_p[best])
 
-    @cached_property
-    def unit_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(M, single, log_lengths) with FFᵀ = D(MMᵀ + diag(single))D, D = diag(e^{log_lengths})."""
-        rows, log_lengths = unit_rows(self.unit_factor)
-        return *split_columns(rows), log_lengths
-
     def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p, and ∇ log p = 2 Σ_i (Fψ)_i k_i ∇log k_i / ‖ψ‖², ψ = Fᵀk(x); 0 where p vanishes.
+        """log p, and ∇ log p = 4S⁻¹ Σ_i (Fψ)_i k_i (x̃_i − x)/‖ψ‖², ψ = Fᵀk(x), for a Gaussian
+        kernel; 0 where p vanishes.
 
         The largest term of each sum Σ_i F_i k(x, x̃_i) is taken out first: it cancels, and nothing
         underflows far away.
         """
-        points, kernel = self.support_points, self.kernel
-        inside, axes = self.measure.contains(X), None
-        if kernel.full:  # in the axes of the metric, and back by the chain rule
-            axes, kernel = axes_of(kernel, X.shape[1]), Gaussian(1.0)
-            X, points = axes.coordinates(X, points[:1]), axes.coordinates(points, points[:1])
-        F, single, log_lengths = self.unit_columns
-        n, d = X.shape
-        sigma = kernel.sigma_vector(d)
-        log_p, gradient = np.full(n, -np.inf), np.zeros((n, d))
+        points, origin = self.support_points, self.support_points[:1]
+        precision = np.linalg.inv(self.kernel.matrix(self.n_features))
+        F, log_lengths = unit_rows(self.unit_factor)
+        log_p, gradient = self.logpdf(X), np.zeros(X.shape)
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-            for rows in row_blocks(n, max(points.shape[0], F.shape[1])):
-                x = X[rows]
-                log_terms = kernel.log(x, points) + log_lengths
-                peak = log_terms.max(axis=1)
-                peak = np.where(np.isfinite(peak), peak, 0.0)
-                k = np.exp(log_terms - peak[:, None])
+            for rows in row_blocks(X.shape[0], max(F.shape)):
+                log_terms = self.kernel.log(X[rows], points) + log_lengths
+                peak = log_terms.max(axis=1, keepdims=True)
+                k = np.exp(log_terms - np.where(np.isfinite(peak), peak, 0.0))
                 psi = k @ F
-                square = np.einsum("ij,ij->i", psi, psi) + (k * k) @ single
-                weight = k * (psi @ F.T + k * single)
-                whole = None
-                if not kernel.product and d > 1:
-                    whole = kernel.slope(squared_distances(x, points, sigma))
-                seen = inside[rows] & (square > 0.0)
-                log_p[rows] = np.where(seen, np.log(square) + 2.0 * peak - self.log_unit, -np.inf)
-                for j, squares in enumerate(feature_squares(x, points, sigma)):
-                    slope = kernel.slope(squares) if whole is None else whole
-                    # ∂_j log k = 2·slope·(x_j − x̃_ij)/σ_j²; a weight of 0 silences distances whose
-                    # square is infinite
-                    away = (x[:, j][:, None] - points[:, j]) / sigma[j]
-                    total = np.sum(np.where(weight != 0.0, weight * slope * away, 0.0), axis=1)
-                    gradient[rows, j] = np.where(seen, 4.0 * (total / square) / sigma[j], 0.0)
-        return log_p, gradient if axes is None else gradient @ axes.V
+                weight = k * (psi @ F.T)
+                pull = weight @ (points - origin)
+                pull -= weight.sum(axis=1, keepdims=True) * (X[rows] - origin)
+                gradient[rows] = 4.0 * (pull @ precision) / row_squares(psi)[:, None]
+        seen = np.isfinite(log_p)[:, None] & np.isfinite(gradient)
+        return log_p, np.where(seen, gradient, 0.0)
 
     def node_masses(self) -> np.ndarray:
         """The mass of every node of a discrete measure."""
@@ -314,7 +291,7 @@ class Square:
         return f"Square(m={self.support_points.shape[0]}, rank={self.rank}, kernel={self.kernel!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("squares", "envelope", "unit_columns")  # they can be made again
+        made = ("squares", "envelope")  # they can be made again
         return {name: value for name, value in vars(self).items() if name not in made}
 
 

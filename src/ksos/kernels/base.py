@@ -81,15 +81,6 @@ class Kernel(ABC):
     def reach(self, log_level: float) -> float:
         """The scaled distance beyond which log κ ≤ ``log_level`` (a negative number)."""
 
-    def slope(self, t: np.ndarray) -> np.ndarray:
-        """d log κ/dt at the squared scaled distances t; 0 at the tip of a kernel with a kink, where
-        the two one-sided slopes cancel.
-        """
-        raise TypeError(
-            f"gradients need the derivative of the kernel's formula, which {self!r} does not have;"
-            " add it as the method slope"
-        )
-
     @np.errstate(under="ignore")
     def __call__(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix k(X_i, Y_j); ``Y=None`` means ``Y = X``."""

@@ -123,9 +123,6 @@ class Gaussian(Kernel):
     def log_profile(self, t: Array) -> Array:
         return -t
 
-    def slope(self, t: np.ndarray) -> np.ndarray:
-        return np.full(t.shape, -1.0)
-
     def reach(self, log_level: float) -> float:
         return math.sqrt(-log_level)
 

@@ -38,10 +38,6 @@ class Laplace(Kernel):
     def log_profile(self, t: Array) -> Array:
         return -namespace(t).sqrt(t)
 
-    def slope(self, t: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.where(t > 0.0, -0.5 / np.sqrt(t), 0.0)
-
     def reach(self, log_level: float) -> float:
         return -log_level
 
@@ -122,19 +118,6 @@ class Matern(Kernel):
         small = xp.isinf(bessel) | (r == 0.0)
         out = xp.where(small, series, xp.minimum(direct, xp.zeros_like(r)))
         return xp.where(xp.isinf(r), -r, out)
-
-    def slope(self, t: np.ndarray) -> np.ndarray:
-        """−K_{ν−1}(r)/(2r K_ν(r)), from (r^ν K_ν)' = −r^ν K_{ν−1}."""
-        nu, r = self.nu, np.sqrt(t)
-        # K_ν overflows at small r; there the slope is that of κ = 1 − r²/(4(ν−1)) + …, or at ν ≤ 1
-        # infinite, hence a kink
-        at_zero = -0.25 / (nu - 1.0) if nu > 1.0 else 0.0
-        with np.errstate(all="ignore"):
-            above = kve(nu, r)
-            ratio = np.where(r > _FAR, 1.0, kve(nu - 1.0, r) / above)
-            return np.where(
-                (r == 0.0) | np.isinf(above), at_zero, -0.5 * ratio / np.minimum(r, 1e300)
-            )
 
     def reach(self, log_level: float) -> float:
         def excess(r: float) -> float:

@@ -13,7 +13,7 @@ from ksos.density.standard import standardize
 from ksos.density.terms import Terms
 from ksos.ground.memory import row_blocks
 from ksos.integrals.regions import cells
-from ksos.kernels import Kernel
+from ksos.kernels import Gaussian, Kernel
 
 _GRID_FEATURES = 2  # up to which starts come from a grid: beyond, support points are starts enough
 _GRID_CELLS = 40_000  # cells of the grid: 200 per axis of two features
@@ -28,7 +28,7 @@ _KINK_WORK = 4000  # values at all kinks of all features that it may take: some 
 _TINY = 1e-7  # of the way to the next kink: beside a kink, and yet no rounding
 _LEVEL = 1e-13  # logarithms closer than this differ by rounding
 
-_STEP = 1e-4  # bandwidths between the places of a difference: rounding leaves eleven digits
+_STEP = 1e-5  # bandwidths between the places of a difference: rounding leaves ten digits
 # derivatives at 0 of the polynomials through values at −2 … 2, moved by −2 … 2
 _SLOPES = np.stack(
     [
@@ -43,10 +43,10 @@ Found = tuple[float, np.ndarray, bool]
 
 
 def log_and_gradient(p: Terms, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log p relative to the measure, and its gradient; of a sum of terms from differences of fourth
-    order, whose places move inwards where the measure ends.
+    """log p relative to the measure, and its gradient: known for a square of Gaussian kernels, else
+    from differences of fourth order, whose places move inwards where the measure ends.
     """
-    if (square := p.square) is not None:
+    if (square := p.square) is not None and isinstance(square.kernel, Gaussian):
         return square.log_and_gradient(X)
     # powers of two, which leave the digits of X as they are
     (n, d), steps = X.shape, 2.0 ** np.round(np.log2(_STEP * p.bandwidths))
