@@ -26,7 +26,7 @@ _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ksos.DensityDisplay.from_estimator(two, moons, ax=ax, regions=(0.25, 0.5, 0.9), support=False)
 print(
     "levels of the regions:",
-    {mass: round(two.distribution_.hdr_level(mass), 3) for mass in (0.25, 0.5, 0.9)},
+    {mass: round(two.distribution_.hdr_level(mass, rng=0), 3) for mass in (0.25, 0.5, 0.9)},
 )
 
 # Four features: every panel is an exact marginal.

@@ -135,7 +135,7 @@ class OnGrid:
             places = np.minimum(np.searchsorted(held, regions), held.size - 1)
             levels = dict(zip(regions, descending[places].tolist(), strict=True))
         else:
-            levels = {mass: math.exp(math.log(p.hdr_level(mass)) - unit) for mass in regions}
+            levels = {mass: math.exp(math.log(p.hdr_level(mass, rng=0)) - unit) for mass in regions}
         values = values.reshape([axis.size for axis in reversed(axes)])
         cdf = p.cdf(points) if alone else None
         return cls(tuple(axes), values, levels, exponent, support, windows, cdf)
