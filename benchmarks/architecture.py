@@ -100,6 +100,7 @@ SHARED_LINES = 12
 _RULE = re.compile(r"(leg|herm|herme|lag|cheb)gauss|roots_\w+|fixed_quad|newton_cotes")
 
 
+@cache
 def files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.py"))
 
@@ -113,17 +114,17 @@ def count_lines(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").splitlines())
 
 
+@cache
 def package(file: Path) -> str:
     """The folder of src/ksos that a file lies in; "" for the files beside the folders."""
     parts = file.relative_to(SOURCE).parts
     return parts[0] if len(parts) > 1 else ""
 
 
-def nodes(folder: Path) -> Iterator[tuple[Path, ast.AST]]:
+@cache
+def nodes(folder: Path) -> list[tuple[Path, ast.AST]]:
     """Every node of the syntax tree of every file."""
-    for file in files(folder):
-        for node in ast.walk(tree(file)):
-            yield file, node
+    return [(file, node) for file in files(folder) for node in ast.walk(tree(file))]
 
 
 def at(file: Path, node: ast.AST, what: str) -> str:
@@ -148,7 +149,7 @@ def sizes() -> dict[str, int]:
     """The counts of :data:`MOST` that the text alone gives."""
     return {
         "statements": sum(statements().values()),
-        "nodes of the syntax tree": sum(1 for _ in nodes(SOURCE)),
+        "nodes of the syntax tree": len(nodes(SOURCE)),
         "files": len(files(SOURCE)),
     }
 
@@ -270,12 +271,15 @@ def has_number(node: ast.AST | None) -> bool:
     return any(has_number(child) for child in ast.iter_child_nodes(node))
 
 
-def comments(file: Path) -> Iterator[tuple[int, str]]:
+@cache
+def comments(file: Path) -> list[tuple[int, str]]:
     """The number and the text of every comment, own line or not."""
     with file.open("rb") as stream:
-        for token in tokenize.tokenize(stream.readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.line.strip()
+        return [
+            (token.start[0], token.line.strip())
+            for token in tokenize.tokenize(stream.readline)
+            if token.type == tokenize.COMMENT
+        ]
 
 
 def own_line_comments() -> list[str]:
@@ -485,7 +489,7 @@ def counted_lines(file: Path) -> list[tuple[int, str]]:
     """
     text = file.read_text(encoding="utf-8")
     skipped: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree(file)):
         lists_names = isinstance(node, ast.Assign) and any(
             ast.unparse(target) == "__all__" for target in node.targets
         )
