@@ -10,7 +10,6 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ksos import KernelSoSConditional, KernelSoSDensity
-from ksos.ground import MANY_ROWS, few_threads
 
 
 def threads() -> list[int]:
@@ -40,5 +39,3 @@ def test_regressors_of_few_rows_run_on_one_thread_and_the_number_is_restored() -
         est.fit(X, y).predict(X)
         assert seen and all(number == 1 for found in seen for number in found)
         assert threads() == before
-        with few_threads(MANY_ROWS):
-            assert threads() == before, "many rows take what there is"
