@@ -161,7 +161,7 @@ def check_certificate(
 
 
 @pytest.mark.parametrize("kind", DEGENERATE)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_the_default_fit_is_valid(kind: str, data: st.DataObject) -> None:
     X = data.draw(DEGENERATE[kind])
@@ -170,7 +170,7 @@ def test_the_default_fit_is_valid(kind: str, data: st.DataObject) -> None:
     check_certificate(est, np.asarray(X, dtype=float))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     X=degenerate_data(),
     support=st.sampled_from(["pivoted", "random", "kmeans"]),
@@ -203,7 +203,7 @@ def test_any_options_on_any_data(
     check_certificate(est, np.asarray(X, dtype=float), weights)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(X=degenerate_data())
 def test_samples_of_any_fit_are_finite_and_likely(X: np.ndarray) -> None:
     est = fitted(X)

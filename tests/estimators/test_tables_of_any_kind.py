@@ -21,7 +21,7 @@ from ksos.data import learn
 from ksos.density import with_gaps
 
 KINDS = {"price": "positive", "rain": "nonnegative", "visits": "count"}
-FAST = {"cv": 3, "relative_regularizations": [math.inf]}
+FAST = {"cv": 2, "relative_regularizations": [math.inf]}
 
 
 @cache
@@ -112,7 +112,7 @@ def test_scores_and_certificate() -> None:
 
 
 def test_fits_are_the_same_twice_and_for_clones() -> None:
-    X = clinic()[:80]
+    X = clinic()[:40]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         one = ksos.KernelSoSDensityCV(columns=KINDS, **FAST).fit(X)
@@ -296,9 +296,9 @@ def test_a_fit_without_gaps_fills_gaps() -> None:
 def test_imputer_is_a_transformer() -> None:
     est = ksos.KernelSoSImputer(ksos.KernelSoSDensityCV(columns=KINDS, **FAST), how="draw")
     with pytest.warns(UserWarning, match="missing cells"):
-        filled = make_pipeline(est).fit_transform(gappy()[:100])
+        filled = make_pipeline(est).fit_transform(gappy()[:40])
     assert not filled.isna().any().any() and filled.dtypes.equals(clinic().dtypes)
-    pandas.testing.assert_frame_equal(est.transform(gappy()[:100]), filled)
+    pandas.testing.assert_frame_equal(est.transform(gappy()[:40]), filled)
     assert est.get_params()["estimator__columns"] == KINDS
     with pytest.raises(NotFittedError):
         ksos.KernelSoSImputer().transform(gappy())
@@ -316,28 +316,45 @@ def test_categories_alone() -> None:
     assert p.pmf(X[:3]).shape == (3,)
 
 
-@pytest.mark.filterwarnings("ignore:X has missing cells")
-def test_a_fit_at_given_bandwidth_and_strength_is_that_of_the_search() -> None:
-    rng, n = np.random.default_rng(0), 80
+GIVEN: dict[str, Any] = {"columns": {"cost": "positive"}, "random_state": 0}
+
+
+def words_and_costs(n: int) -> pandas.DataFrame:
+    rng = np.random.default_rng(0)
     word = rng.choice(["a", "b"], n)
     X = pandas.DataFrame({"word": word, "x": rng.normal(size=n) + (word == "a")})
-    X["cost"] = np.exp(0.5 * rng.normal(size=n))
+    return X.assign(cost=np.exp(0.5 * rng.normal(size=n)))
+
+
+def searched(X: pandas.DataFrame) -> tuple[ksos.KernelSoSDensityCV, dict[str, Any]]:
+    """A search of one strength, and the options of fits that are the same."""
+    search = ksos.KernelSoSDensityCV(relative_regularizations=[0.1], **GIVEN).fit(X)
+    return search, {"reference": "mixture", "objective": "likelihood", "tol": search.tol, **GIVEN}
+
+
+def agrees(fit: ksos.KernelSoSDensity, search: ksos.KernelSoSDensityCV, X: Any) -> None:
+    assert fit.solution_.objective == pytest.approx(search.solution_.objective, abs=1e-12)
+    assert fit.solution_.gap == pytest.approx(search.solution_.gap, abs=1e-12)
+    assert fit.relative_regularization_ == pytest.approx(0.1)
+    np.testing.assert_allclose(fit.score_samples(X), search.score_samples(X), rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:X has missing cells")
+def test_a_fit_with_gaps_at_the_strength_of_the_search_is_its_answer() -> None:
+    X = words_and_costs(24)
     X.loc[::7, "x"] = np.nan
-    shared: dict[str, Any] = {"columns": {"cost": "positive"}, "random_state": 0}
-    search = ksos.KernelSoSDensityCV(relative_regularizations=[0.1], **shared).fit(X)
-    given = {"reference": "mixture", "objective": "likelihood", "tol": search.tol, **shared}
-    fits = [
-        ksos.KernelSoSDensity(relative_regularization=0.1, **given).fit(X),
-        ksos.KernelSoSDensity(regularization=search.regularization_, **given).fit(X),
-        ksos.KernelSoSDensity(
-            bandwidth=search.bandwidth_, relative_regularization=0.1, **given
-        ).fit(X),
-    ]
-    for fit in fits:
-        assert fit.solution_.objective == pytest.approx(search.solution_.objective, abs=1e-12)
-        assert fit.solution_.gap == pytest.approx(search.solution_.gap, abs=1e-12)
-        assert fit.relative_regularization_ == pytest.approx(0.1)
-        np.testing.assert_allclose(fit.score_samples(X), search.score_samples(X), rtol=1e-9)
+    search, given = searched(X)
+    agrees(ksos.KernelSoSDensity(relative_regularization=0.1, **given).fit(X), search, X)
+
+
+def test_a_fit_at_given_bandwidth_and_strength_is_that_of_the_search() -> None:
+    X = words_and_costs(40)
+    search, given = searched(X)
+    for options in (
+        {"regularization": search.regularization_},
+        {"bandwidth": search.bandwidth_, "relative_regularization": 0.1},
+    ):
+        agrees(ksos.KernelSoSDensity(**options, **given).fit(X), search, X)
     wide = ksos.KernelSoSDensity(bandwidth=[9.0, 9.0], **given).fit(X)
     np.testing.assert_allclose(wide.bandwidth_, 81.0 * np.eye(2))
     weights = np.where(X["word"] == "a", 1.0, 0.0)
