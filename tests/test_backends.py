@@ -113,10 +113,7 @@ def test_every_solver_reaches_the_same_objective(
     solver: str, name: str, convert: Callable[[np.ndarray], Any]
 ) -> None:
     X, functional = points(9, 2), FUNCTIONAL_CASES[name]
-    tol = max(
-        REACH.get(solver, 1e-8),
-        1e-3 if solver == "frank_wolfe" and convert is not torch.asarray else 0.0,
-    )
+    tol = 10.0 * REACH.get(solver, 1e-7)  # tests/solvers asks for all digits, with NumPy
     ours = ksos.minimize(functional, ksos.SoSSpace(Gaussian(0.9), X), tol=1e-8)
     theirs = ksos.minimize(
         functional, ksos.SoSSpace(Gaussian(0.9), convert(X)), solver=solver, tol=tol

@@ -123,7 +123,7 @@ def test_a_quota_below_the_core_count_holds_for_every_engine() -> None:
 def test_busy_processes_beside_us_take_the_threads_of_every_engine() -> None:
     busy = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(2 * (os.cpu_count() or 1))
+        for _ in range(os.cpu_count() or 1)
     ]
     try:
         assert in_a_fresh_process(ENGINES) == "1 [1] [1]"

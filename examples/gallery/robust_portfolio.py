@@ -3,7 +3,7 @@ A portfolio for returns that may differ
 =======================================
 
 Quarterly returns of a bank (JPM) and a maker of household goods (PG) from 1990 to 2022, in percent,
-from prices of the package skfolio. Each two years the shares have the least mean plus CVaR of the
+from prices of the package skfolio. Each four years the shares have the least mean plus CVaR of the
 last 15. The robust ones hold both, which raised mean and losses in the quarters that followed. The
 last portfolio has a chance constraint, and its worst probability is found from both sides.
 """
@@ -25,7 +25,7 @@ GOODS = """29 -16 20 -1 -9 10 11 10 -10 8 9 -6 5 -8 21 -6 0 12 5 8 9 8 8 3 7 8 1
 -2 5 2 -13 -1 8 11 14 6 14 1 -11 9 17 1 -2 0 4 18 -6 -5 -12 21"""
 returns = np.column_stack([np.array(text.split(), dtype=float) / 100 for text in (BANK, GOODS)])
 domain = Box([-0.6, -0.6], [0.8, 0.5])
-WINDOW, STEP = 60, 8
+WINDOW, STEP = 60, 16
 share = cp.Variable(2, nonneg=True)
 
 
