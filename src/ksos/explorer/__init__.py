@@ -28,7 +28,7 @@ class Explorer:
     url : str
         The address, with the token without which nothing is answered.
     estimator_ : KernelSoSDensity
-        What was fitted last, in any tab. While a slider moves, the fit before it moved.
+        What was fitted last, in any tab.
     distribution_ : SoSDensity
         Its density, with the names of the features that were chosen.
 
@@ -58,11 +58,8 @@ class Explorer:
 
     @property
     def estimator_(self) -> KernelSoSDensity:
-        """What was fitted last, in any tab; while a slider moves, the fit before it moved."""
-        estimator = self._session.last.estimator
-        # drafts without one are never the last
-        assert estimator is not None
-        return estimator
+        """What was fitted last, in any tab."""
+        return self._session.last.estimator
 
     @property
     def distribution_(self) -> SoSDensity:

@@ -1,5 +1,5 @@
 """The samples of a page and what its tabs fit to them: one fit at a time, each of which can be
-canceled. While a slider moves, drafts follow each other.
+canceled. While a slider moves, they are drafts.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ import numpy as np
 from ksos.data import Learned, learn
 from ksos.density import Columns, TableDensity
 from ksos.estimators import OBJECTIVES, KernelSoSDensity
-from ksos.functionals import Trace
 from ksos.ground import Run, as_points, column_names, matrix_of, to_numpy
 from ksos.ground.names import as_feature_names, is_table
 from ksos.ground.validation import as_choice, as_count, as_features, as_masses, as_positive
 from ksos.kernels import KERNELS
-from ksos.solvers import LBFGS, SOLVERS, Auto, Progress, Solution, minimize
-from ksos.space import MeanEmbedding, SoSSpace
+from ksos.solvers import SOLVERS, Auto, Progress, Solution
 
 __all__ = ["DRAFTS", "Cancelled", "Fitted", "Samples", "Session", "Settings", "Tab"]
 __all__ += ["MOST_FEATURES", "MOST_SUPPORT", "REFERENCES", "WIDEST"]
@@ -44,11 +42,7 @@ _HELD_OUT = 5  # every fifth row, as in five folds
 _FEWEST = 10  # rows of which some are held out: below, each one is needed
 _MOST_TABS = 32  # more than a person has open; each keeps a fit in memory
 _LISTEN = 0.05  # seconds between looks at whether a fit was canceled: shorter than one notices
-_NEAR = 1.5  # a factor of the bandwidth within which support points serve
 _DIGITS = 6  # of parameters: what the page shows is what was fitted
-_COLUMNS = 8  # of the factor that a draft begins with: optima have a rank of this order
-_NEW_COLUMNS = 4  # added to it at first
-_RESOLVED = 1e-6  # of the largest singular value: a start needs no more
 
 
 @dataclass(frozen=True)
@@ -66,11 +60,6 @@ class Settings:
     kernel: str = "gaussian"
     draft: bool = False
     """Whether a gap that no figure shows will do: while a slider moves."""
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """What decides on the support points, but for the bandwidth."""
-        return self.features, self.n_support, self.reference, self.kernel
 
     @classmethod
     def of(cls, asked: Any, d: int) -> Settings:
@@ -180,22 +169,11 @@ class Fitted:
     """Of :class:`KernelSoSDensity`, as a program would give them."""
     solution: Solution
     density: Any
-    estimator: KernelSoSDensity | None
-    """None of a draft that follows another one."""
+    estimator: KernelSoSDensity
     score: float | None
     warned: tuple[str, ...]
     seconds: float
     processor_seconds: float
-    origin: float
-    """The scale for which the support points were chosen."""
-
-    def leads_to(self, other: Settings) -> bool:
-        """Whether a draft of ``other`` may begin here: on the same support points, with a bandwidth
-        not far from theirs.
-        """
-        return self.settings.shape == other.shape and abs(
-            math.log(other.scale / self.origin)
-        ) <= math.log(_NEAR)
 
 
 @dataclass
@@ -226,7 +204,7 @@ class Session:
 
     @property
     def last(self) -> Fitted:
-        """The last fit of any tab; drafts that follow another one do not count."""
+        """The last fit of any tab."""
         return Tab(self._last).require_fitted()
 
     def tab(self, name: str) -> Tab:
@@ -288,10 +266,9 @@ class Session:
                 tab.progress = None
 
     def _fit(self, tab: Tab, settings: Settings, stop: threading.Event) -> Fitted:
-        before, estimator = tab.fitted, None
-        if before is not None and before.settings == settings:
-            self._last = before if before.estimator is not None else self._last
-            return before
+        if tab.fitted is not None and tab.fitted.settings == settings:
+            self._last = tab.fitted
+            return tab.fitted
 
         def watch(progress: Progress) -> bool:
             tab.progress = Progress(
@@ -307,22 +284,16 @@ class Session:
             X, weights = self.samples.part(fitted, settings.features)
             began, used = time.perf_counter(), time.thread_time()
             mixed = self.samples.columns is not None
-            if settings.draft and before and before.leads_to(settings) and not mixed:
-                solution = _follow(before.solution, parameters, X, weights, watch)
-                origin = before.origin
-            else:
-                told = {**parameters, **shortcut}
-                if not mixed:
-                    named: Any = SOLVERS.get(told.get("solver", "auto"), Auto())
-                    told["solver"] = replace(named, callback=watch)
-                estimator = KernelSoSDensity(**told).fit(X, sample_weight=weights)
-                solution, origin = estimator.solution_, settings.scale
+            told = {**parameters, **shortcut}
+            if not mixed:
+                named: Any = SOLVERS.get(told.get("solver", "auto"), Auto())
+                told["solver"] = replace(named, callback=watch)
+            estimator = KernelSoSDensity(**told).fit(X, sample_weight=weights)
             spent = time.perf_counter() - began, time.thread_time() - used
             if stop.is_set():
                 raise Cancelled
             Z, held_weights = self.samples.part(held_out, settings.features)
-            p: Any = solution.distribution if estimator is None else estimator.distribution_
-            p = p.by_volume() if estimator is None and solution.space.constant else p
+            p: Any = estimator.distribution_
             score = (
                 float(np.average(to_numpy(p.logpdf(Z)), weights=held_weights)) if len(Z) else None
             )
@@ -334,15 +305,14 @@ class Session:
             tab.fitted = Fitted(
                 settings,
                 parameters,
-                solution,
+                estimator.solution_,
                 density,
                 estimator,
                 score,
                 tuple(said),
                 *spent,
-                origin=origin,
             )
-            self._last = tab.fitted if estimator is not None else self._last
+            self._last = tab.fitted
             return tab.fitted
 
     def _parameters(
@@ -415,47 +385,3 @@ def _scaled(bandwidth: np.ndarray, scale: float) -> Any:
 
 def _rounded(values: np.ndarray) -> np.ndarray:
     return np.vectorize(lambda value: float(f"{value:.{_DIGITS}g}"))(values)
-
-
-def _follow(
-    before: Solution,
-    parameters: dict[str, Any],
-    X: np.ndarray,
-    weights: np.ndarray | None,
-    watch: Any,
-) -> Solution:
-    """The fit with the ``parameters`` of an estimator, begun at the solution ``before`` and with
-    the support points of that one.
-    """
-    old = before.space
-    kernel = old.kernel.with_sigma(parameters["bandwidth"])
-    embedding = old.embedding_kernel.with_sigma(parameters["embedding_bandwidth"])
-    same = np.array_equal(kernel.sigma, old.kernel.sigma) and np.array_equal(
-        embedding.sigma, old.embedding_kernel.sigma
-    )
-    space = (
-        old
-        if same
-        else SoSSpace(kernel, old.support_points, old.measure, embedding, constant=old.constant)
-    )
-    data = MeanEmbedding(X, None if weights is None else weights / weights.sum(), kernel=embedding)
-    functional = OBJECTIVES[parameters["objective"]](data) + parameters[
-        "relative_regularization"
-    ] * Trace(relative=True)
-    start = before.parameter_factor if same else None
-    if not same and not space.constant:
-        # the functions Gᵀψ in the new space that agree best with the old ones at the support points
-        X = space.support_points
-        values = old.kernel(X, X) @ (old.T @ before.parameter_factor)
-        start = np.linalg.lstsq(space.kernel(X, X) @ space.T, values, rcond=_RESOLVED)[0]
-    if start is not None and start.shape[1] > _COLUMNS:
-        U, sizes, _ = np.linalg.svd(start, full_matrices=False)
-        start = U[:, :_COLUMNS] * sizes[:_COLUMNS]
-    return minimize(
-        functional,
-        space,
-        solver=LBFGS(columns=_NEW_COLUMNS),
-        tol=parameters["tol"],
-        callback=watch,
-        start=start,
-    )
