@@ -116,5 +116,5 @@ def test_columns_of_the_same_name_raise() -> None:
 def test_a_stream_without_pyarrow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(of_pyarrow(data()))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r'Stream is read by pyarrow.*"kernel-sos\[arrow\]"'):
+    with pytest.raises(ImportError, match=r'Stream needs pyarrow.*"kernel-sos\[arrow\]"'):
         quick().fit(stream)

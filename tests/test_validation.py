@@ -153,7 +153,7 @@ NO_NUMBERS = {
     "bytes": np.array([[b"1.5"], [b"2.5"]]),
     "dates": np.array([["2020-01-01"], ["2021-01-01"]], dtype="datetime64[D]"),
     "durations": np.array([[1], [2]], dtype="timedelta64[s]"),
-    "str such as '1.5'": np.array([[1.0], ["1.5"]], dtype=object),
+    "text such as '1.5'": np.array([[1.0], ["1.5"]], dtype=object),
     "bytes such as b'2'": np.array([[1.0], [b"2"]], dtype=object),
 }
 
@@ -167,7 +167,7 @@ def test_only_numbers_are_numbers(what: str) -> None:
     # the search models text
     found = {
         "text": "column 'x0' has a level of its own in every row, such as '1.5'",
-        "str such as '1.5'": "column 'x0' holds values of several types .* make all numbers",
+        "text such as '1.5'": "column 'x0' holds values of several types .* make all numbers",
     }
     expected = found.get(what, f"X must hold real numbers; got {what}")
     with pytest.raises(ValueError, match=expected):

@@ -112,11 +112,7 @@ def test_folders_that_cannot_be_synchronised(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", no_folders)
-    if number == errno.EINVAL:
-        save(random_density(Laplace(1.0)), old)
-    else:
-        with pytest.raises(OSError, match="Input/output"):
-            save(random_density(Laplace(1.0)), old)
+    save(random_density(Laplace(1.0)), old)
     assert isinstance(load(old).kernel, Laplace)
 
 
@@ -328,28 +324,3 @@ def test_what_is_no_file_stays_what_it_is(old: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(PermissionError):
         save(p, old)
     assert_untouched(old)
-
-
-def test_what_a_killed_writer_left_is_removed_after_an_hour(old: Path) -> None:
-    folder = old.parent / "another"
-    folder.mkdir()
-    stale, fresh = folder / ".ksos-0123456789abcdef.tmp", folder / ".ksos-fedcba9876543210.tmp"
-    others = [
-        folder / name
-        for name in (
-            ".ksos-notes.tmp",
-            "ksos-0123456789abcdef.tmp",
-            ".ksos-0123456789abcdef.tmp.txt",
-        )
-    ]
-    for file in (stale, fresh, *others):
-        file.write_text("half a model")
-    for file in (stale, *others):
-        os.utime(file, (1.0, 1.0))
-    (folder / ".ksos-aaaaaaaaaaaaaaaa.tmp").mkdir()
-    save(random_density(Gaussian(1.0)), folder / "model.ksos")
-    assert not stale.exists(), "a writer that was killed long ago"
-    assert all(file.exists() for file in (fresh, *others)), (
-        "one that may be at work, and what is not ours"
-    )
-    load(folder / "model.ksos")

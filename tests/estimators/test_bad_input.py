@@ -81,8 +81,8 @@ def test_nan_and_infinity(
             TypeError,
             r"Sparse data was passed for X, but dense data is required. Use '.toarray\(\)'",
         ),
-        ([["a", "b"], ["c", "d"]], ValueError, "could not convert string to float: 'a'"),
-        ("moons.csv", ValueError, "could not convert string to float: 'moons.csv'"),
+        ([["a", "b"], ["c", "d"]], ValueError, "X must hold real numbers; got text such as 'a'"),
+        ("moons.csv", ValueError, "X must be an array or a table; got 'moons.csv'"),
         ([[1.0, 2.0], [3.0]], ValueError, "inhomogeneous shape"),
     ],
     ids=[
@@ -302,7 +302,7 @@ def test_float32() -> None:
         (np.r_[np.ones(59), -2.0], "sample_weight must not be negative; entry 59 is -2"),
         (np.ones(59), "sample_weight must have length 60; got 59"),
         (np.ones((60, 2)), r"sample_weight must be one-dimensional; got shape \(60, 2\)"),
-        (["a"] * 60, "sample_weight: could not convert string to float"),
+        (["a"] * 60, "sample_weight must hold real numbers; got text such as 'a'"),
         (np.ones(60) + 1j, "sample_weight: Complex data not supported"),
     ],
     ids=["NaN", "infinity", "zero", "negative", "length", "2-D", "text", "complex"],
@@ -350,7 +350,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     (
         {"bandwidth": []},
         ValueError,
-        r"bandwidth must be a positive number or one per feature; got shape \(0,\)",
+        r"bandwidth must be a positive number or one per feature; got \[\]",
     ),
     (
         {"bandwidth": "wide"},
@@ -416,7 +416,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"support": None}, ValueError, "support: Expected 2D array"),
     ({"support": [[np.nan]]}, ValueError, "Input support contains NaN"),
     ({"landmarks": 0}, ValueError, "landmarks must be at least 1; got 0"),
-    ({"landmarks": "all"}, ValueError, "landmarks: could not convert string to float: 'all'"),
+    ({"landmarks": "all"}, ValueError, "landmarks must be an array or a table; got 'all'"),
     ({"landmarks": 2.5}, ValueError, "landmarks: Expected 2D array"),
     (
         {"measure": "box"},
@@ -504,7 +504,7 @@ LABELS = np.array(["u", "v"] * 6, dtype=object)
         (
             ksos.RobustRegressor(),
             LABELS,
-            "y: could not convert string to float: 'u'; y must hold real numbers",
+            "y must hold real numbers; got text such as 'u'",
         ),
         (
             ksos.RobustClassifier(),
@@ -524,7 +524,7 @@ def test_targets_of_robust_estimators(est: Any, y: Any, words: str) -> None:
     with pytest.raises(
         ValueError,
         match=(
-            r"X: could not convert string to float: 'u'; X must hold real numbers: leave the"
+            r"X must hold real numbers; got text such as 'u'; leave the"
             r" column out"
         ),
     ):

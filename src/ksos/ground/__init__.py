@@ -65,6 +65,7 @@ from ksos.ground.names import (
     order_of as order_of,
     per_feature as per_feature,
     quoted as quoted,
+    require_different as require_different,
     said as said,
     shown_names as shown_names,
     target_names as target_names,

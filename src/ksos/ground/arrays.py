@@ -25,6 +25,8 @@ from array_api_compat import (
 )
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from ksos.ground.lazy import needed
+
 Array = Any
 
 
@@ -90,12 +92,7 @@ def to_device(value: np.ndarray, device: Any) -> Array:
     """``value`` as a torch tensor on ``device`` ("cpu", "cuda", "cuda:1", …), or an error that says
     why that cannot be.
     """
-    try:
-        import torch
-    except ImportError:
-        raise ValueError(
-            f'device={device!r} needs PyTorch: pip install "kernel-sos[torch]"'
-        ) from None
+    torch = needed("torch", f"device={device!r}", '"kernel-sos[torch]"')
     try:
         wanted = torch.device(device)
         if wanted.type == "cuda" and not torch.cuda.is_available():
@@ -321,12 +318,7 @@ def derivatives(
     """Value, gradients and (where asked for; else empty) the matrix of second derivatives of a
     torch function of several vectors.
     """
-    try:
-        import torch
-    except ImportError:
-        raise ValueError(
-            'a torch function needs PyTorch: pip install "kernel-sos[torch]"'
-        ) from None
+    torch = needed("torch", "a torch function", '"kernel-sos[torch]"')
     sizes = [len(x) for x in inputs]
 
     def of_one(x: Any) -> Any:

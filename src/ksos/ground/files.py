@@ -9,13 +9,10 @@ import errno
 import io
 import json
 import os
-import re
 import secrets
 import stat
-import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +20,7 @@ import numpy as np
 
 from ksos.exceptions import ModelFormatError
 
-_TEMPORARY = re.compile(r"\.ksos-[0-9a-f]{16}\.tmp")
 _ARRAY = "an array of this file"  # what stands in the words for an array
-_ABANDONED = 3600.0  # seconds: no writer that is alive pauses for an hour
 
 
 def replace_whole(
@@ -41,7 +36,6 @@ def replace_whole(
 
     A temporary file beside it is filled, flushed to the disk, and takes its name. A file that
     exists keeps its permissions, a new one gets those of the umask; links are followed, and stay.
-    What a writer that was killed has left in the folder is removed after an hour.
 
     Raises
     ------
@@ -54,7 +48,6 @@ def replace_whole(
     temporary = target.with_name(f".ksos-{secrets.token_hex(8)}.tmp")
     try:
         mode = _existing_mode(target)
-        _remove_leftovers(target.parent)
         try:
             # O_EXCL: a link that somebody else made under this name is not followed
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -76,7 +69,13 @@ def replace_whole(
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        _sync_folder(target.parent)
+        # the new name itself, where the system opens folders and can flush them
+        with contextlib.suppress(OSError):
+            descriptor = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
     except OSError as error:
         # the user's name for it, not the temporary one; an error of what computes the parts has its
         # own name, or no number
@@ -85,18 +84,6 @@ def replace_whole(
             # None would be printed as a second name
             del error.filename2
         raise
-
-
-# Remove the temporary files of writers that were killed: those that nobody has written to for an
-# hour. Once a process is enough.
-@cache
-def _remove_leftovers(folder: Path) -> None:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(OSError):
-                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED:
-                        os.unlink(entry.path)
 
 
 # The permissions of the file to be replaced, or None if there is no such file; OSError if it must
@@ -115,24 +102,6 @@ def _existing_mode(target: Path) -> int | None:
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
     return stat.S_IMODE(found.st_mode) & 0o777
-
-
-# Flush the new name itself to the disk, where the system can.
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # a folder that one may write to but not list
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        # file systems without this notion
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def write_state(path: str | os.PathLike[str], kind: str, state: Mapping[str, Any]) -> None:

@@ -8,10 +8,11 @@ as a relation of DuckDB, becomes a table of pyarrow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+from ksos.ground.lazy import needed
 
 MAKES = ("pandas", "polars", "pyarrow", "duckdb")
 """Libraries whose frames answers can be."""
@@ -39,12 +40,8 @@ def known_table(X: Any) -> Any:
     # tables and series of these have such a stream as well, and are known by themselves
     own = home in ("pandas", "polars", "pyarrow") and not kind.startswith("RecordBatch")
     if not own and hasattr(type(X), "__arrow_c_stream__"):
-        try:
-            return import_module("pyarrow").table(X)
-        except ImportError:
-            raise ImportError(
-                f'a table of type {kind} is read by pyarrow: pip install "kernel-sos[arrow]"'
-            ) from None
+        arrow = needed("pyarrow", f"a table of type {kind}", '"kernel-sos[arrow]"')
+        return arrow.table(X)
     return X
 
 
@@ -126,9 +123,4 @@ def _default_names(d: int, names: Sequence[str] | None) -> list[str]:
 
 
 def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ImportError(
-            f"answers as {name} data frames need {name}, which is not installed: pip install {name}"
-        ) from None
+    return needed(name, f"an answer as a data frame of {name}", name)

@@ -1,5 +1,5 @@
-"""Public names whose modules are imported on first use: what a script does not touch costs it
-nothing at start.
+"""Modules that are imported on first use: what a script does not touch costs it nothing at start,
+and need not be installed.
 """
 
 from __future__ import annotations
@@ -31,3 +31,12 @@ def later(
         return value
 
     return get, lambda: sorted({*package, *modules})
+
+
+def needed(module: str, what: str, package: str) -> Any:
+    """A module that ``what`` needs, or an error with the package to install."""
+    try:
+        return import_module(module)
+    except ImportError:
+        message = f"{what} needs {module}: pip install {package}"
+        raise ModuleNotFoundError(message, name=module) from None

@@ -64,7 +64,7 @@ def column_names(X: Any, what: str = "X") -> tuple[str, ...] | None:
             f"{what} must have columns that are all named by text, or none; got labels of {kinds};"
             " X.columns.astype(str) makes them text"
         )
-    _require_different(labels, f"{what} has columns")
+    require_different(labels, f"{what} has columns")
     return tuple(map(str, labels)) if labels and all(named) else None
 
 
@@ -91,17 +91,16 @@ def as_feature_names(names: Any, d: int, what: str = "feature_names") -> tuple[s
             f"{what} must have one name for each of the {d} features; got {len(listed)}:"
             f" {quoted(listed)}"
         )
-    _require_different(listed, what)
+    require_different(listed, what)
     # words of NumPy would show in every repr
     return tuple(map(str, listed))
 
 
-def _require_different(labels: Sequence[Any], what: str) -> None:
+def require_different(labels: Sequence[Any], what: str) -> None:
+    """Raise if two features have the same name: no answer could be asked for one of them."""
     twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
     if twice:
-        raise ValueError(
-            f"{what} of the same name: {quoted(twice)}; give each feature a name of its own"
-        )
+        raise ValueError(f"{what} of the same name: {quoted(twice)}; give each a name of its own")
 
 
 def quoted(names: Collection[Any], most: int = _SHOWN) -> str:

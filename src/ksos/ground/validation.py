@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from types import MethodType
 from typing import Any, TypeVar, cast
@@ -28,6 +27,7 @@ from ksos.ground.names import (
 )
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_UNITS = {"M": "dates", "m": "durations", "V": "records"}
 _SMALLEST_SIGMA = 1.5e-154  # below, σ² is no longer a normal number
 _LARGEST_SIGMA = 1.3e154  # above, σ² overflows
 _ASYMMETRY = 1e-9  # of the diagonal: products round to 1e-13 at d = 1000, and no user means less
@@ -76,43 +76,27 @@ def require_numbers(values: Any, name: str = "X") -> Any:
     values = known_table(values)
     require_unmasked(values, name)
     if isinstance(values, (str, os.PathLike)):
-        wanted = (
-            f"{name} must be an array or a table, and files are read by ksos.chunks(path), or by"
-            " pandas.read_csv"
+        raise ValueError(
+            f"{name} must be an array or a table; got {str(values)!r}; files are read by"
+            " ksos.chunks(path), or by pandas.read_csv"
         )
-        raise ValueError(f"{name}: could not convert string to float: {str(values)!r}; {wanted}")
-    if is_other_array(values):
-        return values
     if is_table(values):
         require_columns(values, name)
+    if is_table(values) or is_other_array(values):
         return values
     try:
         given = np.asarray(values)
-        if given.dtype.kind in "fiubc":
-            return values
-        given.astype(np.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
-        if isinstance(error, ValueError) and "could not convert string" in str(error):
-            fix = (
-                "leave the column out, or turn it into numbers first"
-                if np.ndim(values) > 1
-                else "turn it into numbers first"
-            )
-            found = re.sub(r"np\.str_\((.*)\)", r"\1", str(error))
-            raise ValueError(f"{name}: {found}; {name} must hold real numbers: {fix}") from None
+    except (TypeError, ValueError, RuntimeError):
         # not to be made numbers of: scikit-learn's words for that are better
         return values
-    wrong = {"U": "text", "S": "bytes", "M": "dates", "m": "durations", "V": "records"}.get(
-        given.dtype.kind
-    )
-    if given.dtype.kind == "O":
-        entry = next((entry for entry in given.ravel() if isinstance(entry, (str, bytes))), None)
-        wrong = None if entry is None else f"{type(entry).__name__} such as {entry!r}"
+    wrong = _UNITS.get(given.dtype.kind)
+    # numbers beside text would be text as well, were they not objects
+    cells = np.asarray(values, dtype=object).ravel() if given.dtype.kind in "OUST" else ()
+    if text := [cell for cell in cells if isinstance(cell, (str, bytes))]:
+        wrong = f"{'text' if isinstance(text[0], str) else 'bytes'} such as {text[0]!r}"
     if wrong is not None:
-        raise ValueError(
-            f"{name} must hold real numbers; got {wrong}; convert it first, such as with"
-            f" np.asarray({name}, dtype=float)"
-        )
+        fix = "leave the column out, or turn it into numbers first"
+        raise ValueError(f"{name} must hold real numbers; got {wrong}; {fix}")
     return values
 
 
@@ -250,23 +234,28 @@ def as_generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(0, 2**31, size=4))
 
 
+# Numbers of any shape; ``wrong`` is raised on what is none, on True, and on complex ones.
+def _as_reals(values: Any, wrong: str) -> np.ndarray:
+    with suppress(TypeError, ValueError):
+        given = np.asarray(values)
+        if given.dtype.kind in "iufO":
+            return given.astype(np.float64)
+    raise ValueError(wrong)
+
+
 def as_grid(values: Any, name: str, *, positive: bool, infinite: bool = False) -> np.ndarray:
     """A grid of hyperparameters: at least one number, all positive or at least none negative.
 
     They are finite, unless ``infinite`` allows inf.
     """
-    # inf passes the check of finite numbers as the largest one
-    if infinite and not isinstance(values, str) and np.asarray(values).dtype.kind == "f":
-        largest = np.finfo(np.float64).max
-        grid = as_vector(np.where(np.isposinf(values), largest, values), name)
-        grid[grid == largest] = np.inf
-    else:
-        grid = np.atleast_1d(as_vector(values, name))
-    if grid.size == 0:
-        raise ValueError(f"{name} must hold at least one number; got {values!r}")
-    wrong = grid <= 0.0 if positive else grid < 0.0
-    if np.any(wrong):
-        first, wanted = int(np.argmax(wrong)), "positive" if positive else "non-negative"
+    wrong = f"{name} must hold at least one number; got {values!r}"
+    grid = np.atleast_1d(_as_reals(values, wrong))
+    if grid.ndim > 1 or grid.size == 0:
+        raise ValueError(wrong)
+    fine = (grid > 0.0 if positive else grid >= 0.0) & (infinite | np.isfinite(grid))
+    if not fine.all():
+        first, wanted = int(np.argmin(fine)), "positive" if positive else "non-negative"
+        wanted += "" if infinite else " and finite"
         raise ValueError(f"{name} must be {wanted}; entry {first} is {grid[first]:g}")
     return grid
 
@@ -277,27 +266,16 @@ def as_bandwidth(
     """A positive bandwidth whose square is a normal number: 0-dimensional, or one entry per
     feature.
     """
-    try:
-        given = np.asarray(sigma)
-        if (
-            given.dtype.kind in "bc"
-        ):  # neither True nor a complex number is a bandwidth, though both convert
-            raise TypeError
-        out = given.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must be a positive number or one per feature; got {sigma!r}"
-        ) from None
+    wrong = f"{name} must be a positive number or one per feature; got {sigma!r}"
+    out = _as_reals(sigma, wrong)
     if out.ndim > 1 or out.size == 0:
-        raise ValueError(
-            f"{name} must be a positive number or one per feature; got shape {out.shape}"
-        )
+        raise ValueError(wrong)
     if n_features is not None and out.shape not in ((), (n_features,)):
         raise ValueError(
             f"{name} gives {out.shape[0]} bandwidths but the points have {n_features} features;"
             " give one, or one for each"
         )
-    if not np.all(np.isfinite(out)) or np.any(out <= 0.0):
+    if not np.all(np.isfinite(out) & (out > 0.0)):
         raise ValueError(f"{name} must be positive and finite; got {sigma!r}")
     if np.any(out < _SMALLEST_SIGMA) or np.any(out > _LARGEST_SIGMA):
         raise ValueError(
@@ -482,18 +460,14 @@ def as_invertible(matrix: Any, name: str, d: int) -> np.ndarray:
 
 def as_scales(scale: Any, d: int, name: str = "scale") -> np.ndarray:
     """One positive number for all ``d`` features or one for each; infinity is one of them."""
-    wrong = ValueError(
+    wrong = (
         f"{name} must be a positive number (infinity included), or one for each of the {d}"
         f" features; got {scale!r}"
     )
-    try:
-        out = np.broadcast_to(scale, (d,))
-    except ValueError:
-        raise wrong from None
-    # NaN is not positive either
-    if out.dtype.kind not in "iuf" or not np.all(out > 0.0):
-        raise wrong
-    return out.astype(np.float64)
+    out = _as_reals(scale, wrong)
+    if out.shape not in ((), (d,)) or not np.all(out > 0.0):
+        raise ValueError(wrong)
+    return np.array(np.broadcast_to(out, (d,)))
 
 
 def as_levels(levels: Any, name: str = "q") -> np.ndarray:
