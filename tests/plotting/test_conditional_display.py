@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from sklearn.exceptions import NotFittedError
@@ -118,24 +117,12 @@ def test_an_estimator_that_is_not_fitted_is_refused() -> None:
 
 def test_the_law_at_one_row(estimator: Any) -> None:
     row = np.array([[0.3, -1.0]])
-    display = ksos.DensityDisplay.from_estimator(estimator, row, ax=axes())
+    display = ksos.DensityDisplay.from_density(estimator.at(row), ax=axes())
     y, height = np.transpose(
         [pair for pair in display.artists_[(0,)]["density"].get_xydata() if np.isfinite(pair).all()]
     )
     np.testing.assert_allclose(
         height, estimator.pdf(np.repeat(row, len(y), axis=0), y), rtol=1e-6, atol=1e-12
     )
-    assert display.ax_.get_xlabel() == "y given x1 = 0.3, x2 = -1"
-    with pytest.raises(ValueError, match=r"give one row as X; ksos\.ConditionalDisplay shows many"):
-        ksos.DensityDisplay.from_estimator(estimator)
-    with pytest.raises(ValueError, match="x must be one row; got 2"):
-        ksos.DensityDisplay.from_estimator(estimator, np.zeros((2, 2)))
-
-
-def test_the_law_of_y_at_a_row_with_words() -> None:
-    table = pd.DataFrame({"size": np.linspace(0.0, 1.0, 40), "kind": ["red", "blue"] * 20})
-    y = table["size"] + (table["kind"] == "red") + np.random.default_rng(0).normal(0.0, 0.1, 40)
-    model = ksos.KernelSoSConditional(cv=2).fit(table, y)
-    for row in (table.iloc[:1], table.iloc[0], {"kind": "red", "size": 0.0}, [0.0, "red"]):
-        display = ksos.DensityDisplay.from_estimator(model, row, ax=axes())
-        assert display.ax_.get_xlabel() == "y given size = 0, kind = red"
+    with pytest.raises(TypeError, match=r"est\.at\(x\), to from_density"):
+        ksos.DensityDisplay.from_estimator(estimator, row)

@@ -44,19 +44,15 @@ def usual(p: ksos.SoSDensity, x: np.ndarray) -> np.ndarray:
 def test_every_pair_is_drawn_as_it_is(name: str) -> None:
     p = make_density(PAIR_CASES[name], m=6)
     d, X = p.n_features, points(9, p.n_features, 3)
-    regions = () if isinstance(p.measure, Discrete) else (0.5,)
+    if isinstance(p.measure, Discrete):
+        with pytest.raises(ValueError, match="has no height to draw"):
+            DensityDisplay.from_density(p, X, ax=axes())
+        return
     display = DensityDisplay.from_density(
-        p, X, ax=axes(), regions=regions, resolution=60 if d == 2 else None
+        p, X, ax=axes(), regions=(0.5,), resolution=60 if d == 2 else None
     )
     display.figure_.canvas.draw()
     panel, drawn = display.panels[tuple(range(d))], display.artists_[tuple(range(d))]
-    if isinstance(p.measure, Discrete):
-        assert panel.masses.sum() == pytest.approx(1.0, rel=1e-12)
-        expected = p.measure.weights * p.pdf(p.measure.points)
-        for point, mass in zip(panel.points, panel.masses, strict=True):
-            here = np.all(p.measure.points == point, axis=1)
-            assert mass == pytest.approx(expected[here].sum(), rel=1e-9, abs=1e-15)
-        return
     if d == 1:
         x, y = drawn["density"].get_data()
         x, y = x[1:-1], y[1:-1]  # the ends fall to zero at walls
@@ -288,30 +284,6 @@ def test_some_features_of_many() -> None:
     )
 
 
-def test_discrete_measures_in_a_pair_plot(four: ksos.SoSDensity) -> None:
-    nodes = np.array(list(itertools.product([-0.5, 0.0, 0.5], repeat=3)))
-    p = ksos.SoSDensity(Gaussian(1.0), nodes[::5], np.ones((6, 1)), Discrete(nodes), normalize=True)
-    display = DensityDisplay.from_density(p, ax=axes())
-    masses = nodes.shape[0] ** -1.0 * p.pdf(nodes)
-    assert display.panels[(1,)].points.shape == (3, 1)
-    np.testing.assert_allclose(
-        display.panels[(1,)].masses, [masses[nodes[:, 1] == x].sum() for x in (-0.5, 0.0, 0.5)]
-    )
-    assert display.panels[(0, 2)].points.shape == (9, 2)
-
-
-def test_the_distribution_function_of_nodes_is_a_staircase() -> None:
-    p = ksos.SoSDensity(
-        Gaussian(1.0), [[0.0]], [[1.0]], Discrete([[1.0], [-1.0], [0.0]]), normalize=True
-    )
-    display = DensityDisplay.from_density(p, [[0.0]], ax=axes())
-    (steps,) = display.artists_[(0,)]["cdf_axes"].lines
-    x, y = steps.get_data()
-    assert steps.get_drawstyle() == "steps-post" and x[1:-1].tolist() == [-1.0, 0.0, 1.0]
-    np.testing.assert_allclose(y[1:-1], p.cdf([[-1.0], [0.0], [1.0]]))
-    assert (y[0], y[-1]) == (0.0, 1.0)
-
-
 # --- data ---
 
 
@@ -515,13 +487,6 @@ def test_bad_requests(plane: ksos.SoSDensity, options: dict[str, Any], words: st
     with pytest.raises(ValueError, match=words):
         DensityDisplay.from_density(plane, **options)
     assert plt.get_fignums() == []
-
-
-def test_regions_are_not_for_nodes() -> None:
-    p = ksos.SoSDensity(Gaussian(1.0), [[0.0]], [[1.0]], Discrete([[0.0], [1.0]]), normalize=True)
-    with pytest.raises(ValueError, match="on a discrete one pass regions="):
-        DensityDisplay.from_density(p, regions=[0.5])
-    DensityDisplay.from_density(p, regions=[], ax=axes())
 
 
 def test_no_regions(line: ksos.SoSDensity, plane: ksos.SoSDensity) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ksos.ground.lazy import needed
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
@@ -41,24 +43,9 @@ STYLE = {
 """The settings of a figure for a paper: small type, thin lines."""
 
 
-class Display:
-    """What every display has once it is drawn: the figure, its axes, and its artists by name."""
-
-    figure_: Figure | SubFigure
-    ax_: Any
-    artists_: dict[Any, Any]
-
-
 def require_matplotlib() -> None:
     """Raise an error with the fix if matplotlib is not installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        text = (
-            "figures are drawn with matplotlib, which is not installed; run: pip install"
-            ' "kernel-sos[plot]"'
-        )
-        raise ModuleNotFoundError(text, name=error.name) from None
+    needed("matplotlib", "a figure", '"kernel-sos[plot]"')
 
 
 def color_map(cmap: Any) -> Colormap:

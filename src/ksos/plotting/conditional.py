@@ -12,7 +12,7 @@ from scipy.stats import binom
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_choice, as_count, as_levels, as_vector
-from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import color_map, require_matplotlib, single_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ _LINE, _DATA, _BAND = "#234484", "#B5480A", "#d7e9f5"
 _CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or level by level
 
 
-class ConditionalDisplay(Display):
+class ConditionalDisplay:
     r"""The conditional distributions of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i,
     y_i).
 
@@ -242,17 +242,12 @@ class ConditionalDisplay(Display):
         ax.legend(loc="upper left", frameon=False, fontsize="small")
 
 
+# The column of a table by name or position, as numbers.
 def _column(X: Any, against: int | str) -> np.ndarray:
-    """The column of a table by name or position, as numbers."""
-    if isinstance(against, str):
-        try:
-            return as_vector(X[against], f"column {against!r}")
-        except (KeyError, IndexError, TypeError):
-            raise ValueError(
-                f"against={against!r} is no column of X; name one of its columns, or give its"
-                " position"
-            ) from None
-    values = np.asarray(X)
-    if values.ndim != 2 or not -values.shape[1] <= against < values.shape[1]:
-        raise ValueError(f"against={against!r} is no column of X, which has shape {values.shape}")
-    return as_vector(values[:, against].astype(np.float64), f"column {against}")
+    try:
+        values = X[against] if isinstance(against, str) else np.asarray(X)[:, against]
+    except (KeyError, IndexError, TypeError):
+        raise ValueError(
+            f"against={against!r} is no column of X; name one of its columns, or give its position"
+        ) from None
+    return as_vector(np.asarray(values), f"column {against!r}")

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_grid, as_positive
-from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import color_map, require_matplotlib, single_axes
 
 _CHOSEN, _LINE, _UNSEEN, _NEAR = "#B5480A", "#375f99", "#e6e6e6", "#1a1a1a"
 _BANDS = 12  # of color: as many as an eye tells apart in a color bar
@@ -23,7 +23,7 @@ _LABELS = {
 }
 
 
-class CrossValidationDisplay(Display):
+class CrossValidationDisplay:
     r"""The held-out scores of a :class:`~ksos.KernelSoSDensityCV` by bandwidth and λ.
 
     With several bandwidths: a cell per pair, darker if the score is higher. λ = ∞ gives the
@@ -83,21 +83,16 @@ class CrossValidationDisplay(Display):
         corrected: bool = False,
     ) -> None:
         multiples = as_grid(bandwidth_multiples, "bandwidth_multiples", positive=True)
-        n = multiples.size
-        given: dict[str, Any] = {
-            "relative_regularizations": relative_regularizations,
-            "scores": scores,
-            "standard_errors": np.full(n, np.nan) if standard_errors is None else standard_errors,
-        }
-        found = {name: np.asarray(values, dtype=float) for name, values in given.items()}
-        for name, values in found.items():
-            if values.shape != (n,):
-                raise ValueError(
-                    f"{name} must have an entry for each of the {n} pairs; got shape {values.shape}"
-                )
-        strengths, self.scores, self.standard_errors = found.values()
-        if not (strengths >= 0.0).all():
-            raise ValueError("relative_regularizations must be non-negative; inf is allowed")
+        strengths = as_grid(
+            relative_regularizations, "relative_regularizations", positive=False, infinite=True
+        )
+        n, self.scores = multiples.size, np.asarray(scores, dtype=float)
+        self.standard_errors = np.full(n, np.nan)
+        if standard_errors is not None:
+            self.standard_errors = np.asarray(standard_errors, dtype=float)
+        shapes = [array.shape for array in (strengths, self.scores, self.standard_errors)]
+        if shapes != [(n,)] * 3:
+            raise ValueError(f"there must be an entry for each of the {n} pairs; got {shapes}")
         if chosen is not None and not 0 <= chosen < n:
             raise ValueError(f"chosen must be the position of one of the {n} pairs; got {chosen!r}")
         if len(set(zip(multiples.tolist(), strengths.tolist(), strict=True))) < n:
@@ -165,10 +160,9 @@ class CrossValidationDisplay(Display):
             self.ax_.legend(frameon=False, fontsize="small", **above)
         return self
 
+    # Scores of one bandwidth over λ in equal steps, from ∞ on the left to small ones: from simple
+    # to complex, as the search compares them.
     def _draw_curve(self, best: float, depth: float | None, ticks: int) -> None:
-        """Scores of one bandwidth over λ in equal steps, from ∞ on the left to small ones: from
-        simple to complex, as the search compares them.
-        """
         ax, order = self.ax_, np.argsort(-self.relative_regularizations)
         strengths, scores = self.relative_regularizations[order], self.scores[order]
         x, errors, seen = np.arange(order.size), self.standard_errors[order], np.isfinite(scores)
@@ -195,8 +189,8 @@ class CrossValidationDisplay(Display):
         _label(ax.xaxis, x, strengths, ticks)
         ax.spines[["top", "right"]].set_visible(False)
 
+    # Cells in equal steps: bandwidths ascend to the right, λ ascend upwards.
     def _draw_surface(self, best: float, span: float, cmap: Any, ticks: int) -> None:
-        """Cells in equal steps: bandwidths ascend to the right, λ ascend upwards."""
         from matplotlib.colors import BoundaryNorm
         from matplotlib.patches import Rectangle
 
@@ -265,15 +259,15 @@ class CrossValidationDisplay(Display):
         )
 
 
+# White around a line, which is then seen on every color.
 def _halo(width: float) -> list[Any]:
-    """White around a line, which is then seen on every color."""
     from matplotlib.patheffects import withStroke
 
     return [withStroke(linewidth=width, foreground="white")]
 
 
+# Ticks at ``places``, labeled by ``values``; of more than ``most`` only some.
 def _label(axis: Any, places: np.ndarray, values: np.ndarray, most: int) -> None:
-    """Ticks at ``places``, labeled by ``values``; of more than ``most`` only some."""
     some = slice(None, None, -(-values.size // max(most, 1)))
     labels = ["∞" if np.isinf(value) else f"{value:.2g}" for value in values[some]]
     axis.set_ticks(places[some], labels)

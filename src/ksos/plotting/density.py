@@ -11,12 +11,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos.density import SoSDensity
-from ksos.estimators.conditional import KernelSoSConditional
 from ksos.ground.arrays import is_other_array, to_numpy
-from ksos.ground.names import as_row, in_order, quoted
+from ksos.ground.names import in_order, quoted
 from ksos.ground.validation import as_count, as_features, as_points, as_vector, require_numbers
-from ksos.plotting.canvas import Display, axes_grid, color_map, require_matplotlib, single_axes
-from ksos.plotting.panels import Atoms, Look, OnGrid, Window, window_of
+from ksos.plotting.canvas import axes_grid, color_map, require_matplotlib, single_axes
+from ksos.plotting.panels import Look, OnGrid, window_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +27,6 @@ REGIONS = (0.5, 0.9)
 """The probabilities of the regions that are drawn by default: half of the mass, and nearly all.
 """
 _MOST_SUPPORT = 100  # points that are shown without being asked for: more of them hide the density
-_MOST_GIVEN = 3  # values of x in a label, which must stay one line
-_Panels = dict[tuple[int, ...], OnGrid | Atoms]
 
 
 def figure_size(k: int) -> tuple[float, float]:
@@ -37,14 +34,13 @@ def figure_size(k: int) -> tuple[float, float]:
     return (6.0, 4.2) if k <= 2 else (1.75 * k + 0.4, 1.75 * k)
 
 
-class DensityDisplay(Display):
+class DensityDisplay:
     r"""A figure of a density; make it with :meth:`from_density` or :meth:`from_estimator`.
 
     One feature: the curve over the rug of the data, its highest-density regions shaded, the
     distribution function on a second axis. Two: filled contours with the data, the support points
     and the borders of the highest-density regions. More: a grid of such panels, each an exact
-    marginal. A density on a discrete measure is shown by the probabilities of its nodes. Heights
-    are with respect to Lebesgue measure (p·dρ/dx), whatever ρ is.
+    marginal. Heights are with respect to Lebesgue measure (p·dρ/dx), whatever ρ is.
 
     Parameters
     ----------
@@ -78,7 +74,7 @@ class DensityDisplay(Display):
 
     def __init__(
         self,
-        panels: _Panels,
+        panels: dict[tuple[int, ...], OnGrid],
         features: Sequence[int],
         X: np.ndarray | None = None,
         feature_names: Sequence[str] | None = None,
@@ -117,8 +113,7 @@ class DensityDisplay(Display):
         feature_names : sequence of d str, optional
             What the axes say. Default: the names that the density has.
         regions : sequence of float, optional
-            The probabilities of the highest-density regions. Default (0.5, 0.9); () for none. Not
-            for a discrete measure.
+            The probabilities of the highest-density regions. Default (0.5, 0.9); () for none.
         resolution : int, optional
             Points of the grid along each axis. Default: fine enough for the bandwidth.
         ax, **options
@@ -128,6 +123,11 @@ class DensityDisplay(Display):
             raise TypeError(
                 f"a ksos.SoSDensity is needed; got {density!r}; a fitted estimator"
                 " goes to from_estimator"
+            )
+        if density.measure.atoms is not None:
+            raise ValueError(
+                f"a density on a discrete measure, {density.measure!r}, has no height to draw; draw"
+                " the probabilities of its nodes, p.pdf(measure.points) * measure.weights"
             )
         require_matplotlib()
         d = density.n_features
@@ -150,7 +150,7 @@ class DensityDisplay(Display):
             )
         density = density.with_feature_names(None).to(None)
         resolution = None if resolution is None else as_count(resolution, "resolution", minimum=8)
-        panels = _make_panels(density, chosen, X, _as_regions(regions, density), resolution)
+        panels = _make_panels(density, chosen, X, _as_regions(regions), resolution)
         return cls(panels, chosen, X, names).plot(ax, **options)
 
     @classmethod
@@ -165,47 +165,21 @@ class DensityDisplay(Display):
         """The same for a fitted estimator with a ``distribution_``; its feature names are used if
         it has any.
 
-        Of a :class:`~ksos.KernelSoSConditional` it is the density of y given one row ``X``.
         """
         if hasattr(estimator, "fit"):
             check_is_fitted(estimator)
-        if isinstance(estimator, KernelSoSConditional):
-            if X is None:
-                raise ValueError(
-                    "the distribution of y depends on x: give one row as X;"
-                    " ksos.ConditionalDisplay shows many"
-                )
-            density = estimator.at(X)
-            if not isinstance(density, SoSDensity):
-                raise ValueError(
-                    f"the estimator has transform_={estimator.transform_!r}, and only densities"
-                    " without a transform are drawn; use ksos.ConditionalDisplay, or fit with"
-                    " transform=None"
-                )
-            d = density.n_features
-            outputs = density.feature_names or (
-                ["y"] if d == 1 else [f"y{k + 1}" for k in range(d)]
+        density = vars(estimator).get("distribution_")
+        if not isinstance(density, SoSDensity):
+            raise TypeError(
+                f"{type(estimator).__name__} has no density of its own (distribution_); pass a"
+                " fitted KernelSoSDensity or KernelSoSDensityCV, of a pipeline its last step with"
+                " the data as they reach it, or pass a density, such as that of y given a row,"
+                " est.at(x), to from_density"
             )
-            names = vars(estimator).get("feature_names_in_")
-            given = _listed(np.ravel(np.asarray(as_row(X, names))), names)
-            feature_names, X = feature_names or [f"{name} given {given}" for name in outputs], None
-        else:
-            density = vars(estimator).get("distribution_")
-            if isinstance(estimator, SoSDensity):
-                raise TypeError(
-                    "a density is no estimator; use DensityDisplay.from_density(p), with the"
-                    " samples as X if they are to be drawn"
-                )
-            if not isinstance(density, SoSDensity):
-                raise TypeError(
-                    f"{type(estimator).__name__} has no density of its own (distribution_); pass a"
-                    " fitted KernelSoSDensity or KernelSoSDensityCV, of a pipeline its last step"
-                    " with the data as they reach it, or a density to from_density"
-                )
-            if X is not None:
-                X = require_numbers(X)
-                X = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
-            feature_names = density.feature_names if feature_names is None else feature_names
+        if X is not None:
+            X = require_numbers(X)
+            X = validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+        feature_names = density.feature_names if feature_names is None else feature_names
         density = density.with_feature_names(None)
         return cls.from_density(density, X, feature_names=feature_names, **options)
 
@@ -297,23 +271,10 @@ class DensityDisplay(Display):
         )
 
 
-def _listed(row: np.ndarray, names: Sequence[str] | None) -> str:
-    """The values of a row, for a label: the first three."""
-    values = [
-        f"{value:.4g}" if isinstance(value, (int, float, np.number)) else str(value)
-        for value in row[:_MOST_GIVEN]
-    ]
-    shown = [
-        f"{f'x{k + 1}' if names is None else names[k]} = {value}" for k, value in enumerate(values)
-    ]
-    return ", ".join(shown) + (", …" if row.shape[0] > _MOST_GIVEN else "")
-
-
+# A legend above the axes at the right: it hides no data, and no power of ten of an axis.
+#
+# An empty child of its height makes matplotlib set a title above it.
 def _legend_above(ax: Axes, twin: Axes | None) -> None:
-    """A legend above the axes at the right: it hides no data, and no power of ten of an axis.
-
-    An empty child of its height makes matplotlib set a title above it.
-    """
     handles, labels = ax.get_legend_handles_labels()
     more = ([], []) if twin is None else twin.get_legend_handles_labels()
     height = _legend(
@@ -329,52 +290,39 @@ def _legend_above(ax: Axes, twin: Axes | None) -> None:
     ax.inset_axes((0.0, 1.0, 1.0, height)).set_axis_off()
 
 
+# A legend with opaque handles, also those of data that are pale in the figure; its height in units
+# of the axes.
 def _legend(ax: Axes, handles: Any, labels: Any, **place: Any) -> float:
-    """A legend with opaque handles, also those of data that are pale in the figure; its height in
-    units of the axes.
-    """
     legend = ax.legend(handles, labels, frameon=False, fontsize="small", **place)
     for handle in filter(None, legend.legend_handles):
         handle.set_alpha(1.0)
     return float(legend.get_window_extent().height / ax.bbox.height)
 
 
-def _as_regions(regions: Sequence[float] | None, density: SoSDensity) -> tuple[float, ...]:
-    """The probabilities of the highest-density regions to draw."""
-    discrete = density.measure.atoms is not None
-    if regions is None:
-        return () if discrete else REGIONS
-    masses = as_vector(regions, "regions")
+# The probabilities of the highest-density regions to draw.
+def _as_regions(regions: Sequence[float] | None) -> tuple[float, ...]:
+    masses = as_vector(REGIONS if regions is None else regions, "regions")
     if not np.all((masses > 0.0) & (masses < 1.0)):
         raise ValueError(
             f"regions must be probabilities between 0 and 1, such as {REGIONS}; got"
             f" {masses.tolist()}"
         )
-    if discrete and masses.size:
-        raise ValueError(
-            "highest-density regions are drawn for densities on a continuous measure; on a discrete"
-            " one pass regions=()"
-        )
     return tuple(sorted(set(masses.tolist())))
 
 
+# Every panel that a figure of ``features`` needs.
 def _make_panels(
     density: SoSDensity,
     features: tuple[int, ...],
     X: np.ndarray | None,
     regions: tuple[float, ...],
     resolution: int | None,
-) -> _Panels:
-    """Every panel that a figure of ``features`` needs."""
+) -> dict[tuple[int, ...], OnGrid]:
     d, k, support = density.n_features, len(features), density.support_points
     singles = [(feature,) for feature in features] if k != 2 else []
     shown = [*singles, *((features[j], features[i]) for i in range(k) for j in range(i))]
-    if density.measure.atoms is not None:
-        data = {chosen: None if X is None else X[:, list(chosen)] for chosen in shown}
-        return {chosen: Atoms.of(density, chosen, data[chosen]) for chosen in shown}
     density = density.by_volume()
-    panels: _Panels = {}
-    windows: dict[int, Window] = {}
+    panels, windows = {}, {}
     for feature in features:
         marginal = density if d == 1 else density.marginal([feature])
         windows[feature] = window_of(marginal, None if X is None else X[:, feature])

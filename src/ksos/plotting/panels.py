@@ -1,5 +1,4 @@
-"""The panels of a figure: a density of one feature as a curve, of two as contours, on a discrete
-measure as the probabilities of nodes.
+"""The panels of a figure: a density of one feature as a curve, of two as contours.
 
 Heights are with respect to Lebesgue measure, in a unit that floats can hold; regions are those of
 highest density [Hyndman1996].
@@ -33,7 +32,6 @@ _CURVE = (12.0, 401, 4001)  # points of the grid per bandwidth, the fewest and t
 _SURFACE = (8.0, 121, 301)  # the same for two features: contours are interpolated linearly
 _SMALL_SURFACE = (4.0, 41, 47)  # a panel among many has 150 pixels
 _BANDS = 18  # of color: more look continuous, and take longer
-_LARGEST_AREA = 150.0  # of a node's dot, in square points: a tenth of a panel's width
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -52,20 +50,7 @@ class Window:
 def window_of(marginal: Any, samples: np.ndarray | None) -> Window:
     """The window of a density of one feature and of its ``samples`` (n,)."""
     low, high = (float(x) for x in marginal.ppf(np.array([_TAIL, 1.0 - _TAIL])))
-    return window_around(low, high, samples, marginal.measure.boundary(0))
-
-
-def window_around(
-    low: float,
-    high: float,
-    samples: np.ndarray | None,
-    boundary: tuple[float, float] = (-np.inf, np.inf),
-) -> Window:
-    """The window of the interval [low, high], widened to the ``samples`` (n,) near it.
-
-    >>> window_around(0.0, 1.0, np.array([-0.25, 0.5, 90.0]), boundary=(-0.25, np.inf))
-    Window(low=-0.25, high=1.05, view=(-0.3, 1.05), boundary=(-0.25, inf))
-    """
+    boundary = marginal.measure.boundary(0)
     width = high - low or max(abs(low), 1.0)
     if samples is not None:
         near = samples[(samples >= low - _REACH * width) & (samples <= high + _REACH * width)]
@@ -156,8 +141,8 @@ class OnGrid:
         draw = self._draw_surface if self.cdf is None else self._draw_curve
         return draw(ax, samples, look)
 
+    # A curve with its regions shaded; on a small panel the height is without scale.
     def _draw_curve(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """A curve with its regions shaded; on a small panel the height is without scale."""
         artists: dict[str, Any] = {"regions": {}}
         (x,), y, top = self.axes, self.values, float(self.values.max())
         # the widest region first, the others on top of it
@@ -187,7 +172,20 @@ class OnGrid:
         )
         bottom = -1.5 * _STRIP * top if samples is not None or look.support else 0.0
         ax.set(xlim=self.windows[0].view, ylim=(bottom, 1.07 * top))
-        artists |= _beside(ax, samples, self, look, x, self.cdf)
+        if samples is not None:
+            artists["data"] = _draw_data(ax, samples, self.windows, look)
+        if look.small:
+            ax.set_yticks([])
+        else:
+            ax.set_ylabel(self.height_label)
+        if look.cdf and not look.small:
+            artists["cdf_axes"] = twin = ax.twinx()
+            name = "distribution function"
+            twin.plot(x, self.cdf, "--", color=_DISTRIBUTION, linewidth=1.2, label=name, gid="cdf")
+            # both zeros are at one height
+            twin.set(ylim=(1.04 * bottom / (1.07 * top), 1.04), yticks=[0.0, 0.25, 0.5, 0.75, 1.0])
+            twin.set_ylabel(name, color=_DISTRIBUTION)
+            twin.tick_params(axis="y", colors=_DISTRIBUTION)
         if look.support:
             (artists["support"],) = ax.plot(
                 self.support,
@@ -200,8 +198,8 @@ class OnGrid:
             )
         return artists
 
+    # Filled contours, with the borders of the regions as lines.
     def _draw_surface(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """Filled contours, with the borders of the regions as lines."""
         from matplotlib.ticker import MaxNLocator
 
         grid, width = (*self.axes, self.values), 0.7 if look.small else 1.0
@@ -240,101 +238,6 @@ class OnGrid:
         return artists
 
 
-@dataclass(frozen=True)
-class Atoms:
-    """The numbers of a panel of one or two features: distinct ``points`` (N, 1 or 2) in
-    lexicographic order, and their ``masses``.
-    """
-
-    points: np.ndarray
-    masses: np.ndarray
-    windows: tuple[Window, ...]
-    height_label = "probability of each node"
-    support = ()
-
-    @classmethod
-    def of(cls, p: Any, features: Sequence[int], samples: np.ndarray | None) -> Atoms:
-        """Of the ``features`` of a density ``p`` on a discrete measure, wide enough for the
-        ``samples`` (n, 1 or 2) near its nodes.
-        """
-        nodes = p.measure.atoms.points[:, list(features)]
-        points, place = np.unique(nodes, axis=0, return_inverse=True)
-        masses = np.bincount(place.ravel(), weights=p.terms.on_host.node_masses)
-        columns = [None] * len(features) if samples is None else list(samples.T)
-        windows = tuple(
-            window_around(float(x.min()), float(x.max()), column)
-            for x, column in zip(points.T, columns, strict=True)
-        )
-        return cls(points, masses, windows)
-
-    def draw(self, ax: Axes, samples: np.ndarray | None, look: Look) -> dict[str, Any]:
-        """The same with data (n, 1 or 2): a stem for each node if there is one feature, a dot if
-        there are two.
-        """
-        artists: dict[str, Any] = {}
-        ax.set_xlim(*self.windows[0].view)
-        top, n = float(self.masses.max()), self.masses.size
-        if len(self.windows) == 2:
-            ax.set_ylim(*self.windows[1].view)
-            area = _LARGEST_AREA / max(1.0, np.sqrt(n) / 8.0) * (0.3 if look.small else 1.0)
-            artists["filled"] = ax.scatter(
-                self.points[:, 0],
-                self.points[:, 1],
-                s=area * self.masses / top,
-                c=self.masses,
-                vmin=0.0,
-                vmax=top,
-                cmap=look.cmap,
-                edgecolors=_DENSITY,
-                linewidths=0.3,
-                label="nodes",
-                zorder=2.0,
-            )
-            if samples is not None:
-                artists["data"] = _draw_data(ax, samples, self.windows, look)
-            return artists
-        x, width = self.points[:, 0], float(np.clip(200.0 / n, 0.6, 2.0))
-        artists["stems"] = ax.vlines(
-            x, 0.0, self.masses, color=_DENSITY, linewidth=width, label="nodes"
-        )
-        ax.set_ylim(-0.07 * top if samples is not None else 0.0, 1.07 * top)
-        low, high = self.windows[0].view
-        steps = np.r_[0.0, np.cumsum(self.masses), 1.0]
-        place = np.r_[low, x, high]
-        return artists | _beside(ax, samples, self, look, place, steps, drawstyle="steps-post")
-
-
-def _beside(
-    ax: Axes,
-    samples: np.ndarray | None,
-    panel: OnGrid | Atoms,
-    look: Look,
-    x: np.ndarray,
-    cdf: Any,
-    **style: Any,
-) -> dict[str, Any]:
-    """What every panel of one feature has beside the density: the rug of the data, the label of the
-    height, and to the right the distribution function.
-    """
-    artists: dict[str, Any] = {}
-    if samples is not None:
-        artists["data"] = _draw_data(ax, samples, panel.windows, look)
-    if look.small:
-        ax.set_yticks([])
-        return artists
-    ax.set_ylabel(panel.height_label)
-    if look.cdf:
-        artists["cdf_axes"] = twin = ax.twinx()
-        name = "distribution function"
-        twin.plot(x, cdf, "--", color=_DISTRIBUTION, linewidth=1.2, label=name, gid="cdf", **style)
-        # both zeros are at one height
-        low, high = ax.get_ylim()
-        twin.set(ylim=(1.04 * low / high, 1.04), yticks=[0.0, 0.25, 0.5, 0.75, 1.0])
-        twin.set_ylabel(name, color=_DISTRIBUTION)
-        twin.tick_params(axis="y", colors=_DISTRIBUTION)
-    return artists
-
-
 def _region(mass: float) -> str:
     """What the legend calls a highest-density region.
 
@@ -344,11 +247,10 @@ def _region(mass: float) -> str:
     return f"{100.0 * mass:g}% region"
 
 
+# A tick for each sample (n, 1), a dot for each sample (n, 2) that lies in the windows.
+#
+# Few are opaque, so that each one is seen; many are pale, so that their density is.
 def _draw_data(ax: Axes, samples: np.ndarray, windows: tuple[Window, ...], look: Look) -> Any:
-    """A tick for each sample (n, 1), a dot for each sample (n, 2) that lies in the windows.
-
-    Few are opaque, so that each one is seen; many are pale, so that their density is.
-    """
     rug = len(windows) == 1
     most, opaque = (_MOST_TICKS, 150) if rug else (_MOST_DOTS, 600)
     inside = [(w.view[0] <= x) & (x <= w.view[1]) for w, x in zip(windows, samples.T, strict=True)]

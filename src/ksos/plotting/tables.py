@@ -12,7 +12,7 @@ import numpy as np
 
 from ksos.density import Column, TableDensity
 from ksos.ground.validation import as_features
-from ksos.plotting.canvas import Display, axes_grid, color_map, require_matplotlib
+from ksos.plotting.canvas import axes_grid, color_map, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def table_size(k: int) -> tuple[float, float]:
     return (4.6, 3.4) if k == 1 else (1.95 * k + 0.8, 1.75 * k + 0.4)
 
 
-class TableDisplay(Display):
+class TableDisplay:
     """A figure of the columns of a :class:`~ksos.TableDensity`; make it with :meth:`from_density`.
 
     Categories, counts and values with a mass of their own are bars with their probabilities.
@@ -131,8 +131,8 @@ class TableDisplay(Display):
         self.figure_.align_ylabels(list(self.ax_[:, 0]))
         return self
 
+    # Where the values of a column are shown.
     def _find_window(self, k: int) -> tuple[float, float]:
-        """Where the values of a column are shown."""
         column = self.density.columns.listed[k]
         if not column.is_numeric:
             return -0.5, len(column.levels) - 0.5
@@ -145,8 +145,8 @@ class TableDisplay(Display):
         margin = 0.03 * (max(ends) - min(ends))
         return min(ends) - margin, max(ends) + margin
 
+    # Values of a column: all that have masses, else a grid between them.
     def _places(self, k: int, points: int) -> np.ndarray:
-        """Values of a column: all that have masses, else a grid between them."""
         column, (low, high) = self.density.columns.listed[k], self._window(k)
         if column.has_masses:
             return np.arange(low + 0.5, high)
@@ -186,8 +186,8 @@ class TableDisplay(Display):
             ax.plot(atoms, shares, "k.", markersize=5, label="data")
         ax.set_ylim(bottom=0.0)
 
+    # Column ``a`` along x and ``b`` along y.
     def _draw_pair(self, ax: Axes, a: int, b: int, known: np.ndarray | None) -> None:
-        """Column ``a`` along x and ``b`` along y."""
         one, other = (self.density.columns.listed[k] for k in (a, b))
         x, y = self._places(a, _SIDE), self._places(b, _SIDE)
         pair = self.density.only(a, b)
@@ -208,6 +208,7 @@ class TableDisplay(Display):
         ax.set_xlim(self._window(a))
         ax.set_ylim(self._window(b))
 
+    # A number and a category: the density of the number at each level, on its own line.
     def _by_level(
         self,
         ax: Axes,
@@ -217,7 +218,6 @@ class TableDisplay(Display):
         one: Column,
         known: np.ndarray | None,
     ) -> None:
-        """A number and a category: the density of the number at each level, on its own line."""
         upright = not one.is_numeric
         values = values.T if upright else values
         levels, line = (x, y) if upright else (y, x)
