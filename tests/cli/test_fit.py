@@ -694,8 +694,7 @@ def test_names_must_differ(ksos: Command, tmp_path: Path) -> None:
     done = ksos("fit", tmp_path / "d.csv", "-o", tmp_path / "m.ksos")
     assert (
         done.code == 1
-        and "two of the columns are named 'x'; rename one, or choose columns with --columns"
-        in done.err
+        and "has columns of the same name: 'x'; give each a name of its own" in done.err
     )
 
 

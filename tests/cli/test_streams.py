@@ -81,9 +81,7 @@ def test_many_files_are_one_table(
             *QUICK,
         )
         assert done.code == 0 and "rows: 40\n" in done.out
-        assert "3 files" in done.err and "40 rows in" in done.err and done.err.count("\n") == 1, (
-            done.err
-        )
+        assert not done.err, done.err
         done = ksos("score", tmp_path / "m.ksos", *paths, "--weights", "mass", "--per-row")
         np.testing.assert_allclose(
             [float(x) for x in done.out.split()], [float(x) for x in expected.split()], atol=1e-6
@@ -106,7 +104,7 @@ def test_the_search_reads_many_files(
         "--json",
     ]
     done = ksos("fit", folder, "-o", tmp_path / "m.ksos", *words)
-    assert done.code == 0 and "40 rows in" in done.err and json.loads(done.out)["n_samples"] == 40
+    assert done.code == 0 and not done.err and json.loads(done.out)["n_samples"] == 40
     p = library.load(tmp_path / "m.ksos")
     assert p.feature_names == ("x", "y") and p.rank == json.loads(done.out)["rank"]
     expected = library.KernelSoSDensityCV(relative_regularizations=[0.1], cv=2).fit(
@@ -159,7 +157,7 @@ def test_rows_with_missing_cells(ksos: Command, folder: Path, tmp_path: Path) ->
     )
     done = ksos(*words, "--drop-missing")
     assert done.code == 0 and "rows: 39 of 40 (1 dropped: missing cells)\n" in done.out
-    assert "40 rows, 1 of them dropped (missing cells)" in done.err
+    assert "dropped 1 of 40 rows, which have missing cells" in done.err
 
 
 def test_a_fit_goes_on_from_its_checkpoint(
@@ -247,10 +245,9 @@ def test_commands_that_need_all_rows_read_folders_too(
     assert json.loads(done.out)["value"] >= 0.5
 
 
-def test_what_was_read_is_reported(folder: Path) -> None:
+def test_rows_are_counted_in_every_pass(folder: Path) -> None:
     stream = open_table(str(folder), TableOptions(columns=["x", "y"]))
-    assert isinstance(stream, Stream) and stream.report() is None
-    for times in ("", ", read twice"):
+    assert isinstance(stream, Stream) and stream.n_samples is None
+    for _ in range(2):
         assert sum(len(chunk.data) for chunk in stream.samples) == stream.n_samples == 40
-        report = str(stream.report())
-        assert f": 40 rows{times} in " in report and report.endswith(" rows/s")
+        assert stream.report == "", "nothing was dropped"

@@ -93,23 +93,14 @@ def test_the_header_is_detected_among_the_chosen_columns_so_that_no_row_of_data_
     np.testing.assert_array_equal(table.points, [[1, 2], [3, 4]])
 
 
-def test_years_may_be_names() -> None:
-    said: list[str] = []
-    for options in ({"clean": True}, {"exclude": ["1"]}, {"exclude": ["country"]}):
-        said.clear()
-        table = read("country,1960,1961,1962\nAruba,4.5,4.6,4.7\nChad,6,5,4\n", said, **options)
-        assert table.names == ("1960", "1961", "1962") and table.points.shape == (2, 3)
-        named = "country" in options.get("exclude", [])  # then there is no doubt
-        assert (
-            named
-            or said[0]
-            == "data.csv: row 1 is taken for names, 'country', '1960', '1961', '1962', … (else pass"
-            " --no-header)"
-        )
+def test_whether_years_are_names_must_be_said() -> None:
+    text = "country,1960,1961\nAruba,4.5,4.6\nChad,6,5\n"
+    for clean in (False, True):
+        fix = refusal(text, clean=clean)
+        assert "pass --header if row 1 holds names, --no-header if it holds data" in fix
+    table = read(text, header=True, clean=True)
+    assert table.names == ("1960", "1961") and table.points.shape == (2, 2)
     assert read("1,2,3\n4,5,6\n").names is None, "numbers alone are numbers"
-    assert "pass --header if row 1 holds names" in refusal(
-        "country,1960,1963,1962\nAruba,4.5,4.6,4.7\n"
-    )
 
 
 def test_a_declared_header_rules() -> None:
@@ -223,7 +214,7 @@ def test_a_comma_is_no_delimiter_once_another_is_given() -> None:
         (
             "1,2,a\n3,4,b\n",
             "row 1, column 3",
-            "pass --header if row 1 holds names, or --exclude 3 to drop columns of text",
+            "--no-header if it holds data, or --exclude 3 to drop columns of text",
         ),
         (
             'x,y\n1,"1,234"\n',

@@ -100,9 +100,9 @@ def test_moments_keep_their_digits_in_any_chunks() -> None:
         float
     )
     for parts in ([np.arange(len(X))], np.array_split(rng.permutation(len(X)), 11)):
-        found = Moments.nothing(2)
+        found = Moments()
         for part in parts:
-            found = Moments.nothing(2).update(rows[part], a[part]).merge(found)
+            found = Moments().update(rows[part], a[part]).merge(found)
         np.testing.assert_allclose(found.covariance, exact, rtol=1e-9)
         np.testing.assert_allclose(found.rounded.covariance, exact, rtol=1e-9)
         np.testing.assert_allclose(

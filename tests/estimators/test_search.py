@@ -432,9 +432,17 @@ def test_more_support_points_and_more_features_do_not_change_the_algorithm() -> 
     ("parameters", "error", "message"),
     [
         ({"bandwidths": []}, ValueError, "bandwidths must hold at least one number"),
-        ({"bandwidths": [1.0, 0.0]}, ValueError, "bandwidths must be positive; entry 1 is 0"),
-        ({"bandwidths": [1.0, np.nan]}, ValueError, "bandwidths contains NaN"),
-        ({"bandwidths": [[1.0]]}, ValueError, "bandwidths must be one-dimensional"),
+        (
+            {"bandwidths": [1.0, 0.0]},
+            ValueError,
+            "bandwidths must be positive and finite; entry 1 is 0",
+        ),
+        (
+            {"bandwidths": [1.0, np.nan]},
+            ValueError,
+            "bandwidths must be positive and finite; entry 1 is nan",
+        ),
+        ({"bandwidths": [[1.0]]}, ValueError, "bandwidths must hold"),
         (
             {"relative_regularizations": [0.1, -1.0]},
             ValueError,
@@ -451,7 +459,7 @@ def test_more_support_points_and_more_features_do_not_change_the_algorithm() -> 
         ({"cv": "five"}, ValueError, "cv must be None, a number of folds, a splitter"),
         ({"cv": []}, ValueError, "cv gives no folds"),
         ({"cv": [([0, 1], [])]}, ValueError, "fold 0 of cv"),
-        ({"cv": [(np.arange(100), np.array([120]))]}, ValueError, "fold 0 of cv names row 120"),
+        ({"cv": [(np.arange(100), np.array([120]))]}, ValueError, "fold 0 of cv must be a pair"),
         ({"cv": [np.arange(3)]}, ValueError, "fold 0 of cv must be a pair"),
         (
             {"objective": "mmd"},

@@ -285,7 +285,7 @@ def broken(k: int, bad: object) -> list[object]:
         (np.array([[0.0, np.nan]]), r"chunk 17: Input X contains NaN"),
         ((np.ones((2, 2)), [1.0, -1.0]), r"chunk 17: weights must not be negative; entry 1 is -1"),
         ((np.ones((2, 2)), [1.0]), r"chunk 17: weights must have length 2; got 1"),
-        ([["1", "2"]], r"chunk 17: X must hold real numbers; got text"),
+        ([["1", "2"]], r"chunk 17: X must hold real numbers; got text such as '1'"),
     ],
 )
 def test_a_bad_chunk_is_named(bad: object, words: str) -> None:

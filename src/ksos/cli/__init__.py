@@ -43,6 +43,7 @@ COMMANDS = {
 ``--help``, and the list of its arguments, called the same in upper case.
 """
 _HOMES = dict.fromkeys(("score", "sample", "impute", "query", "inspect"), "ask")
+_HOMES |= {"predict": "fit", "explore": "plot"}
 """Commands that share a module."""
 _END = """examples:
   ksos fit cars.csv -o cars.ksos --clean

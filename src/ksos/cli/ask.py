@@ -159,7 +159,7 @@ def score(arguments: argparse.Namespace, console: Console) -> int:
         line = f"mean log-density: {total / mass:.6g} nats per row ({n:,} row{'s' * (n != 1)})"
         console.answer(arguments.json, value, [line])
     if isinstance(table, Stream):
-        console.note(table.report() or "")
+        console.note(table.report)
     if n_zero and not arguments.json:
         console.warning(f"{n_zero} of {n} rows have density 0 (logarithm -inf)")
     return DONE

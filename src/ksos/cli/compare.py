@@ -2,13 +2,12 @@
 
 import argparse
 
-import numpy as np
-
 from ksos import two_sample_test
 from ksos.cli import values
 from ksos.cli.console import Console, UsageError, aligned
 from ksos.cli.options import READING, column_names, table_options, warn_of_order
-from ksos.data import Table, excerpt, option, read_table, require_different
+from ksos.data import Table, excerpt, option, read_table
+from ksos.ground import require_different
 
 COMPARE = [
     values.argument(
@@ -60,19 +59,15 @@ def compare(arguments: argparse.Namespace, console: Console) -> int:
     options = table_options(arguments, any_kind=True)
     first = read_table(arguments.first, options, console.note)
     second = _in_order_of(first, read_table(arguments.second, options, console.note), console)
-    both, both_words = (first, second), [one.words or () for one in (first, second)]
-    is_word = [
-        any(words[k : k + 1] not in ((), (None,)) for words in both_words)
-        for k in range(first.n_features)
-    ]
-    mixed = any(is_word) or any(np.isnan(one.points).any() for one in both)
+    both = first, second
+    mixed = any(one.is_mixed for one in both)
     a, b = (one.as_frame() if mixed else one.points for one in both)
     found = two_sample_test(a, b, n_permutations=arguments.permutations, rng=arguments.seed)
     names, (n, m) = column_names(first.names or second.names, first.n_features), found.n_rows
     # of words there is no mean
     means = [
-        [None if word else float(np.nanmean(x)) for x, word in zip(X, is_word, strict=True)]
-        for X in (first.points.T, second.points.T)
+        [None if is_word else float(x.mean()) for is_word, (_, x) in columns]
+        for columns in (zip(one.has_words, one.cells.items(), strict=True) for one in both)
     ]
     columns = {
         "mean_of_first": means[0],
@@ -113,7 +108,7 @@ def _shown(cell: object) -> str:
 # The second table with its columns in the order of the first, by name if both have names.
 def _in_order_of(first: Table, second: Table, console: Console) -> Table:
     for table, other in ((first, second), (second, first)):
-        require_different(table.source, table.names or ())
+        require_different(table.names or (), f"{table.source} has columns")
         if table.names is None or other.names is None:
             continue
         if alone := [name for name in table.names if name not in other.names]:

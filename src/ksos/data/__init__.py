@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from ksos.data.chunk_scores import LogDensity, MeanScore, written
 from ksos.data.columns import KINDS, Learned, as_table, learn, learn_target
 from ksos.data.csv_files import LONGEST_LINE, cell_error, excerpt
 from ksos.data.kernel_sums import KernelSums
 from ksos.data.passes import (
     Checks,
     Gathered,
+    LogDensity,
+    MeanScore,
     Passes,
     fit_few,
     forget,
     remember,
     require_own_weights,
+    written,
 )
 from ksos.data.samples import (
     FEW_SAMPLES,
@@ -39,7 +41,6 @@ from ksos.data.tables import (
     open_table,
     option,
     read_table,
-    require_different,
 )
 
 __all__ = [
@@ -86,7 +87,6 @@ __all__ = [
     "random_folds",
     "read_table",
     "remember",
-    "require_different",
     "require_own_weights",
     "row_hashes",
     "row_splits",

@@ -19,7 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, pairwise, takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
@@ -303,12 +303,6 @@ def _comment_lines(lines: Sequence[str], delimiter: str) -> int:
     return len(list(comments))
 
 
-# Whether these are at least three whole numbers in a row: years, say, as names of columns.
-def _count_on(cells: Sequence[str]) -> bool:
-    numbers = [int(cell) for cell in map(str.strip, cells) if is_position(cell) and len(cell) < 10]
-    return len(numbers) == len(cells) >= 3 and all(b == a + 1 for a, b in pairwise(numbers))
-
-
 class Written(NamedTuple):
     """How a CSV file is written; None is to be detected."""
 
@@ -334,7 +328,7 @@ class CsvFile:
     def __init__(
         self, stream: BinaryIO, source: str, written: Written, say: Say = lambda _: None
     ) -> None:
-        self.source, self._say = source, say
+        self.source = source
         blocks = _blocks(stream, source, written.encoding, written.delimiter)
         begin = next(blocks, "")
         if not begin:
@@ -364,53 +358,23 @@ class CsvFile:
             self.sample.extend(self._records("\n".join(lines[n_comments:]) + "\n", 1))
 
     def find_header(
-        self,
-        header: bool | None = None,
-        considered: Collection[int] | None = None,
-        *,
-        clean: bool = False,
+        self, header: bool | None = None, considered: Collection[int] | None = None
     ) -> None:
-        """Take the first row for names, if the cells at the positions ``considered`` hold names.
-
-        That is so if all of them are words, or words and years that follow each other. A row of
-        words and other numbers is an error, or data for somebody who wants to ``clean`` the table.
-        """
-        wanted = range(len(self.first)) if considered is None else sorted(considered)
-        if header is None:
-            header = self._holds_names(wanted, clean)
-        if header:
-            self.names, self.sample = tuple(map(str.strip, self.first)), self.sample[1:]
-
-    def _holds_names(self, wanted: Sequence[int], clean: bool) -> bool:
+        """Take the first row for names, if all cells at the positions ``considered`` are words."""
         cells, decimal = self.first, self.decimal
+        wanted = range(len(cells)) if considered is None else sorted(considered)
         numeric = [k for k in wanted if is_number(cells[k], decimal)]
         words = [k for k in wanted if k not in numeric and not is_missing(cells[k])]
-        # years may be names, if words stand beside them
-        if any(not is_number(c, decimal) and not is_missing(c) for c in cells) and _count_on(
-            [cells[k] for k in numeric]
-        ):
-            listed = ", ".join(map(excerpt, cells[:6]))
-            self._say(
-                f"{self.source}: row 1 is taken for names, {listed}, … (else pass --no-header)"
+        if header is None and numeric and words:
+            out = ",".join(str(k + 1) for k in words)
+            what = (
+                f"{what_is_wrong(cells[words[0]], decimal)}, although other cells of the row are"
+                " numbers; pass --header if row 1 holds names, --no-header if it holds data, or"
+                f" --exclude {out} to drop columns of text"
             )
-            return True
-        if not numeric or not words:
-            return bool(words)
-        if clean:
-            self._say(
-                f"{self.source}: row 1 is taken for data, since it holds numbers (else pass"
-                " --header)"
-            )
-            return False
-        out = ",".join(str(k + 1) for k in words)
-        raise cell_error(
-            self.source,
-            1,
-            words[0] + 1,
-            f"{what_is_wrong(cells[words[0]], decimal)}, although other cells of the row are"
-            f" numbers; pass --header if row 1 holds names, or --exclude {out} to drop columns of"
-            " text",
-        )
+            raise cell_error(self.source, 1, words[0] + 1, what)
+        if header or (header is None and words):
+            self.names, self.sample = tuple(map(str.strip, cells)), self.sample[1:]
 
     def numbers(
         self, chosen: Sequence[int], fix: Callable[[int], str], words: Collection[int] = ()

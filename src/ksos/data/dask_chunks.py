@@ -94,7 +94,7 @@ class DaskChunks(Chunks):
                 f"the checkpoint is of another source than {self!r}, whose passes are not stopped"
                 " half-way; remove it"
             )
-        leaves = found = self._leaves(partial(_updated, begun))
+        leaves = found = self._leaves(begun.update)
         merge = dask.delayed(_merged)
         while len(found) > 1:
             found = [merge(found[k : k + _FAN_IN]) for k in range(0, len(found), _FAN_IN)]
@@ -183,11 +183,6 @@ def _located(choice: Choice, width: int, data: Any, weights: Any, name: str) -> 
             " as the others have"
         )
     return choice(Chunk(data, weights, name))
-
-
-# The value of no chunk, updated with one. To merge is to let no row wait.
-def _updated(begun: Any, chunk: Chunk) -> Any:
-    return begun.update(chunk).merge(begun)
 
 
 def _applied(

@@ -1,4 +1,5 @@
 """Passes over samples that come in chunks: the first looks at them, the second adds up kernel sums.
+Others give their log-densities under a density.
 
 What a pass gathers is a value that grows by chunks, merges with that of other chunks, and travels
 between processes. A pass can stop, and go on from a file.
@@ -6,21 +7,24 @@ between processes. A pass can stop, and go on from a file.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.lib import format as npy
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ksos.data.kernel_sums import KernelSums
 from ksos.data.sources import Chunk, Chunks, as_source
-from ksos.data.survey import Part, Survey, row_hashes
+from ksos.data.survey import Moments, Part, Survey, row_hashes
+from ksos.density import SoSDensity
 from ksos.ground import (
     Array,
     Run,
@@ -34,13 +38,13 @@ from ksos.ground import (
     namespace,
     naming,
     read_state,
+    replace_whole,
     require_numbers,
     to_numpy,
     write_state,
 )
 from ksos.measures import Lebesgue, Measure
 
-_BATCH_ROWS = 1 << 15  # smaller chunks are put together: what a chunk costs by itself is then small
 _HEAVIEST = 1e200  # 10¹⁰⁸ of such weights can be added up before the sum overflows
 _SHARE = 0.05  # of the time, at most, is spent on checkpoints: nobody notices so little
 _KIND = "a fit in progress"
@@ -50,13 +54,10 @@ M = TypeVar("M")
 
 
 class Rows(NamedTuple):
-    """Samples that passed every check, their masses, and of how many chunks they are. Tensors stay
-    where they lie.
-    """
+    """Samples that passed every check, and their masses. Tensors stay where they lie."""
 
     points: Array
     masses: Array
-    chunks: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +162,7 @@ class Tally:
     def of(cls, rows: Rows) -> Tally:
         xp, masses = namespace(rows.masses), rows.masses
         checksum = sum(int(xp.sum(bits(numbers))) for numbers in (rows.points, masses)) % 2**64
-        return cls(rows.chunks, int(masses.shape[0]), checksum, float(xp.sum(masses)))
+        return cls(1, int(masses.shape[0]), checksum, float(xp.sum(masses)))
 
     def merge(self, other: Tally) -> Tally:
         checksum, mass = (self.checksum + other.checksum) % 2**64, self.mass + other.mass
@@ -174,10 +175,8 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """What is known of the chunks so far: a survey if ``most`` says of how many samples, with
-    moments if wanted, and kernel sums if it begins with those of none.
-
-    Rows of small chunks wait until they are worth the work; :attr:`settled` has none that wait.
+    """What is known of the chunks so far: a survey if ``most`` says of how many samples, and
+    moments and kernel sums if it begins with those of none.
     """
 
     checks: Checks
@@ -185,60 +184,42 @@ class Gathered:
     most: int | None = None
     survey: Survey | None = None
     sums: KernelSums | None = None
-    wants_moments: bool = False
-    waiting: tuple[Rows, ...] = ()
+    moments: Moments | None = None
 
     def update(self, chunk: Chunk) -> Gathered:
         """This and one more chunk; a bad chunk raises, and this value stays good."""
         rows, checks = self.checks.rows(chunk)
-        if rows.points.shape[0] < _BATCH_ROWS:
-            # a copy: the owner of the chunk may fill it anew
-            rows = rows._replace(points=namespace(rows.points).asarray(rows.points, copy=True))
-        out = replace(self, checks=checks, waiting=(*self.waiting, rows))
-        waiting = sum(part.points.shape[0] for part in out.waiting)
-        return out.settled if waiting >= _BATCH_ROWS else out
-
-    @property
-    def settled(self) -> Gathered:
-        """The same value with nothing that waits."""
-        return replace(self, waiting=()).add(_together(self.waiting)) if self.waiting else self
+        return replace(self, checks=checks).add(rows)
 
     def add(self, rows: Rows) -> Gathered:
         """This and rows that passed the checks."""
-        points, masses, chunks = rows
+        points, masses = rows
         if not points.shape[0]:
-            return replace(self, tally=self.tally.merge(Tally(chunks)))
-        survey, sums = self.survey, self.sums
+            return replace(self, tally=self.tally.merge(Tally(1)))
+        survey, moments, sums = self.survey, self.moments, self.sums
         if self.most is not None:
-            survey = survey or Survey.empty(self.most, points.shape[1], moments=self.wants_moments)
+            survey = survey or Survey.empty(self.most, points.shape[1])
             survey = survey.update(points, masses)
+        if moments is not None:
+            moments = moments.update(to_numpy(points), to_numpy(masses))
         if sums is not None:
             sums = sums.beside(points).update(points, masses)
-        return replace(self, tally=self.tally.merge(Tally.of(rows)), survey=survey, sums=sums)
+        tally = self.tally.merge(Tally.of(rows))
+        return replace(self, tally=tally, survey=survey, moments=moments, sums=sums)
 
     def merge(self, other: Gathered) -> Gathered:
-        a, b = self.settled, other.settled
         return replace(
-            a,
-            checks=a.checks.merge(b.checks),
-            tally=a.tally.merge(b.tally),
-            survey=_merged(a.survey, b.survey),
-            sums=_merged(a.sums, b.sums),
+            self,
+            checks=self.checks.merge(other.checks),
+            tally=self.tally.merge(other.tally),
+            survey=_merged(self.survey, other.survey),
+            moments=_merged(self.moments, other.moments),
+            sums=_merged(self.sums, other.sums),
         )
 
 
 def _merged(a: M | None, b: M | None) -> M | None:
     return b if a is None else a if b is None else a.merge(b)  # type: ignore[attr-defined]
-
-
-# One set of rows; chunks without any may be of another width.
-def _together(parts: tuple[Rows, ...]) -> Rows:
-    some = [part for part in parts if part.points.shape[0]] or list(parts[:1])
-    points, masses = (
-        namespace(columns[0]).concat([like(array, columns[0]) for array in columns])
-        for columns in ([part.points for part in some], [part.masses for part in some])
-    )
-    return Rows(points, masses, sum(part.chunks for part in parts))
 
 
 @dataclass
@@ -286,17 +267,17 @@ class Passes:
         """The first pass: what the samples are, all inside ``measure``; and their kernel sums, if
         ``nothing`` knows at which landmarks.
         """
-        first = self.known.get(_FIRST)
+        first, start = self.known.get(_FIRST), Moments() if moments else None
         if not isinstance(self.source, Chunks):
             names = vars(self.estimator).get("feature_names_in_")
             measure.require_inside(self.sample.points, self.sample.masses, names)
-            begun = Gathered(Checks(self.who), most=most, wants_moments=moments)
+            begun = Gathered(Checks(self.who), most=most, moments=start)
             # an array is one chunk, whose second pass needs no look at it
             first, self.looked = begun.add(self.sample), True
-        elif first is None or (first.most, first.wants_moments) != (most, moments):
+        elif first is None or (first.most, first.moments is not None) != (most, moments):
             d = None if nothing is None else nothing.n_features
             checks = Checks(self.who, n_features=d, left_out=self.left_out)
-            first = Gathered(checks, most=most, sums=nothing, wants_moments=moments)
+            first = Gathered(checks, most=most, sums=nothing, moments=start)
             self.known, self.looked = {}, False
         if not self.looked:
             checks = replace(first.checks, measure=measure)
@@ -359,7 +340,9 @@ class Passes:
         """The samples that decide on the setting, with the moments of all if the first pass was
         asked for them and these are not all.
         """
-        return self.survey.part
+        moments = self.known[_FIRST].moments
+        known = None if moments is None or self.survey.complete else moments.rounded
+        return self.survey.part._replace(moments=known)
 
     @property
     def mass(self) -> float:
@@ -390,14 +373,13 @@ class Passes:
             rows, now = known.tally.rows, time.monotonic()
             doing = f"{which} pass over the data, {rows} rows"
             Run.current().tell(doing, None if total is None else rows, total)
-            # a file holds whole chunks: rows that wait would be lost
-            if self.checkpoint is not None and not known.waiting:
+            if self.checkpoint is not None:
                 self.known[which] = known
                 if now >= due:
                     self._save()
                     due = time.monotonic() + (time.monotonic() - now) / _SHARE
 
-        return self.source.gather(begun, done=begun.tally.chunks, after=after).settled
+        return self.source.gather(begun, done=begun.tally.chunks, after=after)
 
     def _require_same_files(self) -> None:
         for before, now in zip(self.fingerprint, self.source.fingerprint(), strict=True):
@@ -414,7 +396,8 @@ class Passes:
             "looked": self.looked,
             "files": self.fingerprint,
             "names": self.known[_FIRST].checks.names,
-            "survey": survey.state(),
+            "survey": vars(survey),
+            "moments": vars(moments) if (moments := self.known[_FIRST].moments) else None,
         }
         for which, known in self.known.items():
             sums = None if known.sums is None else known.sums.state()
@@ -428,7 +411,7 @@ class Passes:
                 f"the checkpoint {os.fspath(checkpoint)} is of other files, or they have changed;"
                 " remove it to begin again"
             )
-        survey, names = Survey.of_state(state["survey"]), state["names"]
+        survey, names = Survey(**state["survey"]), state["names"]
         d = survey.points.shape[1]
         checks = Checks(self.who, n_features=d, names=None if names is None else tuple(names))
         for which in {_FIRST, _SECOND} & set(state):
@@ -439,7 +422,7 @@ class Passes:
             self.known[_FIRST],
             most=survey.most,
             survey=survey,
-            wants_moments=survey.moments is not None,
+            moments=None if state["moments"] is None else Moments(**state["moments"]),
         )
         self.looked = bool(state["looked"])
         remember(self.estimator, checks)
@@ -487,3 +470,78 @@ def remember(estimator: Any, checks: Checks) -> None:
     estimator.n_features_in_ = checks.n_features
     if checks.names is not None:
         estimator.feature_names_in_ = np.asarray(checks.names, dtype=object)
+
+
+@dataclass(frozen=True)
+class LogDensity:
+    """The map of a chunk to the log-densities of its rows, shape (n,); it can be pickled."""
+
+    checks: Checks
+    density: SoSDensity
+
+    def __call__(self, chunk: Chunk) -> np.ndarray:
+        return self.weighted(chunk)[0]
+
+    def weighted(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+        """The log-densities, and the masses of the rows."""
+        rows, _ = self.checks.rows(chunk)
+        scores = self.density.logpdf(rows.points) if rows.points.shape[0] else np.empty(0)
+        return to_numpy(scores), to_numpy(rows.masses)
+
+
+@dataclass(frozen=True)
+class MeanScore:
+    """Σ_i a_i log p(x_i) and Σ_i a_i of the chunks so far; a row of weight zero does not count,
+    even where its density is zero.
+    """
+
+    of: LogDensity
+    total: float = 0.0
+    mass: float = 0.0
+
+    def update(self, chunk: Chunk) -> MeanScore:
+        scores, masses = self.of.weighted(chunk)
+        # 0 · −∞ is not a number
+        counted = masses > 0.0
+        return replace(
+            self,
+            total=self.total + float(masses[counted] @ scores[counted]),
+            mass=self.mass + float(masses.sum()),
+        )
+
+    def merge(self, other: MeanScore) -> MeanScore:
+        return replace(self, total=self.total + other.total, mass=self.mass + other.mass)
+
+    @property
+    def value(self) -> float:
+        """The mean."""
+        if not self.mass > 0.0:
+            raise ValueError("the source has no samples of positive weight; there is no mean score")
+        return self.total / self.mass
+
+
+def written(
+    chunks: Iterable[Any], path: str | os.PathLike[str], row: tuple[int, ...] = ()
+) -> np.ndarray:
+    """The numbers of all chunks in an NPY file, written whole or not at all, and mapped to memory
+    to be read. ``row`` is the shape of what belongs to a sample, such as () for scores.
+    """
+    count = 0
+
+    def head() -> bytes:
+        """The header for as many rows; NumPy leaves space in it for a number that grows."""
+        buffer, dtype = io.BytesIO(), npy.dtype_to_descr(np.dtype(np.float64))
+        layout = {"descr": dtype, "fortran_order": False, "shape": (count, *row)}
+        npy.write_array_header_1_0(buffer, layout)
+        return buffer.getvalue()
+
+    def parts() -> Iterator[bytes | memoryview]:
+        nonlocal count
+        # written again when the count is known, over the same bytes
+        yield head()
+        for chunk in chunks:
+            count += chunk.shape[0]
+            yield np.ascontiguousarray(chunk).data
+
+    replace_whole(path, parts(), head)
+    return np.load(path, mmap_mode="r")

@@ -76,20 +76,19 @@ def as_folds(
     # which of the distinct samples each row is; none if its mass is zero
     rows = np.full(X.shape[0], -1)
     rows[masses > 0.0] = np.unique(X[masses > 0.0] + 0.0, axis=0, return_inverse=True)[1].ravel()
-    return [_given_fold(pair, masses, rows) for pair in _given_pairs(cv, masses, X)]
+    sides = [
+        [np.bincount(rows[part], weights=masses[part], minlength=weights.size) for part in pair]
+        for pair in _given_pairs(cv, masses, X)
+    ]
+    return [_fold(*pair, masses.sum()) for pair in sides]
 
 
 def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> list[Fold]:
     """Folds of nearly equal numbers of samples; None: as many as suit the number of samples."""
     n, fix = weights.shape[0], "pass a smaller cv, or use KernelSoSDensity, which needs no folds"
     k = _number_of_folds(count, n, FEW_SAMPLES, "distinct samples", fix)
-    # sorted, so that sums over a fold do not depend on the draw
-    parts = [np.sort(part) for part in np.array_split(rng.permutation(n), k)]
-    rests = [np.sort(np.concatenate(parts[:i] + parts[i + 1 :])) for i in range(k)]
-    return [
-        _fold(rest, weights[rest], part, weights[part], 1.0)
-        for rest, part in zip(rests, parts, strict=True)
-    ]
+    tests = [np.isin(np.arange(n), part) for part in np.array_split(rng.permutation(n), k)]
+    return [_fold(weights * ~test, weights * test, 1.0) for test in tests]
 
 
 # As given. Default: five as in scikit-learn, and ten if a fifth of the samples is many.
@@ -153,30 +152,20 @@ def _given_pairs(cv: Any, masses: np.ndarray, *data: Any) -> list[Split]:
     n, pairs = masses.shape[0], []
     for number, pair in enumerate(cv.split(*data) if hasattr(cv, "split") else cv):
         try:
-            sides = dict(zip(("training", "test"), map(np.asarray, pair), strict=True))
-        except (TypeError, ValueError):
+            # numbers from 0, or masks
+            train, test = (np.arange(n)[np.atleast_1d(np.asarray(part))] for part in pair)
+        except (TypeError, ValueError, IndexError) as error:
             raise ValueError(
-                f"fold {number} of cv must be a pair (train, test) of row numbers; got {pair!r}"
+                f"fold {number} of cv must be a pair (train, test) of rows among {n}; got {pair!r}:"
+                f" {error}"
             ) from None
-        for name, part in sides.items():
-            chosen = np.flatnonzero(part) if part.dtype == bool and part.shape == (n,) else part
-            if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-                raise ValueError(
-                    f"fold {number} of cv: the {name} part must be a vector of row numbers; got"
-                    f" {part!r}"
-                )
-            if (beyond := chosen[(chosen < 0) | (chosen >= n)]).size:
-                raise ValueError(
-                    f"fold {number} of cv names row {beyond[0]}, but the {n} samples are numbered 0"
-                    f" to {n - 1}"
-                )
-            chosen = chosen.astype(int)
-            sides[name] = chosen[masses[chosen] > 0.0]
-            if not sides[name].size:
-                raise ValueError(
-                    f"fold {number} of cv has no {name} samples of positive weight; use fewer folds"
-                )
-        pairs.append((sides["training"], sides["test"]))
+        train, test = train[masses[train] > 0.0], test[masses[test] > 0.0]
+        if not (train.size and test.size):
+            raise ValueError(
+                f"fold {number} of cv has no {'test' if train.size else 'training'} samples of"
+                " positive weight; use fewer folds"
+            )
+        pairs.append((train, test))
     if not pairs:
         raise ValueError(
             "cv gives no folds; pass a number of folds, or at least one pair (train, test)"
@@ -184,20 +173,12 @@ def _given_pairs(cv: Any, masses: np.ndarray, *data: Any) -> list[Split]:
     return pairs
 
 
-# From the masses inside and outside, and that of all samples.
-def _fold(
-    train: np.ndarray, inside: np.ndarray, test: np.ndarray, outside: np.ndarray, total: float
-) -> Fold:
-    return Fold(
-        train, inside / inside.sum(), test, outside / outside.sum(), float(outside.sum() / total)
-    )
-
-
-# A fold of rows as one of distinct samples.
-def _given_fold(pair: Split, masses: np.ndarray, rows: np.ndarray) -> Fold:
-    gathered = [np.bincount(rows[part], weights=masses[part]) for part in pair]
-    (train, inside), (test, outside) = ((np.flatnonzero(g), g[g > 0.0]) for g in gathered)
-    return _fold(train, inside, test, outside, masses.sum())
+# From the masses of every sample to train on and held out, and that of all samples.
+def _fold(inside: np.ndarray, outside: np.ndarray, total: float) -> Fold:
+    train, test = np.flatnonzero(inside), np.flatnonzero(outside)
+    inside, outside = inside[train], outside[test]
+    held_out = float(outside.sum() / total)
+    return Fold(train, inside / inside.sum(), test, outside / outside.sum(), held_out)
 
 
 def held_out_weights(folds: Sequence[Fold]) -> np.ndarray:
@@ -219,20 +200,10 @@ def some_of(
     n = points.shape[0]
     if n <= most:
         return points, weights, folds
-    # folds name samples by their position, which is a new one among those that are kept
-    chosen, position = np.sort(rng.choice(n, most, replace=False)), np.full(n, -1)
-    position[chosen] = np.arange(most)
-    left = []
+    chosen, left = np.sort(rng.choice(n, most, replace=False)), []
     for fold in folds:
-        train, test = position[fold.train], position[fold.test]
-        if (train >= 0).any() and (test >= 0).any():
-            inside, outside = (
-                fold.train_weights[train >= 0],
-                fold.mass * fold.test_weights[test >= 0],
-            )
-            left.append(
-                _fold(train[train >= 0], inside, test[test >= 0], outside, 1.0)._replace(
-                    mass=fold.mass
-                )
-            )
+        inside, outside = np.zeros((2, n))
+        inside[fold.train], outside[fold.test] = fold.train_weights, fold.test_weights
+        if inside[chosen].any() and outside[chosen].any():
+            left.append(_fold(inside[chosen], outside[chosen], 1.0)._replace(mass=fold.mass))
     return points[chosen], weights[chosen] / weights[chosen].sum(), left

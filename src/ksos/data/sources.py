@@ -27,6 +27,7 @@ from ksos.ground import (
     send,
     to_device,
 )
+from ksos.ground.lazy import needed
 
 # half a megabyte for each column: reading a chunk takes far longer than the call that asks for it
 _CHUNK_ROWS = 1 << 16
@@ -441,12 +442,7 @@ def _slices(stored: np.ndarray, rows: int, file: str) -> Iterator[Chunk]:
 
 
 def _arrow(what: str) -> Any:
-    try:
-        import pyarrow
-
-        return pyarrow
-    except ImportError:
-        raise ImportError(f'{what} needs pyarrow: pip install "kernel-sos[arrow]"') from None
+    return needed("pyarrow", what, '"kernel-sos[arrow]"')
 
 
 # The names of the columns of a Parquet or Arrow file, its number of rows, and what reads batches of

@@ -6,7 +6,7 @@ The part is chosen by what samples are and not by where they stand: those whose 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,19 +29,14 @@ class Moments:
     without cancellation [Chan1983].
 
     >>> X = np.array([[0.0], [1.0], [5.0]])
-    >>> first = Moments.nothing(1).update(X[:1], np.ones(1))
-    >>> both = first.merge(Moments.nothing(1).update(X[1:], np.ones(2)))
+    >>> both = Moments().update(X[:1], np.ones(1)).merge(Moments().update(X[1:], np.ones(2)))
     >>> both.mean.tolist(), both.covariance.round(12).tolist()
     ([2.0], [[4.666666666667]])
     """
 
-    mass: float
-    mean: np.ndarray
-    scatter: np.ndarray
-
-    @classmethod
-    def nothing(cls, n_features: int) -> Moments:
-        return cls(0.0, np.zeros(n_features), np.zeros((n_features, n_features)))
+    mass: float = 0.0
+    mean: np.ndarray = field(default_factory=lambda: np.empty(0))
+    scatter: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
 
     def update(self, X: np.ndarray, masses: np.ndarray) -> Moments:
         mass = float(masses.sum())
@@ -104,7 +99,7 @@ class Survey:
     More hashes than that, in order, are kept to count the samples, with how often each was given
     (``copies``), and with what rounding has taken from the masses (``lost``): their sums do not
     depend on the order. ``count`` includes copies. ``overflown``: there were more hashes than are
-    kept. ``moments`` are those of all samples, if they are wanted.
+    kept.
     """
 
     most: int
@@ -115,13 +110,11 @@ class Survey:
     points: np.ndarray
     count: int = 0
     overflown: bool = False
-    moments: Moments | None = None
 
     @classmethod
-    def empty(cls, most: int, n_features: int, *, moments: bool = False) -> Survey:
+    def empty(cls, most: int, n_features: int) -> Survey:
         none, points = np.empty(0), np.empty((0, n_features))
-        kept = none.astype(np.uint64), none.astype(np.int64), none, none, points
-        return cls(most, *kept, moments=Moments.nothing(n_features) if moments else None)
+        return cls(most, none.astype(np.uint64), none.astype(np.int64), none, none, points)
 
     @property
     def complete(self) -> bool:
@@ -135,10 +128,6 @@ class Survey:
 
     def update(self, X: Array, masses: Array) -> Survey:
         out = self
-        if self.moments is not None:
-            moments = self.moments.update(to_numpy(X), to_numpy(masses))
-            out = replace(self, moments=None).update(X, masses)
-            return replace(out, moments=moments)
         if not is_numpy(X):
             count, chosen = self.count + int((masses > 0.0).sum()), self._that_count(X, masses)
             found = self.update(to_numpy(X[chosen]), to_numpy(masses[chosen]))
@@ -205,9 +194,6 @@ class Survey:
             points,
             self.count + other.count,
             self.overflown or other.overflown or n > room,
-            None
-            if self.moments is None or other.moments is None
-            else self.moments.merge(other.moments),
         )
 
     @property
@@ -230,26 +216,14 @@ class Survey:
 
     @property
     def part(self) -> Part:
-        """The kept samples, as a fit takes them, with the moments of all if these are wanted and
-        not all samples are kept.
-        """
+        """The kept samples, as a fit takes them."""
         order = np.lexsort(self.points.T[::-1])
         gathered = (self.masses + self.lost)[: len(order)][order]
-        known = None if self.moments is None or self.complete else self.moments.rounded
-        return Part(self.points[order], gathered / gathered.sum(), self.total, known)
+        return Part(self.points[order], gathered / gathered.sum(), self.total)
 
     def fewer(self, most: int) -> Survey:
         """The same with at most so many samples kept."""
         return replace(self, most=most, points=self.points[:most]) if self.most > most else self
-
-    def state(self) -> dict[str, Any]:
-        """Plain values and arrays from which ``of_state`` makes the same value."""
-        return {**vars(self), "moments": None if self.moments is None else vars(self.moments)}
-
-    @classmethod
-    def of_state(cls, state: dict[str, Any]) -> Survey:
-        moments = state["moments"]
-        return cls(**{**state, "moments": None if moments is None else Moments(**moments)})
 
 
 # The masses of each number in ``which``, and what is left of them: leading bits, whose sums are

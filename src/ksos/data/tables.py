@@ -13,9 +13,9 @@ import io
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -32,7 +32,7 @@ from ksos.data.csv_files import (
     is_position,
 )
 from ksos.data.sources import Chunk, Chunks, chunks, files_of, is_arrow, mapped, opened
-from ksos.ground import Run, as_points, as_vector, frame, meant
+from ksos.ground import Run, as_points, as_vector, meant, quoted, require_different
 
 if TYPE_CHECKING:
     import pandas
@@ -85,23 +85,31 @@ class TableOptions:
         return Written(header, self.delimiter, self.decimal, self.encoding)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """Finite numbers: points (n, d), the names of their columns and the weights, if there are any.
+    """The chosen columns of a file in memory, their names and the weights, if there are any.
 
-    ``rows`` has the row of the file, counted from 1 with the header, of every point; ``header`` the
-    names of all columns of the file. A column of words has their numbers as points, and the words
-    in ``words``, None for all other columns. ``n_dropped`` rows had missing cells.
+    ``cells`` is a data frame of numbers, NaN where one is missing, and of words, None where one is.
+    Its index is the row of the file, counted from 1 with the header. ``header`` has the names of
+    all columns of the file. ``n_dropped`` rows had missing cells.
     """
 
     source: str
-    points: np.ndarray
-    rows: np.ndarray
+    cells: pandas.DataFrame
     names: tuple[str, ...] | None = None
     weights: np.ndarray | None = None
     header: tuple[str, ...] | None = None
-    words: tuple[tuple[str, ...] | None, ...] | None = None
     n_dropped: int = 0
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """The cells (n, d) of a table of numbers."""
+        return np.array(self.cells, dtype=np.float64, order="C")
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of the file of every point."""
+        return self.cells.index.to_numpy()
 
     @property
     def samples(self) -> np.ndarray:
@@ -109,43 +117,44 @@ class Table:
         return self.points
 
     @property
+    def has_words(self) -> list[bool]:
+        """Of every column, whether it holds words."""
+        return [kind.kind != "f" for kind in self.cells.dtypes]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there are words or missing cells."""
+        return bool(any(self.has_words) or self.cells.isna().any(axis=None))
+
+    @property
     def n_features(self) -> int:
-        return int(self.points.shape[1])
+        return int(self.cells.shape[1])
 
     @property
     def n_samples(self) -> int:
-        return int(self.points.shape[0])
+        return int(self.cells.shape[0])
 
     def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
         """Points, weights and the numbers of their rows, here in one part."""
         yield self.points, self.weights, self.rows
 
     def as_frame(self, *, whole: bool = False) -> Any:
-        """The points as a data frame, with the words; as they are without names and words. With
-        ``whole``, columns of whole numbers are so by type.
+        """The cells as a data frame; numbers without names as an array. With ``whole``, columns of
+        whole numbers are so by type.
         """
-        if self.names is None and self.words is None:
+        if self.names is None and not any(self.has_words):
             return self.points
-        found = frame(self.points, self.names or [f"x{k + 1}" for k in range(self.n_features)])
-        for k, words in enumerate(self.words or ()):
-            if words is not None:
-                # the last one is for missing cells
-                codes = np.nan_to_num(self.points[:, k], nan=-1.0).astype(int)
-                found[found.columns[k]] = np.array([*words, None], dtype=object)[codes]
-        for k, name in enumerate(found.columns if whole else ()):
-            x = self.points[~np.isnan(self.points[:, k]), k]
-            if not (self.words and self.words[k]) and np.all(x == np.floor(x)):
+        names = self.names or [f"x{k + 1}" for k in range(self.n_features)]
+        found = self.cells.set_axis(names, axis=1).reset_index(drop=True)
+        for name, is_word in zip(names if whole else (), self.has_words, strict=False):
+            if not is_word and np.all((x := found[name].dropna()) == np.floor(x)):
                 found[name] = found[name].astype("Int64" if x.size < len(found) else "int64")
         return found
 
     def take(self, features: Sequence[int]) -> Table:
         """The same rows of some of the columns."""
-        return replace(
-            self,
-            points=np.ascontiguousarray(self.points[:, list(features)]),
-            names=None if self.names is None else tuple(self.names[k] for k in features),
-            words=None if self.words is None else tuple(self.words[k] for k in features),
-        )
+        names = None if self.names is None else tuple(self.names[k] for k in features)
+        return replace(self, cells=self.cells.iloc[:, list(features)], names=names)
 
 
 @dataclass
@@ -166,7 +175,6 @@ class Stream:
     n_rows: int = 0
     n_dropped: int = 0
     passes: int = 0
-    seconds: float = 0.0
     complete: bool = False
     weights: None = field(default=None, init=False)
 
@@ -189,7 +197,9 @@ class Stream:
         features, weights = _Columns(files[0], first.width, header).select(options)
         # by name, where there are names: other files may have their columns in another order
         chosen = [first.labels[k] for k in [*features, *weights]]
-        require_different(files[0], [name for name in header or () if name in chosen])
+        require_different(
+            [name for name in header or () if name in chosen], f"{files[0]} has columns"
+        )
         masses, n = chosen[-1] if weights else None, sum(found.rows for found in layouts)
         return cls(source, files, tuple(chosen[: len(features)]), header, masses, options, n)
 
@@ -208,24 +218,18 @@ class Stream:
     # The chunks of one pass, counted.
     def _watched(self, source: Chunks) -> Iterator[Chunk]:
         self.passes, self.n_rows, self.n_dropped, self.complete = self.passes + 1, 0, 0, False
-        began = time.monotonic()
         for chunk in source:
             yield chunk
             self.n_rows += np.shape(chunk.data)[0] + chunk.dropped
             self.n_dropped += chunk.dropped
             Run.current().tell(f"reading, pass {self.passes}", self.n_rows, self.n_expected)
-        self.seconds += time.monotonic() - began
         self.n_expected, self.complete = self.n_rows, True
 
-    def report(self) -> str | None:
-        """One line on what was read; None if the reading was not completed."""
-        if not self.complete:
-            return None
-        lost = f", {self.n_dropped:,} of them dropped (missing cells)" if self.n_dropped else ""
-        times = {1: "", 2: ", read twice"}.get(self.passes, f", read {self.passes} times")
-        rate = self.passes * self.n_rows / max(self.seconds, 1e-9)
-        rows = f"{self.n_rows:,} rows{lost}{times}"
-        return f"{self.source}: {rows} in {self.seconds:.1f} s, {rate:,.0f} rows/s"
+    @property
+    def report(self) -> str:
+        """One line on the rows that were dropped in the last pass, "" if none were."""
+        lost = f"dropped {self.n_dropped} of {self.n_rows} rows, which have missing cells"
+        return f"{self.source}: {lost}" if self.n_dropped else ""
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -261,20 +265,17 @@ class Stream:
 
     def read(self, say: Say) -> Table:
         """All of it in memory."""
+        import pandas
+
         points, weights, rows = zip(*self.parts(), strict=True)
-        if self.n_dropped:
-            say(
-                f"{self.source}: dropped {self.n_dropped} of {self.n_rows} rows, which have"
-                " missing cells"
-            )
+        say(self.report)
         return Table(
             self.source,
-            np.concatenate(points),
-            np.concatenate(rows),
+            pandas.DataFrame(np.concatenate(points), np.concatenate(rows)),
             self.names,
             None if self.weight_label is None else np.concatenate(weights),
             self.header,
-            n_dropped=self.n_dropped,
+            self.n_dropped,
         )
 
 
@@ -367,21 +368,8 @@ def _not_one_column(word: str, at: list[int], names: Sequence[str] | None, width
     if names is None:
         none = f" has no header, so there is no column {excerpt(word)}"
         return f"{none}; choose columns by number, 1 to {width}"
-    return f" has no column {excerpt(word)}; its columns are {_listed(names)}{meant(word, names)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(excerpt, names[:_LISTED])) + ", …" * (len(names) > _LISTED)
-
-
-def require_different(source: str, names: Sequence[str]) -> None:
-    """Raise if two columns have the same name: a density could not be asked for one of them."""
-    for k, name in enumerate(names):
-        if name in names[:k]:
-            raise ValueError(
-                f"{source}: two of the columns are named {excerpt(name)}; rename one, or choose"
-                " columns with --columns"
-            )
+    listed = quoted(names, _LISTED)
+    return f" has no column {excerpt(word)}; its columns are {listed}{meant(word, names)}"
 
 
 @dataclass(frozen=True)
@@ -413,8 +401,8 @@ class _Columns:
             if missing := [name for name in options.features if name not in self.names]:
                 raise ValueError(
                     f"{self.source} has no column {', '.join(map(excerpt, missing))}, as the model"
-                    f" has; its columns are {_listed(self.names)}; rename them, or choose columns"
-                    " with --columns"
+                    f" has; its columns are {quoted(self.names, _LISTED)}; rename them, or choose"
+                    " columns with --columns"
                 )
             features = self.find(options.features)
         else:
@@ -460,7 +448,7 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
     unused = options.exclude or ()
     numbered = [(k, str(k + 1)) for k in range(len(file.first))]
     considered = [k for k, n in numbered if (used is None or n in used) and n not in unused]
-    file.find_header(options.written.header, considered, clean=options.clean)
+    file.find_header(options.written.header, considered)
     columns = _Columns(source, len(file.first), file.names, file.first_row)
     words: list[int] = []
     unfit = _unfit(file, columns)
@@ -486,7 +474,7 @@ def _read_csv(stream: BinaryIO, source: str, options: TableOptions, say: Say) ->
     if not blocks:
         what = "only a header, no row of numbers follows it; pass --no-header if row 1 is data"
         raise cell_error(source, 2, 1, what)
-    return _table(columns, pandas.concat(blocks), features, weights, options, say, words)
+    return _table(columns, pandas.concat(blocks), features, weights, options, say)
 
 
 # Why columns are no samples: they have no name, or most of their cells in the first rows are no
@@ -538,13 +526,10 @@ def _table(
     weights: list[int],
     options: TableOptions,
     say: Say,
-    words: Sequence[int] = (),
 ) -> Table:
-    import pandas
-
     source, kept, n = columns.source, features, len(found)
     if options.is_free:
-        kept = _without_index(columns, found, features, options, say, words)
+        kept = _without_index(columns, found, features, options, say)
         if options.clean:
             gaps = [k for k in kept if found[k].isna().mean() > _MOST_MISSING]
             if gaps:
@@ -553,23 +538,18 @@ def _table(
     if not kept:
         raise ValueError(f"{source}: no column is left for the data")
     found = _complete(columns, found[[*kept, *weights]], options, say)
-    for k in kept:
-        if k not in words:
-            _report_marks(columns, k, found[k].dropna().to_numpy(), say)
-    vocabulary: dict[int, tuple[str, ...]] = {}
-    for k in words:
-        codes, distinct = pandas.factorize(found[k])
-        found, vocabulary[k] = found.assign(**{}), tuple(map(str, distinct))
-        found[k] = np.where(codes < 0, np.nan, codes)
-    header = columns.names
+    cells, header = (
+        found[kept].astype({k: object for k in kept if found[k].dtype.kind != "f"}),
+        columns.names,
+    )
+    for k in [k for k in kept if cells[k].dtype == object]:
+        cells[k] = cells[k].where(cells[k].notna(), None)
     return Table(
         source,
-        np.array(found[kept], dtype=np.float64, order="C"),
-        found.index.to_numpy(),
+        cells,
         None if header is None else tuple(header[k] for k in kept),
         np.array(found[weights[0]]) if weights else None,
         header,
-        tuple(vocabulary.get(k) for k in kept) if words else None,
         n - len(found),
     )
 
@@ -581,13 +561,12 @@ def _without_index(
     features: list[int],
     options: TableOptions,
     say: Say,
-    words: Sequence[int],
 ) -> list[int]:
     kept, n = [], len(found)
     for k in features:
         start = found[k].iat[0]
         # a column that counts is no measurement, whatever its name
-        is_index = n >= _INDEX_ROWS and k not in words and start in (0.0, 1.0)
+        is_index = n >= _INDEX_ROWS and start in (0.0, 1.0)
         if not is_index or not np.array_equal(found[k], start + np.arange(n)):
             kept.append(k)
         elif options.clean:
@@ -631,18 +610,3 @@ def _complete(
         f" {', '.join(fixes) or 'fill them'}",
         columns.names,
     )
-
-
-# Report where a number such as −999 stands in several rows, far from all others.
-def _report_marks(columns: _Columns, position: int, column: np.ndarray, say: Say) -> None:
-    for mark in {float(column.min()), float(column.max())} if column.size else ():
-        nines = mark.is_integer() and abs(mark) > 90.0 and not f"{abs(mark):.0f}".strip("9")
-        rest = column[column != mark]
-        count = column.size - rest.size
-        # far: farther from all others than these are from each other
-        if nines and rest.size and count > 1 and np.min(np.abs(rest - mark)) > np.ptp(rest) > 0.0:
-            say(
-                f"{columns.source}: {columns.label(position)} is {mark:g} in {count} rows, far from"
-                f" all others, {rest.min():g} to {rest.max():g}; if that marks missing cells, empty"
-                " them and pass --drop-missing"
-            )
