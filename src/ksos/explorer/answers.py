@@ -90,8 +90,8 @@ def described(data: Samples) -> dict[str, Any]:
     }
 
 
+# The part of the axis that is drawn: the samples with a margin.
 def _range(data: Samples, feature: int) -> tuple[float, float]:
-    """The part of the axis that is drawn: the samples with a margin."""
     if n := _levels(data, feature):
         return -0.5, n - 0.5
     x = data.points[:, feature]
@@ -101,19 +101,19 @@ def _range(data: Samples, feature: int) -> tuple[float, float]:
     return low - margin, high + margin
 
 
+# How many levels a category has, 0 for a number.
 def _levels(data: Samples, feature: int) -> int:
-    """How many levels a category has, 0 for a number."""
     return 0 if data.columns is None else len(data.columns.listed[feature].levels)
 
 
+# The density whose features are numbers.
 def _density(fitted: Fitted) -> Any:
-    """The density whose features are numbers."""
     p = fitted.density
     return p if isinstance(p, TableDensity) else p.with_feature_names(None)
 
 
+# The density on a grid; around the number of a level, its probability.
 def _on_grid(p: Any, data: Samples, features: Any, axes: Sequence[np.ndarray]) -> list[float]:
-    """The density on a grid; around the number of a level, its probability."""
     points = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(axes))
     for column, k in zip(points.T, features, strict=True):
         if n := _levels(data, k):
@@ -162,13 +162,13 @@ def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
     }
 
 
+# JSON has no infinities.
 def _finite(value: float | None) -> float | None:
-    """JSON has no infinities."""
     return value if value is not None and math.isfinite(value) else None
 
 
+# The embedding of the rows that were fitted.
 def _target(fitted: Fitted, data: Samples) -> MeanEmbedding:
-    """The embedding of the rows that were fitted."""
     X, weights = data.part(data.rows()[0], fitted.settings.features)
     return MeanEmbedding(
         X,
@@ -272,8 +272,8 @@ def conditional(fitted: Fitted, data: Samples, feature: Any, value: Any) -> dict
     }
 
 
+# The level that a number stands for, of a category.
 def _value(data: Samples, feature: int, value: Any) -> Any:
-    """The level that a number stands for, of a category."""
     if data.columns is None or not (n := _levels(data, feature)):
         return value
     if value not in range(n):

@@ -153,8 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(reply.content)
 
+    # What is asked for below the token, once host, origin and token are right.
     def _checked_path(self) -> str:
-        """What is asked for below the token, once host, origin and token are right."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
             raise _NotAnswered(
                 HTTPStatus.MISDIRECTED_REQUEST,
@@ -194,8 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
             )
         return _as_json(found)
 
+    # The JSON object that was sent.
     def _body(self) -> dict[str, Any]:
-        """The JSON object that was sent."""
         length = self.headers.get("Content-Length", "")
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
             raise _NotAnswered(HTTPStatus.LENGTH_REQUIRED, "a body needs its length")

@@ -315,12 +315,10 @@ class Session:
             self._last = tab.fitted
             return tab.fitted
 
+    # The estimator's parameters, and what replaces some of them to the same effect in less time.
     def _parameters(
         self, settings: Settings, stop: threading.Event
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The estimator's parameters, and what replaces some of them to the same effect in less
-        time.
-        """
         automatic = self._automatic_fit(settings, stop)
         strength = (
             automatic.relative_regularization_
@@ -350,10 +348,9 @@ class Session:
         )
         return parameters, known
 
+    # What the library itself chooses for these features, kernel, reference and objective, ended
+    # before it is solved.
     def _automatic_fit(self, settings: Settings, stop: threading.Event) -> KernelSoSDensity:
-        """What the library itself chooses for these features, kernel, reference and objective,
-        ended before it is solved.
-        """
         key = (settings.features, settings.kernel, settings.reference, settings.objective)
         if stop.is_set():
             raise Cancelled
@@ -376,8 +373,8 @@ class Session:
         return self._automatic[key]
 
 
+# A bandwidth, one per feature, or a metric, widened: as plain numbers.
 def _scaled(bandwidth: np.ndarray, scale: float) -> Any:
-    """A bandwidth, one per feature, or a metric, widened: as plain numbers."""
     if not bandwidth.size:  # of categories alone
         return "auto"
     return _rounded(bandwidth * (scale * scale if bandwidth.ndim == 2 else scale)).tolist()
