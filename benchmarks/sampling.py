@@ -4,7 +4,7 @@
 Fits to two moons, d = 2, m = 100, 100 000 samples (at most 1/20 of the baseline's time), and to
 normal data, d = 5, m = 50, 50 000 samples (at most 1/10). Two methods of the sampler are shown, and
 the default, whose time counts; 20 and 784 features are timed without a
-baseline. One BLAS thread; ``--quick`` draws a tenth of the samples.
+baseline. One BLAS thread; ``--quick`` draws a fiftieth of the samples.
 
 ``--searched`` times models as ``KernelSoSDensityCV`` gives them instead: the first row with all
 that it takes, then rows per second, beside the rows per second of NumPy's kernel matrix of as many
@@ -70,7 +70,7 @@ def contest(
     quick: bool,
 ) -> bool:
     """Time one model and print its line; whether it is as fast as asked."""
-    n = n // 10 if quick else n
+    n = n // 50 if quick else n
 
     def seconds(f: Callable[[], object]) -> float:
         began = clock()

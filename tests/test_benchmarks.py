@@ -21,7 +21,7 @@ FOLDER = Path(compare.__file__).parent
 
 SMALLER = {
     "solvers.py": ["--sizes", "8", "--methods", "low_rank", "--output", "out"],
-    "busy.py": ["--busy", "1", "--repeats", "1", "--calls", "logpdf", "mode"],
+    "busy.py": ["--busy", "1", "--repeats", "1", "--calls", "mode"],
 }
 """Words that are added to ``--quick``, whose minute is too long here."""
 

@@ -5,7 +5,7 @@ Order against demand that may differ
 A stock is ordered before the demand is known, here the yearly flow of the Nile at Aswan. Each
 missing unit costs 4, each unit left over 1. The robust order is the best one against every
 distribution within a distance of the data, and the price of that is shown: orders of the last 30
-years, for each of the five years that follow.
+years, for each of the ten years that follow.
 """
 
 import cvxpy as cp
@@ -22,7 +22,7 @@ FLOW = """1120 1160 963 1210 1160 1160 813 1230 1370 1140 995 935 1110 994 1020 
 897 822 1010 771 676 649 846 812 742 801 1040 860 874 848 890 744 749 838 1050 918 986 797 923 975
 815 1020 906 901 1170 912 746 919 718 714 740"""
 flow = np.array(FLOW.split(), dtype=float)[:, None]
-WINDOW, STEP = 30, 5
+WINDOW, STEP = 30, 10
 
 
 def cost(order, demand):

@@ -136,8 +136,9 @@ def test_mean_and_cvar_on_a_simplex() -> None:
 def test_other_kernels(kernel: Any) -> None:
     ball = ksos.Ball(RETURNS, 0.1, domain=PLANE, kernel=kernel)
     slope = cp.Variable()
-    d = ksos.decide(ksos.risk.absolute(lambda P: P[:, 1] - P[:, 0] * slope), ball)
-    check(d, ball, 1e-2)
+    risk = ksos.risk.absolute(lambda P: P[:, 1] - P[:, 0] * slope)
+    d = ksos.decide(risk, ball, rtol=0.05)
+    check(d, ball, 0.05)
     assert worst_on(ball, d.loss, 21) <= d.upper_bound <= d.proven_bound + 1e-12
 
 
@@ -177,7 +178,7 @@ def test_losses_are_rigorous_and_agree_with_a_grid(name: str) -> None:
     assert d.upper_bound_kind == "rigorous"
     at = RETURNS[:7]
     np.testing.assert_allclose(d.loss(at), risk.values(at), atol=1e-9)
-    best, worst = best_on(ball, risk.at, [], 21), worst_on(ball, d.loss, 21)
+    best, worst = best_on(ball, risk.at, [], 17), worst_on(ball, d.loss, 17)
     assert d.lower_bound <= best + 2e-3 * abs(best) + 1e-7 and worst <= d.upper_bound + 1e-7
 
 
