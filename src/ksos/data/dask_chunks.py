@@ -47,11 +47,7 @@ class DaskChunks(Chunks):
         columns, kind = choice.wanted, "array"
         if _is_frame(X):
             kind = "data frame"
-            if missing := [column for column in columns or () if column not in list(X.columns)]:
-                raise ValueError(
-                    f"the dask data frame has no column {missing[0]!r}; its columns are"
-                    f" {', '.join(map(repr, X.columns))}"
-                )
+            choice.require("the dask data frame", list(X.columns))
             X = X if columns is None else X[columns]
             named = (name for name in map(str, X.columns) if name != choice.weights)
             self.names = tuple(choice.columns or named)

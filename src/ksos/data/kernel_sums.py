@@ -26,7 +26,6 @@ from ksos.kernels.base import block_size, kernel_sums, two_sum
 
 _KIND = "kernel sums"
 _GRID = 2.0**40  # see KernelSums.at
-_PRECISIONS = ("double", "single")
 _UNDERFLOW = 2.0**-126  # the least normal number of single precision
 _SINGLE_UNIT = 2.0**-24  # its rounding unit
 _GROUP = 64  # rows that are added up in single precision: they lose 6 of its 24 bits at most
@@ -65,16 +64,17 @@ class KernelSums:
         landmarks: Any,
         precision: str = "double",
         *,
-        state: tuple[Array, Array, int, Array | None] | None = None,
+        state: tuple[Array, int] | None = None,
     ) -> None:
         self.kernel, self.landmarks = kernel, as_points(landmarks, "landmarks")
-        self.precision = as_choice(precision, "precision", _PRECISIONS)
+        self.precision = as_choice(precision, "precision", ("double", "single"))
         kernel.check_features(self.n_features)
-        if state is None:
-            nothing = zeros((self.landmarks.shape[0] + 1,), self.landmarks)
-            state = nothing, nothing, 0, None if precision == "double" else nothing
-        # the last entry of the sums is the mass
-        self._total, self._lost, self.count, self._error = state
+        # sums, of which the last is the mass, what rounding has taken from them, and how far single
+        # precision may be off
+        self._sums, self.count = state or (
+            zeros((3, self.landmarks.shape[0] + 1), self.landmarks),
+            0,
+        )
 
     @property
     def n_features(self) -> int:
@@ -84,21 +84,20 @@ class KernelSums:
     @property
     def mass(self) -> float:
         """Σ_i a_i."""
-        return float(self._total[-1] + self._lost[-1])
+        return float(self._sums[0, -1] + self._sums[1, -1])
 
     @property
     def values(self) -> Array:
         """Σ_i a_i k(x_i, z_j), shape (ℓ,)."""
-        return (self._total + self._lost)[:-1]
+        return (self._sums[0, :] + self._sums[1, :])[:-1]
 
     @property
     def error(self) -> float:
         """No entry of values/mass is off by more than this because of single precision: the largest
         bound over the landmarks.
         """
-        if self._error is None or not self.count:
-            return 0.0
-        return float(namespace(self._error).max(self._error[:-1])) / self.mass
+        largest = namespace(self._sums).max(self._sums[2, :-1])
+        return float(largest) / self.mass if self.count else 0.0
 
     def update(self, points: Any, weights: Any = None) -> KernelSums:
         """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
@@ -110,23 +109,21 @@ class KernelSums:
         else:
             weights = as_vector(weights, "weights", length=X.shape[0])
         a = like(weights, X)
-        before, error = (self._total, self._lost), self._error
-        if error is None:
-            total, lost = kernel_sums(self.kernel, self.landmarks, X, a, before)
+        total, lost, error = (self._sums[k, :] for k in range(3))
+        if self.precision == "double":
+            total, lost = kernel_sums(self.kernel, self.landmarks, X, a, (total, lost))
         else:
-            total, lost, error = _single_sums(self.kernel, self.landmarks, X, a, before, error)
-        return self._with(total, lost, self.count + int(X.shape[0]), error)
+            before = total, lost, error
+            total, lost, error = _single_sums(self.kernel, self.landmarks, X, a, before)
+        return self._with(total, lost, error, self.count + int(X.shape[0]))
 
-    def _with(self, *state: Any) -> KernelSums:
+    def _with(self, total: Array, lost: Array, error: Array, count: int) -> KernelSums:
+        state = namespace(total).stack([total, lost, error]), count
         return KernelSums(self.kernel, self.landmarks, self.precision, state=state)
 
     def beside(self, points: Array) -> KernelSums:
         """The same sums on the device of ``points``."""
-        if type(points) is type(self.landmarks) and points.device == self.landmarks.device:
-            return self
-        total, lost = like(self._total, points), like(self._lost, points)
-        state = total, lost, self.count, None if self._error is None else like(self._error, points)
-        landmarks = like(self.landmarks, points)
+        state, landmarks = (like(self._sums, points), self.count), like(self.landmarks, points)
         return KernelSums(self.kernel, landmarks, self.precision, state=state)
 
     def merge(self, other: KernelSums) -> KernelSums:
@@ -136,11 +133,9 @@ class KernelSums:
                 "kernel sums add up that have one kernel, the same landmarks and precision; make"
                 " both with KernelSums(kernel, landmarks)"
             )
-        total, lost = two_sum(
-            self._total, self._lost + like(other._lost, self._lost), like(other._total, self._total)
-        )
-        error = None if self._error is None else self._error + like(other._error, self._error)
-        return self._with(total, lost, self.count + other.count, error)
+        mine, others = self._sums, like(other._sums, self._sums)
+        total, lost = two_sum(mine[0, :], mine[1, :] + others[1, :], others[0, :])
+        return self._with(total, lost, mine[2, :] + others[2, :], self.count + other.count)
 
     def same_question(self, other: KernelSums) -> bool:
         """Whether kernel, landmarks and precision are the same."""
@@ -167,7 +162,7 @@ class KernelSums:
                 "kernel sums know the data only at their own landmarks; give them to the space as"
                 " landmarks=sums.landmarks"
             )
-        if self._error is not None:
+        if self.precision == "single":
             raise ValueError(
                 f"kernel sums in single precision, known to {self.error:.1g}, are no target: a"
                 ' certificate would not know of their error; make them with precision="double"'
@@ -192,17 +187,15 @@ class KernelSums:
             "parameters": self.kernel.parameters(),
             "precision": self.precision,
             "landmarks": to_numpy(self.landmarks),
-            "total": to_numpy(self._total),
-            "lost": to_numpy(self._lost),
+            "sums": to_numpy(self._sums),
             "count": self.count,
-            "error": None if self._error is None else to_numpy(self._error),
         }
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> KernelSums:
         """The value that :meth:`state` described."""
         kernel = KERNELS[state["kernel"]](**state["parameters"])
-        sums = state["total"], state["lost"], int(state["count"]), state["error"]
+        sums = state["sums"], int(state["count"])
         return cls(kernel, state["landmarks"], state["precision"], state=sums)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -229,10 +222,10 @@ class KernelSums:
 # what underflows adds its own.
 @np.errstate(under="ignore")
 def _single_sums(
-    kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array], error: Array
+    kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array, Array]
 ) -> tuple[Array, Array, Array]:
     # equal masses are factored out: sums of kernel values alone can be taken in single precision
-    xp, (total, lost) = namespace(Z), before
+    xp, (total, lost, error) = namespace(Z), before
     same = bool(xp.all(a == a[0]))
     with full_single_precision():
         for rows, K, rho in kernel.blocks_in_single(X, Z, 2 * block_size(Z)):

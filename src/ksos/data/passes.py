@@ -97,7 +97,8 @@ class Checks:
             X = as_points(X) if tensor else check_array(X, dtype=np.float64, order="C", **named)
             known = self
             if self.n_features is None:
-                known = replace(self, n_features=int(X.shape[1]), names=chunk.names)
+                names = chunk.names if self.names is None else self.names
+                known = replace(self, n_features=int(X.shape[1]), names=names)
             elif X.shape[1] != self.n_features:
                 raise ValueError(
                     f"X has {X.shape[1]} features, but {self.who} is expecting {self.n_features}"

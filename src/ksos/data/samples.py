@@ -80,7 +80,7 @@ def as_folds(
         [np.bincount(rows[part], weights=masses[part], minlength=weights.size) for part in pair]
         for pair in _given_pairs(cv, masses, X)
     ]
-    return [_fold(*pair, masses.sum()) for pair in sides]
+    return [_fold(inside, outside, masses.sum()) for inside, outside in sides]
 
 
 def random_folds(weights: np.ndarray, count: Any, rng: np.random.Generator) -> list[Fold]:

@@ -321,24 +321,15 @@ def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
 
 # Objects as numbers, missing ones as NaN; or what they are instead.
 def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
-    text = next((entry for entry in values if isinstance(entry, (str, bytes))), None)
-    if text is not None:
-        return np.asarray([text], dtype=object), "text"
-    try:
-        return (
-            np.array(
-                [np.nan if _is_missing(entry) else float(entry) for entry in values],
-                dtype=np.float64,
-            ),
-            None,
+    present = [entry for entry in values if not _is_missing(entry)]
+    if odd := [entry for entry in present if not hasattr(entry, "__float__")]:
+        kind = (
+            "text"
+            if isinstance(odd[0], (str, bytes))
+            else f"values of type {type(odd[0]).__name__}"
         )
-    except (TypeError, ValueError, OverflowError):
-        odd = next(
-            entry
-            for entry in values
-            if not _is_missing(entry) and not isinstance(entry, (int, float, np.number))
-        )
-        return np.asarray([odd], dtype=object), f"values of type {type(odd).__name__}"
+        return np.asarray(odd[:1], dtype=object), kind
+    return np.array([np.nan if _is_missing(entry) else float(entry) for entry in values]), None
 
 
 # None, and pandas' NA and NaT, which are not even equal to themselves.

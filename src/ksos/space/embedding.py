@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ksos.data.kernel_sums import KernelSums
-from ksos.data.sources import Chunk, Chunks, as_source
+from ksos.data.passes import Checks, Gathered
+from ksos.data.sources import Chunks, as_source
 from ksos.density import (
     Columns,
     Corrected,
@@ -35,7 +36,7 @@ from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.arrays import Array, inner, like, namespace, norm, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
 from ksos.ground.names import column_names, in_order, order_of, shown_names
-from ksos.ground.validation import as_points, as_vector
+from ksos.ground.validation import as_points
 from ksos.integrals import closed_form
 from ksos.integrals.box_pairs import BoxPairs
 from ksos.integrals.gaussian import BELL_NODES, GaussianBox, axes_of
@@ -313,10 +314,11 @@ def _side(
         return as_target(target, kernel, what)
     if landmarks is not None:
         return sums_at(target, kernel, landmarks, names)
-    rows, count = [], 0
+    rows, count, checks = [], 0, Checks("mmd", names=names)
     for chunk in target:
-        rows.append(_rows(chunk, names))
-        count += rows[-1][0].shape[0]
+        found, checks = checks.rows(chunk)
+        rows += [tuple(map(to_numpy, found))] if found.points.shape[0] else []
+        count += found.points.shape[0]
         if count > _MOST_IN_MEMORY:
             raise ValueError(
                 f"{what}, {target!r}, has more than {_MOST_IN_MEMORY} samples, and the exact MMD"
@@ -420,35 +422,12 @@ def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
     return (total + lost)[:-1]
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Kernel sums that grow by chunks, their columns in the order of ``names``."""
-
-    sums: KernelSums
-    names: tuple[str, ...] | None
-
-    def update(self, chunk: Chunk) -> _Sums:
-        X, a = _rows(chunk, self.names)
-        return replace(self, sums=self.sums.update(X, a)) if X.shape[0] else self
-
-    def merge(self, other: _Sums) -> _Sums:
-        return replace(self, sums=self.sums.merge(other.sums))
-
-
 def sums_at(
     source: Chunks, kernel: Kernel, landmarks: Array, names: tuple[str, ...] | None
 ) -> KernelSums:
     """Σ_i a_i k(x_i, z_j) over all samples, in one pass."""
-    return source.gather(_Sums(KernelSums(kernel, landmarks), names)).sums
-
-
-def _rows(chunk: Chunk, names: tuple[str, ...] | None) -> tuple[np.ndarray, np.ndarray]:
-    """The samples of a chunk and their weights; an error names the chunk."""
-    X = to_numpy(as_points(chunk.data, chunk.name, allow_empty=True))
-    order = None if chunk.names is None else order_of(chunk.names, names, chunk.name)
-    a = np.ones(X.shape[0]) if chunk.weights is None else chunk.weights
-    a = as_vector(a, f"{chunk.name}: weights", length=X.shape[0])
-    return X if order is None else X[:, order], a
+    checks = Checks("mmd", n_features=int(landmarks.shape[1]), names=names)
+    return source.gather(Gathered(checks, sums=KernelSums(kernel, landmarks))).sums
 
 
 def exact_inner(a: Embedded, b: Embedded, kernel: Kernel, max_operations: float = 1e13) -> float:
