@@ -451,4 +451,4 @@ def test_columns_are_put_in_order_by_their_names(
         in other.err
     )
     wrong = score(f"{header},w", np.column_stack([X, X[:, 0]]), "--columns", "mpg,hp,w")
-    assert wrong.code == 1 and "rename the columns" in wrong.err and wrong.out == ""
+    assert wrong.code == 1 and "rename columns" in wrong.err and wrong.out == ""

@@ -107,18 +107,17 @@ def _shown(cell: object) -> str:
 
 # The second table with its columns in the order of the first, by name if both have names.
 def _in_order_of(first: Table, second: Table, console: Console) -> Table:
-    for table, other in ((first, second), (second, first)):
+    for table in (first, second):
         require_different(table.names or (), f"{table.source} has columns")
-        if table.names is None or other.names is None:
-            continue
-        if alone := [name for name in table.names if name not in other.names]:
-            common = [name for name in first.names or () if name in (second.names or ())]
-            fix = f"compare some with {option('--columns', common)}" if common else ""
-            fix = fix or "rename them, or choose columns by number"
-            raise ValueError(
-                f"only {table.source} has columns {', '.join(map(excerpt, alone))}; {fix}"
-            )
     if first.names is not None and second.names is not None:
+        for table, other in ((first, second.names), (second, first.names)):
+            if alone := [name for name in table.names or () if name not in other]:
+                common = [name for name in first.names if name in second.names]
+                fix = f"compare some with {option('--columns', common)}, or " if common else ""
+                raise ValueError(
+                    f"only {table.source} has columns {', '.join(map(excerpt, alone))}; {fix}rename"
+                    " them, or choose columns by number"
+                )
         return second.take([second.names.index(name) for name in first.names])
     if first.n_features != second.n_features:
         raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from ksos import IntegralNotAvailableError, SoSDensity, TableDensity
 from ksos.cli import values
-from ksos.cli.console import Console, UsageError
+from ksos.cli.console import Console, UsageError, described
 from ksos.data import (
     Stream,
     Table,
@@ -21,6 +21,9 @@ from ksos.data import (
     open_table,
     read_table,
 )
+from ksos.ground import quoted
+
+_MOST_NAMES = 6  # of columns in a message, which must stay one line
 
 
 def data_argument(several: bool) -> values.Argument:
@@ -145,17 +148,11 @@ def in_model_order(
                 f" {', '.join(map(excerpt, extra))}"
             )
         return table.take([here.index(name) for name in names])
-    listed = "" if names is None else ", " + ", ".join(map(excerpt, names))
-    if table.n_features != d:
+    if table.n_features != d or (names is not None and here is not None):
+        given, listed = ("" if of is None else f", {quoted(of)}" for of in (here, names))
         raise ValueError(
-            f"{table.source} gives {table.n_features} columns, but the model in {model} has {d}"
-            f" features{listed}; choose the columns with --columns"
-        )
-    if names is not None and here is not None:
-        missing = next(name for name in names if name not in here)
-        raise ValueError(
-            f"{table.source} has no column {excerpt(missing)}, which the model in {model} needs;"
-            f" its columns are {', '.join(map(excerpt, here))}; rename the columns"
+            f"{table.source} gives {table.n_features} columns{given}, but the model in {model} has"
+            f" {d} features{listed}; rename columns, or choose them with --columns"
         )
     if names is not None:
         warn_of_order(table.source, names, console)
@@ -366,3 +363,45 @@ def _level(levels: Sequence[Any], value: Any) -> Any:
     word = f"{value:g}" if isinstance(value, float) else str(value)
     known = {str(level).lower(): level for level in levels}
     return value if value in levels else known.get(word.lower(), value)
+
+
+def composition(density: Any) -> dict[str, Any]:
+    """The sizes, the kernel and the measure of a density.
+
+    ``n_components`` counts the Gaussians of the reference, and is 0 if there is none; ``n_support``
+    is 0 if the density is the reference itself. In a mixture of several parts both are sums.
+    """
+    n = m = 0
+    if isinstance(density, TableDensity):
+        corrections = [terms.correction for _, terms in density.parts]
+        return {
+            "n_components": sum(len(terms.reference.weights) for _, terms in density.parts),
+            "n_support": sum(len(one.points) for one in corrections if not one.is_silent),
+            "rank": sum(one.factor.shape[1] for one in corrections),
+            "kernel": {"name": "gaussian"},
+            "measure": {"name": "lebesgue"},
+            "kinds": {column.name: column.kind for column in density.columns.listed},
+        }
+    for _, term in density.terms.on_host.weighted:
+        part = term.joint
+        normals = None if part.unit_constant is None else part.measure.normals(part.n_features)
+        n += 0 if normals is None else len(normals.weights)
+        m += part.support_points.shape[0] if normals is None or part.unit_factor.any() else 0
+    d = density.n_features
+    return {
+        "n_components": n,
+        "n_support": m,
+        "rank": density.rank,
+        "kernel": described(density.kernel, d),
+        "measure": described(density.measure, d),
+    }
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Names, separated by commas; of many the first ones.
+
+    >>> shortened(["a", "b"])
+    'a, b'
+    """
+    more = len(names) - _MOST_NAMES
+    return ", ".join([*names[:_MOST_NAMES], *[f"and {more} more"] * (more > 0)])

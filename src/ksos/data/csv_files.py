@@ -318,8 +318,7 @@ class CsvFile:
     ``say`` gets what is detected and not usual. Rows are numbered from 1, with the header and the
     lines of comment before it. ``names`` are those of the columns, once :meth:`find_header` has
     found them; ``width`` is how many cells every row has, once the ``first`` one is known;
-    ``bytes_per_row`` is about what the first rows take; ``sample`` are their cells below the
-    header, as far as these are sound.
+    ``sample`` are the cells of the first rows below the header, as far as these are sound.
     """
 
     names: tuple[str, ...] | None = None
@@ -346,7 +345,6 @@ class CsvFile:
                 f"{source}: {n_comments} line{'s' * (n_comments > 1)} of comment at the beginning,"
                 f" {excerpt(lines[0])}, dropped"
             )
-        self.bytes_per_row = sum(map(len, lines)) / len(lines) + 1.0
         self.first_row = n_comments + 1
         # rows keep the numbers that an editor shows
         begin = begin.split("\n", n_comments)[n_comments]

@@ -345,13 +345,12 @@ def files_of(source: Any) -> list[str]:
 
 
 class TableFile(NamedTuple):
-    """A file of a table: its width, the names of its columns if any, how many rows it has (exactly,
-    except for CSV), and its chunks, of so many rows, with the columns that a choice needs.
+    """A file of a table: its width, the names of its columns if any, and its chunks, of so many
+    rows, with the columns that a choice needs.
     """
 
     width: int
     names: tuple[str, ...] | None
-    rows: int
     chunks: Callable[[int, Choice], Iterator[Chunk]]
 
     @property
@@ -365,20 +364,17 @@ def opened(file: str, written: Written) -> Iterator[TableFile]:
     """One of the files that :func:`chunks` reads; an error names it."""
     if file.lower().endswith(".npy"):
         stored = mapped(file)
-        n, width = stored.shape
-        yield TableFile(width, None, n, lambda rows, _: _slices(stored, rows, file))
+        yield TableFile(stored.shape[1], None, lambda rows, _: _slices(stored, rows, file))
     elif file.lower().endswith(_CSV):
         with open(file, "rb") as stream:
             found = CsvFile(stream, file, written)
             found.find_header(written.header)
-            n = round(os.path.getsize(file) / found.bytes_per_row)
-            yield TableFile(len(found.first), found.names, n, partial(_csv_chunks, found))
+            yield TableFile(len(found.first), found.names, partial(_csv_chunks, found))
     else:
-        with _arrow_file(file) as (names, n, batches):
+        with _arrow_file(file) as (names, batches):
             yield TableFile(
                 len(names),
                 tuple(names),
-                n,
                 lambda rows, choice: _batches(batches(rows, choice.wanted), file),
             )
 
@@ -445,24 +441,23 @@ def _arrow(what: str) -> Any:
     return needed("pyarrow", what, '"kernel-sos[arrow]"')
 
 
-# The names of the columns of a Parquet or Arrow file, its number of rows, and what reads batches of
-# it; errors name the file.
+# The names of the columns of a Parquet or Arrow file, and what reads batches of it; errors name the
+# file.
 @contextmanager
-def _arrow_file(file: str) -> Iterator[tuple[list[str], int, Callable[..., Iterable[Any]]]]:
+def _arrow_file(file: str) -> Iterator[tuple[list[str], Callable[..., Iterable[Any]]]]:
     arrow = _arrow(f"reading {file}")
     try:
         if file.lower().endswith(_PARQUET):
             from pyarrow.parquet import ParquetFile
 
             with ParquetFile(file) as found:
-                names, n = found.schema_arrow.names, found.metadata.num_rows
-                yield names, n, lambda rows, columns: found.iter_batches(rows, columns=columns)
+                names = found.schema_arrow.names
+                yield names, lambda rows, columns: found.iter_batches(rows, columns=columns)
         else:
             with arrow.memory_map(file) as mapped, arrow.ipc.open_file(mapped) as found:
                 # of a mapped file, nothing is read before it is looked at
                 batches = [found.get_batch(k) for k in range(found.num_record_batches)]
-                n = sum(batch.num_rows for batch in batches)
-                yield found.schema.names, n, lambda rows, columns: batches
+                yield found.schema.names, lambda rows, columns: batches
     except (arrow.ArrowInvalid, arrow.ArrowTypeError) as error:
         raise ValueError(f"{file} is truncated or damaged: {error}; write it again") from None
     except OSError as error:  # pyarrow's words for a damaged page

@@ -161,8 +161,8 @@ class Table:
 class Stream:
     """The chosen columns of files that need not fit in memory, with the interface of `Table`.
 
-    Weights come with the chunks. ``n_expected`` rows are in the files, as far as these show before
-    they are read; ``n_rows`` were in the last pass, and ``n_dropped`` of them had missing cells.
+    Weights come with the chunks. ``n_rows`` were in the last pass, and ``n_dropped`` of them had
+    missing cells.
     """
 
     source: str
@@ -171,7 +171,6 @@ class Stream:
     header: tuple[str, ...] | None
     weight_label: Any
     options: TableOptions
-    n_expected: int
     n_rows: int = 0
     n_dropped: int = 0
     passes: int = 0
@@ -188,20 +187,16 @@ class Stream:
             )
         files = tuple(files_of([*paths]))
         source = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} …"
-        # all files are opened first: a missing one is found before an hour of reading
-        layouts = []
-        for file in files:
-            with opened(file, options.written) as found:
-                layouts.append(found)
-        first, header = layouts[0], layouts[0].names
+        with opened(files[0], options.written) as first:
+            header = first.names
         features, weights = _Columns(files[0], first.width, header).select(options)
         # by name, where there are names: other files may have their columns in another order
         chosen = [first.labels[k] for k in [*features, *weights]]
         require_different(
             [name for name in header or () if name in chosen], f"{files[0]} has columns"
         )
-        masses, n = chosen[-1] if weights else None, sum(found.rows for found in layouts)
-        return cls(source, files, tuple(chosen[: len(features)]), header, masses, options, n)
+        masses = chosen[-1] if weights else None
+        return cls(source, files, tuple(chosen[: len(features)]), header, masses, options)
 
     @property
     def samples(self) -> Chunks:
@@ -222,8 +217,8 @@ class Stream:
             yield chunk
             self.n_rows += np.shape(chunk.data)[0] + chunk.dropped
             self.n_dropped += chunk.dropped
-            Run.current().tell(f"reading, pass {self.passes}", self.n_rows, self.n_expected)
-        self.n_expected, self.complete = self.n_rows, True
+            Run.current().tell(f"reading, pass {self.passes}, {self.n_rows:,} rows")
+        self.complete = True
 
     @property
     def report(self) -> str:
