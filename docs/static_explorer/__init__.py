@@ -191,7 +191,7 @@ def _record(fitted: Fitted, data: Samples) -> dict[str, Any]:
     return told | {
         "model": model,
         "exact_mmd": float(exact),
-        "program": answers.program(fitted, data),
+        "program": answers.program(fitted, data)["program"],
     }
 
 

@@ -29,20 +29,6 @@ from ksos.ground.validation import as_count
 from ksos.kernels import KERNELS, Laplace, Matern
 from ksos.space.embedding import MeanEmbedding, mmd
 
-__all__ = [
-    "MASSES",
-    "box",
-    "conditional",
-    "described",
-    "details",
-    "fit",
-    "model_file",
-    "pairs",
-    "program",
-    "progress",
-    "samples",
-]
-
 MASSES = (0.5, 0.9)
 """The highest-density regions that are drawn."""
 
@@ -223,11 +209,7 @@ def details(tab: Tab, data: Samples) -> dict[str, Any]:
         return found | {"exact_mmd_why": "not computed for tables with text or gaps"}
     if p.n_features <= 2:
         for mass in MASSES:
-            if stop.is_set():
-                return {"stale": True}
             found["levels"].append({"mass": mass, "level": float(p.hdr_level(mass, rng=0))})
-    if stop.is_set():
-        return {"stale": True}
     try:
         kernel = fitted.solution.space.embedding_kernel
         found["exact_mmd"] = mmd(
@@ -250,7 +232,9 @@ def progress(tab: Tab) -> dict[str, Any]:
     }
 
 
-def conditional(fitted: Fitted, data: Samples, feature: Any, value: Any) -> dict[str, Any]:
+def conditional(
+    fitted: Fitted, data: Samples, feature: Any = None, value: Any = None
+) -> dict[str, Any]:
     """The density of one of two features given a value of the other, which is number 0 or 1."""
     if (shown := len(fitted.settings.features)) != 2:
         raise ValueError(f"a conditional needs two features; {shown} are shown")
@@ -281,7 +265,7 @@ def _value(data: Samples, feature: int, value: Any) -> Any:
     return data.columns.listed[feature].levels[int(value)]
 
 
-def box(fitted: Fitted, data: Samples, low: Any, high: Any) -> dict[str, Any]:
+def box(fitted: Fitted, data: Samples, low: Any = None, high: Any = None) -> dict[str, Any]:
     """P(low ≤ x ≤ high); of a category, ``low`` is the number of its level."""
     if isinstance(fitted.density, TableDensity):
         features = fitted.settings.features
@@ -291,7 +275,7 @@ def box(fitted: Fitted, data: Samples, low: Any, high: Any) -> dict[str, Any]:
     return {"probability": float(_density(fitted).probability(low, high))}
 
 
-def samples(fitted: Fitted, size: Any, seed: Any) -> dict[str, Any]:
+def samples(fitted: Fitted, _: Samples, size: Any = None, seed: Any = 0) -> dict[str, Any]:
     """Independent samples of the density."""
     if (n := as_count(size, "size")) > _MOST_SAMPLES:
         raise ValueError(f"size must be at most {_MOST_SAMPLES}; got {n}")
@@ -322,7 +306,7 @@ def model_file(density: SoSDensity) -> bytes:
         return path.read_bytes()
 
 
-def program(fitted: Fitted, data: Samples) -> str:
+def program(fitted: Fitted, data: Samples) -> dict[str, str]:
     """The lines of Python that make the same fit."""
     features, n_held_out = list(fitted.settings.features), data.n_held_out
     weights, held_weights = (
@@ -339,7 +323,7 @@ def program(fitted: Fitted, data: Samples) -> str:
     )
     naming = "" if mixed else f".with_feature_names({[data.names[k] for k in features]!r})"
     held = f"print(est.score(X{at}[held_out]{held_weights}))  # held out\n" if n_held_out else ""
-    return (
+    lines = (
         f"import numpy as np\nimport ksos\n\n{data.how_to_read}\nX = {chosen}\n"
         "order = np.random.default_rng(0).permutation(len(X))\n"
         f"fitted, held_out = np.sort(order[{n_held_out}:]), np.sort(order[:{n_held_out}])\n"
@@ -348,3 +332,4 @@ def program(fitted: Fitted, data: Samples) -> str:
         f"p = est.distribution_{naming}\n"
         "p.save('model.ksos')\n"
     )
+    return {"program": lines}

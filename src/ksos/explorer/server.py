@@ -10,6 +10,7 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -18,8 +19,6 @@ from typing import Any, NamedTuple
 from ksos.explorer import answers
 from ksos.explorer.session import Cancelled, Session, Settings
 from ksos.ground.validation import as_count
-
-__all__ = ["LARGEST_BODY", "Server"]
 
 LARGEST_BODY = 16_384
 """Bytes of a request: settings and coordinates are far smaller, and nothing else is uploaded."""
@@ -46,7 +45,6 @@ _STATIC = {
     "page.js": ("page.js", "text/javascript; charset=utf-8"),
     "icon.svg": ("icon.svg", "image/svg+xml"),
 }
-_READING = ("GET", "HEAD")
 
 
 class _NotAnswered(Exception):
@@ -234,29 +232,24 @@ def _cancel(session: Session, tab: str, _: dict[str, Any]) -> Any:
     return {"canceled": True}
 
 
+def _of_fitted(
+    answer: Callable[..., Any], session: Session, tab: str, asked: dict[str, Any]
+) -> Any:
+    return answer(session.tab(tab).require_fitted(), session.samples, **asked)
+
+
 _QUESTIONS: dict[str, Callable[[Session, str, dict[str, Any]], Any]] = {
     "data": lambda session, _, __: answers.described(session.samples),
     "fit": _fit,
     "cancel": _cancel,
     "progress": lambda session, tab, _: answers.progress(session.tab(tab)),
     "details": lambda session, tab, _: answers.details(session.tab(tab), session.samples),
-    "conditional": lambda session, tab, asked: answers.conditional(
-        session.tab(tab).require_fitted(), session.samples, asked.get("feature"), asked.get("value")
-    ),
-    "box": lambda session, tab, asked: answers.box(
-        session.tab(tab).require_fitted(), session.samples, asked.get("low"), asked.get("high")
-    ),
-    "samples": lambda session, tab, asked: answers.samples(
-        session.tab(tab).require_fitted(), asked.get("size"), asked.get("seed", 0)
-    ),
-    "pairs": lambda session, tab, _: answers.pairs(
-        session.tab(tab).require_fitted(), session.samples
-    ),
-    "program": lambda session, tab, _: {
-        "program": answers.program(session.tab(tab).require_fitted(), session.samples)
-    },
     "model": lambda session, tab, _: answers.model_file(session.tab(tab).require_fitted().density),
 }
 """What a page may ask, by the last word of the address; always with POST, so that no other page
 can.
 """
+_QUESTIONS |= {
+    name: partial(_of_fitted, getattr(answers, name))
+    for name in ("conditional", "box", "samples", "pairs", "program")
+}

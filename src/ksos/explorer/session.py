@@ -24,9 +24,6 @@ from ksos.ground.validation import as_choice, as_count, as_features, as_masses, 
 from ksos.kernels import KERNELS
 from ksos.solvers import SOLVERS, Auto, Progress, Solution
 
-__all__ = ["DRAFTS", "Cancelled", "Fitted", "Samples", "Session", "Settings", "Tab"]
-__all__ += ["MOST_FEATURES", "MOST_SUPPORT", "REFERENCES", "WIDEST"]
-
 DRAFTS = {"squared_mmd": 1e-4, "mmd": 1e-3, "likelihood": 1e-2}
 """The gap of a draft, by objective: a fit with L-BFGS that takes a fraction of the time, and that
 looks like the optimum.
