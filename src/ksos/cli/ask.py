@@ -25,11 +25,11 @@ from ksos.cli.options import (
     View,
     box_arguments,
     box_sides,
+    composition,
     data_argument,
     open_samples,
     take_view,
 )
-from ksos.cli.report import composition
 from ksos.data import Stream, find_columns, written
 from ksos.ground import Run, as_count, replace_whole
 

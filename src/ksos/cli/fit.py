@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import math
 import os
 import warnings
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from ksos import (
     KernelSoSDensity,
     KernelSoSDensityCV,
     MeanEmbedding,
+    Solution,
     TableDensity,
 )
 from ksos.cli import values
@@ -30,18 +32,11 @@ from ksos.cli.options import (
     box_arguments,
     box_sides,
     column_names,
+    composition,
     data_argument,
     in_model_order,
-    table_options,
-)
-from ksos.cli.report import (
-    certificate_line,
-    composition,
-    fit_lines,
-    fit_value,
-    rows_line,
     shortened,
-    solver_line,
+    table_options,
 )
 from ksos.data import (
     KINDS,
@@ -55,6 +50,7 @@ from ksos.data import (
 from ksos.estimators.conditional import METHODS
 from ksos.estimators.conditional_file import load_conditional
 from ksos.estimators.density import OBJECTIVES, PENALTIES
+from ksos.estimators.search import MOST_SAMPLES
 from ksos.functionals import SquaredL2
 from ksos.ground import Run, as_weights, require_different
 from ksos.kernels import KERNELS, Gaussian
@@ -66,6 +62,12 @@ _PARAMETERS = {"folds": "cv", "seed": "random_state", "kinds": "columns"}
 """Of the estimators, where the option has another name."""
 
 
+_UNITS = {
+    "log_likelihood": "nats per row",
+    "l2": "(2p − ∫p², per row)",
+    "mmd": "(minus the squared MMD)",
+}
+_DISTANCES = {"squared_mmd": " (squared MMD)", "mmd": " (MMD)"}
 _OTHER = {"search": "mmd", "mmd": "search"}
 _method = partial(values.argument, group="how to fit")
 _model = partial(values.argument, group="the density")
@@ -340,13 +342,110 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
         lines.append(solver_line(solution))
         if not isinstance(estimator.distribution_, TableDensity):
             lines.append(f"kernel: {solution.space.kernel!r}")
-    console.answer(arguments.json, value, [*lines, f"written: {arguments.output}"])
-    if status == "solved":
-        return DONE
     early = f"{status}: the search ended before everything was tried; raise --time-limit"
     message = solution.message if status == solution.status else early
-    console.note(f"not converged: {message}; {arguments.output} holds the best density found")
-    return NOT_CONVERGED
+    lines.append(f"written: {arguments.output}")
+    return _answered(arguments, console, value, lines, "" if status == "solved" else message)
+
+
+def fit_value(estimator: Any, table: Table | Stream, weights: str | None) -> dict[str, Any]:
+    """A fit of a density for a program, in full precision."""
+    solution, header, names = estimator.solution_, table.header or (), list(table.names or ())
+    words = [weights] if weights and names else []
+    places = find_columns(words, header, len(header), table.source)
+    used = {*names, *(header[k] for k in places)}
+    value: dict[str, Any] = {
+        "n_samples": table.n_samples,
+        "n_dropped": table.n_dropped,
+        "n_features": table.n_features,
+        "feature_names": names or None,
+        "dropped_columns": [name for name in header if names and name not in used],
+        **composition(estimator.distribution_),
+        "bandwidth": np.asarray(estimator.bandwidth_).tolist(),
+        "regularization": float(estimator.regularization_),
+    }
+    if isinstance(estimator, KernelSoSDensityCV):
+        value |= {name: float(number) for name, number in estimator.best_params_.items()}
+        corrects = estimator.reference_ is not None
+        value |= {
+            "held_out_score": float(estimator.best_score_),
+            "n_folds": estimator.n_splits_,
+            "reference_gap": float(estimator.reference_gap_) if corrects else None,
+        }
+    else:
+        value |= {
+            "n_landmarks": estimator.landmarks_.shape[0],
+            "embedding_bandwidth": estimator.embedding_bandwidth_.tolist(),
+            "relative_regularization": float(estimator.relative_regularization_),
+        }
+    return {**value, **solution.summary(), "time": solution.time}
+
+
+def fit_lines(value: dict[str, Any], estimator: Any) -> list[str]:
+    """The same for a reader."""
+    searched = isinstance(estimator, KernelSoSDensityCV)
+    n, m, rank = value["n_components"], value["n_support"], value["rank"]
+    names, dropped = value["feature_names"], value["dropped_columns"]
+    named = f" ({shortened(names)})" if names else ""
+    lost = f"; dropped: {shortened(dropped)}" if dropped else ""
+    lines = [rows_line(value, searched), f"columns: {value['n_features']}{named}{lost}"]
+    if "kinds" in value:
+        listed = [f"{name} {kind}" for name, kind in value["kinds"].items()]
+        lines.append(f"kinds: {', '.join(listed)}")
+    strength, reference = f"{value['regularization']:.3g}", "a Gaussian"
+    if n > 1:
+        reference = f"a mixture of {n} Gaussians"
+    if searched:
+        score = "none, nothing was compared"
+        if math.isfinite(value["held_out_score"]):
+            unit = _UNITS[estimator.criterion]
+            score = f"{value['held_out_score']:.5g} {unit}, {value['n_folds']} folds"
+        lines.append(f"held-out score: {score}")
+        unit = "w₀" if estimator.reference_ is None else "∫k²dρ"
+        strength = f"{value['relative_regularization']:.3g} (units of {unit})"
+        if n and estimator.reference in ("auto", "mixture"):
+            gap = _bound(value["reference_gap"])
+            reference += f", its weights within {gap} nats of the best"
+    made = f"a kernel sum of squares of rank {rank}, {m} support point{'s' if m > 1 else ''}"
+    made += f", λ = {strength}"
+    if n:
+        lines.append(f"reference: {reference}")
+        made = f"the reference, corrected by {made}"
+    if n and not m:
+        made = f"the reference itself (λ = ∞), rank {rank}"
+    return [*lines, f"density: {made}", certificate_line(estimator)]
+
+
+def rows_line(value: dict[str, Any], searched: bool = False) -> str:
+    """How many rows were read and dropped."""
+    n, dropped = value["n_samples"], value["n_dropped"]
+    if n is None:
+        return "rows: those of the checkpoint"
+    of = f" of {n + dropped:,} ({dropped:,} dropped: missing cells)" if dropped else ""
+    few = f"; the model is fitted to a subsample of at most {MOST_SAMPLES:,} distinct rows"
+    return f"rows: {n:,}{of}{few if searched and n > MOST_SAMPLES else ''}"
+
+
+def solver_line(solution: Solution) -> str:
+    """How the certificate was found."""
+    took = f"{solution.status} in {solution.n_iter} iterations and {solution.time:.2f} s"
+    return f"solver: {solution.solver}, {took}, objective {solution.objective:.6e}"
+
+
+def certificate_line(estimator: Any) -> str:
+    """How far the saved density can be from the optimum."""
+    gap, status = estimator.solution_.gap, estimator.solution_.status
+    if gap is None or not math.isfinite(gap):
+        return f"certified: not yet, there is no bound on the distance from the optimum ({status})"
+    objective = estimator.objective if isinstance(estimator.objective, str) else ""
+    unit = " nats" if objective == "likelihood" else ""
+    early = "" if status == "solved" else f" ({status})"
+    of = _DISTANCES.get(objective, "")
+    return f"certified: within {_bound(gap)}{unit} of the optimum{of}{early}"
+
+
+def _bound(gap: float) -> str:
+    return "0" if gap == 0.0 else f"{gap:.1e}"
 
 
 # The options of these groups that were given, by name.
@@ -436,9 +535,11 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
     estimator = KernelSoSConditional(**_parameters(given))
     with warnings.catch_warnings(record=True) as caught:
         estimator.fit(x, y, sample_weight=table.weights)
-    late = [one.message for one in caught if issubclass(one.category, ConvergenceWarning)]
+    late = ""
     for one in caught:
-        if one.message not in late:
+        if issubclass(one.category, ConvergenceWarning):
+            late = late or str(one.message)
+        else:
             console.warning(str(one.message))
     estimator.save(arguments.output)
     value = {
@@ -486,18 +587,18 @@ def _fit_conditional(arguments: argparse.Namespace, console: Console) -> int:
     return _answered(arguments, console, value, lines, late)
 
 
-# Print what was fitted, and what was not, since it was ``late``.
+# Print what was fitted, and what was not, since it was ``late``, in words.
 def _answered(
     arguments: argparse.Namespace,
     console: Console,
     value: dict[str, Any],
     lines: list[str],
-    late: Any,
+    late: str,
 ) -> int:
     console.answer(arguments.json, value, lines)
     if not late:
         return DONE
-    console.note(f"not converged: {late[0]}; {arguments.output} holds the best model found")
+    console.note(f"not converged: {late}; {arguments.output} holds the best density found")
     return NOT_CONVERGED
 
 

@@ -17,10 +17,10 @@ from ksos.cli.options import (
     data_argument,
     open_samples,
     reading,
+    shortened,
     table_options,
     take_view,
 )
-from ksos.cli.report import shortened
 from ksos.data import Stream, read_table
 from ksos.density import TableDensity, load
 from ksos.ground import Run, replace_whole, require_different

@@ -43,6 +43,14 @@ STYLE = {
 """The settings of a figure for a paper: small type, thin lines."""
 
 
+class Display:
+    """What every display has once it is drawn: the figure, its axes, and its artists by name."""
+
+    figure_: Figure | SubFigure
+    ax_: Any
+    artists_: dict[Any, Any]
+
+
 def require_matplotlib() -> None:
     """Raise an error with the fix if matplotlib is not installed."""
     needed("matplotlib", "a figure", '"kernel-sos[plot]"')

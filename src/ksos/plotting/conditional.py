@@ -12,7 +12,7 @@ from scipy.stats import binom
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_choice, as_count, as_levels, as_vector
-from ksos.plotting.canvas import color_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ _LINE, _DATA, _BAND = "#234484", "#B5480A", "#d7e9f5"
 _CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or level by level
 
 
-class ConditionalDisplay:
+class ConditionalDisplay(Display):
     r"""The conditional distributions of a fitted :class:`~ksos.KernelSoSConditional` on rows (x_i,
     y_i).
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_grid, as_positive
-from ksos.plotting.canvas import color_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
 
 _CHOSEN, _LINE, _UNSEEN, _NEAR = "#B5480A", "#375f99", "#e6e6e6", "#1a1a1a"
 _BANDS = 12  # of color: as many as an eye tells apart in a color bar
@@ -23,7 +23,7 @@ _LABELS = {
 }
 
 
-class CrossValidationDisplay:
+class CrossValidationDisplay(Display):
     r"""The held-out scores of a :class:`~ksos.KernelSoSDensityCV` by bandwidth and λ.
 
     With several bandwidths: a cell per pair, darker if the score is higher. λ = ∞ gives the

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_choice
-from ksos.plotting.canvas import axes_grid, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, axes_grid, require_matplotlib, single_axes
 from ksos.solvers import Progress, Solution
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _COST, _WORST, _PLAIN = "#3f7ac2", "#cb5a12", "#7c7c7c"
 _LOGARITHMIC = 5.0  # objectives that fall by more than this factor are drawn on a logarithmic scale
 
 
-class SolutionDisplay:
+class SolutionDisplay(Display):
     r"""The run of a solver: above, the objective with the interval that is proven to hold its
     minimum; below, the gap.
 
@@ -177,7 +177,7 @@ class SolutionDisplay:
         ax.set_ylabel("gap" if self.certified else "gap, not certified")
 
 
-class RobustPathDisplay:
+class RobustPathDisplay(Display):
     """The mean cost on held-out samples and the certified worst-case risk, against the radius.
 
     The difference of the cost to that of the first radius, 0 for the plain model, is the price of

@@ -12,7 +12,7 @@ import numpy as np
 
 from ksos.density import Column, TableDensity
 from ksos.ground.validation import as_features
-from ksos.plotting.canvas import axes_grid, color_map, require_matplotlib
+from ksos.plotting.canvas import Display, axes_grid, color_map, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def table_size(k: int) -> tuple[float, float]:
     return (4.6, 3.4) if k == 1 else (1.95 * k + 0.8, 1.75 * k + 0.4)
 
 
-class TableDisplay:
+class TableDisplay(Display):
     """A figure of the columns of a :class:`~ksos.TableDensity`; make it with :meth:`from_density`.
 
     Categories, counts and values with a mass of their own are bars with their probabilities.
