@@ -426,7 +426,7 @@ def test_what_needs_rows_in_memory_says_so() -> None:
             question()
     with pytest.raises(
         ValueError,
-        match=r"'data/\*\.csv'; X must be an array or a table, and files are read by ksos\.chunks",
+        match=r"an array or a table; got 'data/\*\.csv'; files are read by ksos\.chunks",
     ):
         KernelSoSDensity(**GIVEN).fit("data/*.csv")
 
