@@ -109,9 +109,13 @@ def test_columns_are_put_in_order_by_name(
         (
             ["predict", "{model}", "{source}", "--columns", "age"],
             1,
-            "gives 1 columns, but the model",
+            "gives 1 columns, 'age', but the model",
         ),
-        (["predict", "{model}", "{source}", "--columns", "age,price"], 1, "has no column 'size'"),
+        (
+            ["predict", "{model}", "{source}", "--columns", "age,price"],
+            1,
+            "gives 2 columns, 'age', 'price', but the model",
+        ),
         (["predict", "{model}", "{source}", "--method", "conformal"], 2, "give --interval too"),
         (["predict", "{model}", "{source}", "--interval", "1.5"], 1, "level must be less than 1"),
         (["predict", "{source}", "{source}"], 1, "not a conditional density that ksos wrote"),
