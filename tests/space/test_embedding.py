@@ -56,7 +56,7 @@ def test_with_a_density_it_is_exact_wherever_a_closed_form_is_known(pair: PairCa
         pair.measure,
         np.concatenate([p.support_points, q.support_points]),
         per_panel=10,
-        reach=5.0,
+        reach=3.5,  # k² is e^{−24} there
     )
     atoms = ksos.MeanEmbedding(nodes, w * p.pdf(nodes), kernel=embedding)
     assert ksos.mmd(X, p, embedding) == pytest.approx(ksos.mmd(X, atoms, embedding), abs=2e-7)
