@@ -18,6 +18,7 @@ from ksos.functionals import (
     Frobenius,
     Functional,
     NegativeLogLikelihood,
+    Objective,
     SquaredL2,
     SquaredMMD,
     Trace,
@@ -36,7 +37,9 @@ from ksos.solvers import (
     LowRank,
     ProjectedGradient,
     Solver,
+    project,
 )
+from ksos.space import SoSSpace
 
 __all__ = [
     "FEATURE_KERNELS",
@@ -53,12 +56,26 @@ __all__ = [
     "PairCase",
     "answers_itself",
     "points",
+    "some_point",
+    "value",
 ]
 
 
 def points(n: int, d: int, seed: int = 0) -> np.ndarray:
     """A small cloud, about two units wide."""
     return np.random.default_rng(seed).normal(scale=0.7, size=(n, d))
+
+
+def some_point(r: int, seed: int = 0) -> np.ndarray:
+    """A random parameter of r directions."""
+    M = np.random.default_rng(seed).normal(size=(r, r))
+    return project(0.3 * (M + M.T))
+
+
+def value(functional: Functional, space: SoSSpace, C: np.ndarray) -> float:
+    """A functional at a parameter."""
+    objective = Objective.of(functional, space)
+    return objective.value(objective.point(C))
 
 
 KERNEL_CASES: dict[str, Kernel] = {

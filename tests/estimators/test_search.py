@@ -32,7 +32,7 @@ from ksos.density import square_of
 from ksos.functionals import NegativeLogLikelihood, SquaredMMD, Trace
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 from ksos.measures import Box, GaussianMixture, Lebesgue, Normal
-from ksos.space import Projection
+from ksos.space import Projection, bandwidth_rule
 
 MOONS = make_moons(120, noise=0.1, random_state=0)[0]
 FRESH = make_moons(2000, noise=0.1, random_state=1)[0]
@@ -346,9 +346,7 @@ def test_the_mmd_criterion_is_the_distance_up_to_a_constant() -> None:
     points, folds = np.unique(MOONS[:60], axis=0), [(np.arange(0, 60, 2), np.arange(1, 60, 2))]
     est = KernelSoSDensityCV([1.0, 3.0], [0.1], folds, criterion="mmd", reference=None).fit(points)
     r = est.cv_results_
-    sigma = ksos.space.bandwidth.bandwidth_rule(
-        "median", points, np.full(60, 1 / 60), np.random.default_rng(0)
-    )
+    sigma = bandwidth_rule("median", points, np.full(60, 1 / 60), np.random.default_rng(0))
     distances = []
     for multiple in (1.0, 3.0):
         kernel = Gaussian(est.bandwidth_).scaled(multiple / est.best_params_["bandwidth_multiple"])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles import quadrature_rule
-from tables import FUNCTIONAL_CASES, PAIR_CASES, PairCase, points
+from tables import FUNCTIONAL_CASES, PAIR_CASES, PairCase, points, some_point, value
 
 import ksos
 from ksos.exceptions import ConvexityError, FunctionalError, IntegralNotAvailableError, KsosError
@@ -26,7 +26,7 @@ from ksos.functionals import (
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 from ksos.observables import BoxIndicator, KernelFunction, coordinate
-from ksos.solvers import FactorHessian, LowRank, factor, project
+from ksos.solvers import FactorHessian, LowRank, factor
 
 torch = pytest.importorskip("torch")
 
@@ -34,16 +34,6 @@ torch = pytest.importorskip("torch")
 @pytest.fixture(scope="module")
 def space() -> ksos.SoSSpace:
     return ksos.SoSSpace(Gaussian(1.0), points(8, 2))
-
-
-def some_point(r: int, seed: int = 0) -> np.ndarray:
-    M = np.random.default_rng(seed).normal(size=(r, r))
-    return project(0.3 * (M + M.T))
-
-
-def value(functional: Any, space: ksos.SoSSpace, C: np.ndarray) -> float:
-    objective = Objective.of(functional, space)
-    return objective.value(objective.point(C))
 
 
 @pytest.mark.parametrize("case", PAIR_CASES.values(), ids=PAIR_CASES)

@@ -4,32 +4,20 @@ happens where p vanishes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from strategies import clouds
-from tables import PAIR_CASES, PairCase, points
+from tables import PAIR_CASES, PairCase, points, some_point, value
 
 import ksos
 from ksos.functionals import NegativeLogLikelihood, Objective, Trace, check_gradient
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Box
-from ksos.solvers import factor, project
+from ksos.solvers import factor
 
 SPACE = ksos.SoSSpace(Gaussian(1.0), points(8, 2))
 X = points(12, 2, 1)
-
-
-def some_point(r: int, seed: int = 0) -> np.ndarray:
-    M = np.random.default_rng(seed).normal(size=(r, r))
-    return project(0.3 * (M + M.T))
-
-
-def value(functional: Any, space: ksos.SoSSpace, C: np.ndarray) -> float:
-    objective = Objective.of(functional, space)
-    return objective.value(objective.point(C))
 
 
 @pytest.mark.parametrize("case", PAIR_CASES.values(), ids=PAIR_CASES)
