@@ -4,9 +4,9 @@ nothing with the code that made them.
 
 from __future__ import annotations
 
-import builtins
 import csv
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,14 +103,7 @@ def test_unknown_figure_is_named(tmp_path: Path) -> None:
 def test_missing_matplotlib_is_said_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.split(".")[0] == "matplotlib":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # what an import of it then meets
     lines: list[str] = []
     with pytest.raises(ModuleNotFoundError, match=r'pip install "kernel-sos\[plot\]"') as caught:
         paper.run(None, tmp_path, True, lines.append)
