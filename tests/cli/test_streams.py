@@ -249,5 +249,5 @@ def test_rows_are_counted_in_every_pass(folder: Path) -> None:
     stream = open_table(str(folder), TableOptions(columns=["x", "y"]))
     assert isinstance(stream, Stream) and stream.n_samples is None
     for _ in range(2):
-        assert sum(len(chunk.data) for chunk in stream.samples) == stream.n_samples == 40
+        assert sum(len(chunk.data) for chunk in stream.points) == stream.n_samples == 40
         assert stream.report == "", "nothing was dropped"

@@ -312,7 +312,7 @@ def fit(arguments: argparse.Namespace, console: Console) -> int:
     try:
         with contextlib.redirect_stdout(notes):
             as_kinds = any_kind and isinstance(table, Table)
-            samples = table.as_frame(whole=True) if as_kinds else table.samples
+            samples = table.as_frame(whole=True) if as_kinds else table.points
             estimator.fit(samples, sample_weight=table.weights, **extra)
     except ValueError as error:
         if not str(error).startswith("X cannot be modeled"):

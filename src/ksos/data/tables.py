@@ -103,18 +103,13 @@ class Table:
 
     @cached_property
     def points(self) -> np.ndarray:
-        """The cells (n, d) of a table of numbers."""
+        """The cells (n, d) of a table of numbers: what an estimator is fitted to."""
         return np.array(self.cells, dtype=np.float64, order="C")
 
     @property
     def rows(self) -> np.ndarray:
         """The row of the file of every point."""
         return self.cells.index.to_numpy()
-
-    @property
-    def samples(self) -> np.ndarray:
-        """What an estimator is fitted to."""
-        return self.points
 
     @property
     def has_words(self) -> list[bool]:
@@ -199,7 +194,7 @@ class Stream:
         return cls(source, files, tuple(chosen[: len(features)]), header, masses, options)
 
     @property
-    def samples(self) -> Chunks:
+    def points(self) -> Chunks:
         """What an estimator is fitted to."""
         plain = chunks(
             list(self.files),
@@ -246,7 +241,7 @@ class Stream:
     def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
         """Points, weights and the numbers of their rows among all rows, a chunk at a time."""
         before = 1
-        for chunk in self.samples:
+        for chunk in self.points:
             n = np.shape(chunk.data)[0]
             if n:
                 weights = chunk.weights
