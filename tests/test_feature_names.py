@@ -564,3 +564,16 @@ def test_mixtures_over_a_reference_keep_names() -> None:
     p = ksos.KernelSoSDensity(reference=law, n_support=5, tol=1e-3).fit(X).distribution_
     assert np.array_equal(p.logpdf(X[["b", "a"]]), p.logpdf(X))
     assert p.marginal("b").feature_names == ("b",)
+
+
+def test_the_columns_of_chunks_are_put_in_order_by_name() -> None:
+    a = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["u", "v"])
+    b, kernel, Z = a + np.array([0.3, 1.0]), Gaussian(1.0), a.to_numpy()[:5]
+    source = ksos.chunks([b[:10][["v", "u"]], b[10:10], b[10:25][["v", "u"]], b[25:]])
+    for landmarks in (None, Z):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # landmarks without names
+            found, expected = (
+                ksos.mmd(a, one, kernel=kernel, landmarks=landmarks) for one in (source, b)
+            )
+        assert found == pytest.approx(expected, rel=1e-9)

@@ -124,7 +124,7 @@ def test_score_of_another_width(ksos: Command, model: Path, tmp_path: Path) -> N
         f"ksos score: error: {tmp_path / 'd.csv'} gives 3 columns, but the model in {model} has 2"
         " features"
     )
-    assert line.endswith("choose the columns with --columns")
+    assert line.endswith("or choose them with --columns")
 
 
 def test_score_of_a_bad_table_is_one_line(ksos: Command, model: Path, tmp_path: Path) -> None:

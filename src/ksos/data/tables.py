@@ -89,9 +89,9 @@ class TableOptions:
 class Table:
     """The chosen columns of a file in memory, their names and the weights, if there are any.
 
-    ``cells`` is a data frame of numbers, NaN where one is missing, and of words, None where one is.
-    Its index is the row of the file, counted from 1 with the header. ``header`` has the names of
-    all columns of the file. ``n_dropped`` rows had missing cells.
+    ``cells`` is a data frame of numbers and of words, NaN where one is missing. Its index is the
+    row of the file, counted from 1 with the header. ``header`` has the names of all columns of the
+    file. ``n_dropped`` rows had missing cells.
     """
 
     source: str
@@ -528,15 +528,10 @@ def _table(
     if not kept:
         raise ValueError(f"{source}: no column is left for the data")
     found = _complete(columns, found[[*kept, *weights]], options, say)
-    cells, header = (
-        found[kept].astype({k: object for k in kept if found[k].dtype.kind != "f"}),
-        columns.names,
-    )
-    for k in [k for k in kept if cells[k].dtype == object]:
-        cells[k] = cells[k].where(cells[k].notna(), None)
+    header, words = columns.names, [k for k in kept if found[k].dtype.kind != "f"]
     return Table(
         source,
-        cells,
+        found[kept].astype(dict.fromkeys(words, object)),
         None if header is None else tuple(header[k] for k in kept),
         np.array(found[weights[0]]) if weights else None,
         header,
