@@ -124,5 +124,5 @@ def test_the_law_at_one_row(estimator: Any) -> None:
     np.testing.assert_allclose(
         height, estimator.pdf(np.repeat(row, len(y), axis=0), y), rtol=1e-6, atol=1e-12
     )
-    with pytest.raises(TypeError, match=r"est\.at\(x\), to from_density"):
+    with pytest.raises(TypeError, match=r"est\.at\(x\), use DensityDisplay\.from_density"):
         ksos.DensityDisplay.from_estimator(estimator, row)

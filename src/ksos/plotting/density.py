@@ -193,8 +193,8 @@ class DensityDisplay(Display):
             raise TypeError(
                 f"{type(estimator).__name__} has no density of its own (distribution_); pass a"
                 " fitted KernelSoSDensity or KernelSoSDensityCV, of a pipeline its last step with"
-                " the data as they reach it, or pass a density, such as that of y given a row,"
-                " est.at(x), to from_density"
+                " the data as they reach it; for a density, such as that of y given a row,"
+                " est.at(x), use DensityDisplay.from_density(p)"
             )
         if X is not None:
             X = require_numbers(X)
