@@ -238,17 +238,17 @@ def test_samples_are_of_the_types_and_in_the_support() -> None:
     assert everything().rvs(0).shape == (0, 7)
 
 
-@pytest.mark.parametrize("share", [1e-3, 1e-6, 1e-10])
+@pytest.mark.parametrize("share", [1e-3, 1e-10])
 def test_samples_under_a_rare_condition(share: float) -> None:
     p = density_of("plain", "price", "origin")
     end = float(p.marginal("plain").ppf(share))
     rare = p.conditional({"plain": (-math.inf, end)})
-    drawn, price = rare.rvs(2_000, rng=0), rare.marginal("price")
+    drawn, price = rare.rvs(400, rng=0), rare.marginal("price")
     u = price.cdf(drawn["price"].to_numpy())
     assert kstest(u, "uniform").pvalue > 1e-3
     shares = drawn["origin"].value_counts(normalize=True)
     for level, truth in rare.probabilities("origin").items():
-        assert shares[level] == pytest.approx(truth, abs=4.0 * math.sqrt(truth / 2_000))
+        assert shares[level] == pytest.approx(truth, abs=4.0 * math.sqrt(truth / 400))
 
 
 @pytest.mark.filterwarnings("ignore:X has missing cells")
