@@ -51,8 +51,8 @@ def test_gauss_rules_are_exact_for_polynomials(n: int) -> None:
 
 def test_many_nodes_take_no_time_and_lose_nothing() -> None:
     start = time.process_time()
-    t, w = legendre(3000)
-    assert time.process_time() - start < 3.0, "eigenvalues of a full matrix take half a minute"
+    t, w = legendre(6000)
+    assert time.process_time() - start < 6.0, "eigenvalues of a full matrix take half a minute"
     assert w @ np.exp(1j * 1000.0 * t) == pytest.approx(2e-3 * np.sin(1000.0), abs=1e-12)
 
 
