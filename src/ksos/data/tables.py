@@ -168,7 +168,6 @@ class Stream:
     options: TableOptions
     n_rows: int = 0
     n_dropped: int = 0
-    passes: int = 0
     complete: bool = False
     weights: None = field(default=None, init=False)
 
@@ -207,12 +206,12 @@ class Stream:
 
     # The chunks of one pass, counted.
     def _watched(self, source: Chunks) -> Iterator[Chunk]:
-        self.passes, self.n_rows, self.n_dropped, self.complete = self.passes + 1, 0, 0, False
+        self.n_rows, self.n_dropped, self.complete = 0, 0, False
         for chunk in source:
             yield chunk
             self.n_rows += np.shape(chunk.data)[0] + chunk.dropped
             self.n_dropped += chunk.dropped
-            Run.current().tell(f"reading, pass {self.passes}, {self.n_rows:,} rows")
+            Run.current().tell(f"reading, {self.n_rows:,} rows")
         self.complete = True
 
     @property
