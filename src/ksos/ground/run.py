@@ -392,26 +392,16 @@ def _tick(display: weakref.ref[_Display], closed: threading.Event, after: float)
         del alive
 
 
-class _Bar:
-    """A line by tqdm: text on a terminal, a widget in a notebook."""
+class _Line:
+    """A line on stderr, which terminals and notebooks overwrite."""
 
-    def __init__(self) -> None:
-        self._bar: Any = None
-
-    def write(self, what: str, when: str) -> None:
-        # slow, and most calls are over before they need it
-        from tqdm.auto import tqdm
-
-        if self._bar is None:
-            # nrows: pseudo-terminals that report no size have room for a line all the same
-            self._bar = tqdm(bar_format="{desc}", leave=False, nrows=20)
-        # the cursor goes back to the beginning, so that what else is written does not follow
-        text = shortened(what, when).ljust(_columns())
-        self._bar.set_description_str(text + "\r")
+    # the cursor goes back to the beginning, so that what else is written does not follow
+    def write(self, what: str, when: str = "") -> None:
+        line = shortened(what, when).ljust(_columns())
+        print(f"\r{line}", end="\r", file=sys.stderr, flush=True)
 
     def erase(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self.write("")
 
 
 def _innermost() -> Run | None:
@@ -427,7 +417,7 @@ def _default_line() -> Any:
         return None
     ipython = sys.modules.get("IPython") if "ipykernel" in sys.modules else None
     notebook = ipython is not None and ipython.get_ipython() is not None
-    return _Bar() if overwritable(sys.stderr) or (notebook and _wanted()) else None
+    return _Line() if overwritable(sys.stderr) or (notebook and _wanted()) else None
 
 
 def overwritable(stream: Any) -> bool:
