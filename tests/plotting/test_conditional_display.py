@@ -126,3 +126,29 @@ def test_the_law_at_one_row(estimator: Any) -> None:
     )
     with pytest.raises(TypeError, match=r"est\.at\(x\), use DensityDisplay\.from_density"):
         ksos.DensityDisplay.from_estimator(estimator, row)
+
+
+def test_levels_are_bars_of_their_probabilities() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"dose": rng.normal(size=80), "group": rng.choice(["u", "v"], 80)})
+    y = np.where(table["dose"] + rng.normal(size=80) > 0.0, "well", "ill")
+    model = ksos.KernelSoSConditional(cv=2).fit(table, pd.Series(y, name="state"))
+    display = ConditionalDisplay.from_estimator(model, table, y, ax=axes())
+    chances = model.predict_proba(table)
+    order = np.argsort(-chances[:, 0], kind="stable")
+    for k, bars in enumerate(display.artists_["bars"]):
+        assert bars.get_label() == model.classes_[k]
+        heights = [bar.get_height() for bar in bars]
+        np.testing.assert_allclose(heights, chances[order, k])
+    assert all(bar.get_y() + bar.get_height() == pytest.approx(1.0) for bar in bars)
+    _, dots = display.artists_["data"].get_data()
+    first = y[order] == model.classes_[0]
+    np.testing.assert_allclose(dots[first], 0.5 * chances[order, 0][first])
+    assert "data" not in ConditionalDisplay.from_estimator(model, table, ax=axes()).artists_
+    with pytest.raises(ValueError, match="kind='fan' does not fit y, which is categorical"):
+        ConditionalDisplay.from_estimator(model, table, y, kind="fan", ax=axes())
+
+
+def test_levels_of_numbers_are_refused(estimator: Any) -> None:
+    with pytest.raises(ValueError, match="kind='levels' does not fit y, which is a number"):
+        ConditionalDisplay.from_estimator(estimator, rows(20, 5)[0], kind="levels", ax=axes())

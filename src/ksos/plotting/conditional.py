@@ -1,5 +1,5 @@
-"""ConditionalDisplay: the distributions of y given x as a fan of quantiles, and whether held-out
-data follow them.
+"""ConditionalDisplay: the distributions of y given x as a fan of quantiles or bars of levels, and
+whether held-out data follow them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_KINDS = ("fan", "pit", "calibration")
+_KINDS = ("fan", "pit", "calibration", "levels")
 _LEVELS = (0.05, 0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 0.85, 0.95)  # 90, 70, 50, 30%, median
 _LINE, _DATA, _BAND = "#234484", "#B5480A", "#d7e9f5"
 _CONFIDENCE = 0.95  # of the band that a correct model stays in, bar by bar or level by level
@@ -32,6 +32,8 @@ class ConditionalDisplay(Display):
 
     * ``"fan"``: the quantiles of y given x_i, row after row, darker towards the median, with the
       y_i on top;
+    * ``"levels"``, of a categorical y: a bar for each row, cut into the probabilities of the
+      levels, with a dot in the part of the level y_i;
     * ``"pit"``: the histogram of u_i = F(y_i | x_i), which is uniform if the model is right (a
       hump: too wide; a bowl: too narrow;
       a slope: shifted);
@@ -43,11 +45,11 @@ class ConditionalDisplay(Display):
 
     Parameters
     ----------
-    kind : {"fan", "pit", "calibration"}
+    kind : {"fan", "pit", "calibration", "levels"}
     quantiles : array (rows, levels)
-        In the order of ``levels``.
+        In the order of ``levels``; of a categorical y, their probabilities.
     levels : sequence of float
-        Increasing.
+        Increasing; of a categorical y, its levels.
     y : array (rows,), optional
     pit : array (rows,), optional
         The u_i.
@@ -61,8 +63,8 @@ class ConditionalDisplay(Display):
     figure_ : Figure
     ax_ : Axes
     artists_ : dict
-        "bands", "median", "data" of a fan; "bars", "band" of a histogram; "line", "band",
-        "diagonal" of a calibration.
+        "bands", "median", "data" of a fan; "bars" by level, "data" of levels; "bars", "band" of a
+        histogram; "line", "band", "diagonal" of a calibration.
 
     Examples
     --------
@@ -83,7 +85,7 @@ class ConditionalDisplay(Display):
         self,
         kind: str,
         quantiles: np.ndarray,
-        levels: Sequence[float],
+        levels: Sequence[Any],
         y: np.ndarray | None = None,
         pit: np.ndarray | None = None,
         *,
@@ -100,7 +102,7 @@ class ConditionalDisplay(Display):
         X: Any,
         y: Any = None,
         *,
-        kind: str = "fan",
+        kind: str | None = None,
         levels: Any = _LEVELS,
         against: Any = None,
         ax: Any = None,
@@ -111,18 +113,27 @@ class ConditionalDisplay(Display):
         Parameters
         ----------
         estimator : fitted KernelSoSConditional with a single output
-        X, y : rows; ``y`` is optional for a fan
-        kind : {"fan", "pit", "calibration"}
+        X, y : rows; ``y`` is optional for a fan and for levels
+        kind : {"fan", "pit", "calibration", "levels"}, optional
+            Default: "levels" of a categorical y, else "fan".
         levels : sequence of float
             Of the fan: pairs around the median. A calibration asks for 0.01, 0.02 … 0.99.
         against : int or str, optional
             The column of ``X`` along which a fan is drawn; default: rows in the order of their
-            predicted medians.
+            predicted medians. Levels have rows in the order of the probability of the first level.
         ax, **options : those of :meth:`plot`
         """
-        as_choice(kind, "kind", _KINDS)
         check_is_fitted(estimator)
-        if kind != "fan" and y is None:
+        categorical = hasattr(estimator, "predict_proba")
+        kind = "levels" if categorical and kind is None else "fan" if kind is None else kind
+        as_choice(kind, "kind", _KINDS)
+        if categorical != (kind == "levels"):
+            target = "categorical" if categorical else "a number"
+            raise ValueError(
+                f"kind={kind!r} does not fit y, which is {target}: a categorical y has"
+                " kind='levels', which no other y has"
+            )
+        if kind not in ("fan", "levels") and y is None:
             raise ValueError(
                 f"y must be given: a {kind} display compares the distributions with the targets;"
                 " got None"
@@ -132,6 +143,10 @@ class ConditionalDisplay(Display):
                 f"against is the horizontal axis of a fan; a {kind} display has none, got"
                 f" {against!r}"
             )
+        if kind == "levels":
+            known, chances = list(estimator.classes_), estimator.predict_proba(X)
+            rows = None if y is None else np.array([known.index(one) for one in np.asarray(y)])
+            return cls(kind, chances, known, rows).plot(ax, **options)
         fan = np.unique(np.atleast_1d(as_levels(levels)))
         wanted = fan if kind == "fan" else np.arange(1, 100) / 100.0
         quantiles = np.asarray(estimator.predict_quantile(X, wanted))
@@ -159,8 +174,33 @@ class ConditionalDisplay(Display):
         bars = as_count(bins, "bins", minimum=1)
         (self.figure_, self.ax_), self.artists_ = single_axes(ax, (6.0, 4.0)), {}
         draw = {"fan": self._draw_fan, "pit": self._draw_pit, "calibration": self._draw_calibration}
+        draw["levels"] = self._draw_levels
         draw[self.kind](self.ax_, bars, cmap)
         return self
+
+    def _draw_levels(self, ax: Axes, _: int, cmap: Any) -> None:
+        p, colors = self.quantiles, color_map(cmap)
+        order = np.argsort(-p[:, 0], kind="stable")
+        p, at = p[order], np.arange(p.shape[0])
+        below = np.cumsum(p, axis=1) - p
+        self.artists_["bars"] = [
+            ax.bar(
+                at,
+                p[:, k],
+                1.0,
+                below[:, k],
+                color=colors((k + 0.5) / len(self.levels)),
+                label=str(level).replace("$", r"\$"),
+            )
+            for k, level in enumerate(self.levels)
+        ]
+        if self.y is not None:
+            own = self.y[order].astype(int)
+            (self.artists_["data"],) = ax.plot(
+                at, (below + 0.5 * p)[at, own], ".", color=_DATA, markersize=3.0, label="data"
+            )
+        ax.set(xlabel="row, in the order of the first level", ylabel="probability", ylim=(0.0, 1.0))
+        ax.legend(loc="best", frameon=True, fontsize="small")
 
     def _draw_fan(self, ax: Axes, _: int, cmap: Any) -> None:
         levels, q, colors = np.asarray(self.levels), self.quantiles, color_map(cmap)
