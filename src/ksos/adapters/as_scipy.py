@@ -119,7 +119,9 @@ class OneFeature:
 
 
 class OneColumn:
-    """The same of a column of a table; SciPy finds moments and entropy by quadrature."""
+    """The same of a column of a table; SciPy finds moments and entropy by quadrature, and samples
+    by inversion.
+    """
 
     __make_distribution_version__ = "1.16.0"
 
@@ -135,10 +137,6 @@ class OneColumn:
             )
         self.support = {"endpoints": (column.low, column.high), "inclusive": (True, True)}
 
-    def pdf(self, x: Any) -> np.ndarray:
-        """Density with respect to volume."""
-        return np.exp(self.logpdf(x))
-
     def logpdf(self, x: Any) -> np.ndarray:
         """Logarithm of the density."""
         low, high = self.support["endpoints"]
@@ -153,11 +151,6 @@ class OneColumn:
     def icdf(self, q: Any) -> np.ndarray:
         """Quantile."""
         return _at(lambda rows: self.density.ppf(rows[:, 0]), q)
-
-    def sample(self, shape: Any, full_shape: Any = None, *, rng: Any = None) -> np.ndarray:
-        """Independent samples, as those of :class:`OneFeature`."""
-        wanted = shape if full_shape is None else full_shape
-        return self.density.rvs(int(np.prod(wanted)), rng).reshape(wanted)
 
 
 # ``ask``, which takes rows, of the entries of an array of any shape, and NaN of NaN.

@@ -18,7 +18,9 @@ from ksos.density import DTYPES, Column, Columns
 from ksos.ground import (
     as_choice,
     column_names,
+    columns_of,
     feature_numbers,
+    is_gap,
     is_other_array,
     is_table,
     known_table,
@@ -87,15 +89,8 @@ def learn(
         return Learned([])
     require_unmasked(X, what)
     names = column_names(X, what)
-    if table:
-        labels = list(X.column_names if hasattr(X, "column_names") else X.columns)
-        given = [X[label] for label in labels]
-    else:
-        # NumPy would make text of numbers that stand beside it
-        array = np.asarray(X, dtype=object if isinstance(X, list) else None)
-        if array.ndim != 2:
-            return Learned([])
-        given = list(array.T)
+    if (given := columns_of(X)) is None:
+        return Learned([])
     kinds = _declared(declared, len(given), names)
     every = [
         _Given(f"x{k}" if names is None else names[k], values, kinds.get(k), table)
@@ -197,9 +192,7 @@ class _Given:
         letter = self.array.dtype.kind
         # pandas' NA does not compare
         each = letter in "OUT"
-        gaps = (
-            np.array([_is_gap(cell) for cell in self.array]) if each else self.array != self.array
-        )
+        gaps = np.array([is_gap(cell) for cell in self.array]) if each else self.array != self.array
         self.gaps, self.observed, self.kept = bool(gaps.any()), ~gaps, self.array[~gaps]
         types = {type(cell) for cell in self.kept} if letter == "O" else set()
         flags = letter == "b" or types == {bool}
@@ -318,10 +311,6 @@ class _Given:
                 )
             return Column(self.name, "bounded", self.dtype, atoms=atoms, sides=(low, high))
         return Column(self.name, "numeric", self.dtype)
-
-
-def _is_gap(cell: Any) -> bool:
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell
 
 
 # Numbers before words, each in their order.

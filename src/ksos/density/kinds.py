@@ -21,7 +21,15 @@ import numpy as np
 from scipy.special import expit
 
 from ksos.ground.frames import known_table, typed_frame
-from ksos.ground.names import column_names, is_table, order_of, quoted, said
+from ksos.ground.names import (
+    checked_columns,
+    column_names,
+    columns_of,
+    is_gap,
+    order_of,
+    quoted,
+    said,
+)
 from ksos.ground.validation import require_unmasked
 from ksos.quadrature import legendre
 
@@ -518,20 +526,14 @@ class Columns:
         """
         X = known_table(X)
         require_unmasked(X, what)
-        if is_table(X):
-            order = order_of(column_names(X, what), self.names, what)
-            labels = list(X.column_names if hasattr(X, "column_names") else X.columns)
-            given = [X[label] for label in labels]
-            given = given if order is None else [given[k] for k in order]
-        else:
-            order_of(None, self.names, what)  # which warns
-            array = np.asarray(X, dtype=object if isinstance(X, list) else None)
-            if array.ndim != 2:
-                raise ValueError(
-                    f"Expected 2D array: {what} must be a table, or an array with rows and columns;"
-                    f" got shape {array.shape}"
-                )
-            given = list(array.T)
+        # which warns of an array
+        order = order_of(column_names(X, what), self.names, what)
+        if (given := columns_of(X)) is None:
+            raise ValueError(
+                f"Expected 2D array: {what} must be a table, or an array with rows and columns;"
+                f" got shape {np.shape(X)}"
+            )
+        given = given if order is None else [given[k] for k in order]
         if len(given) != len(self.listed):
             raise ValueError(
                 f"{what} has {len(given)} features, but {len(self.listed)} were expected"
@@ -540,7 +542,8 @@ class Columns:
         wrong = []
         for k, (column, values) in enumerate(zip(self.listed, given, strict=True)):
             if column.is_numeric:
-                cells[:, k] = numbers(values, column.name, what)
+                own = {column.name: np.asarray(values)}
+                (cells[:, k],) = checked_columns(own, [column.name], what, gaps=True)
                 words = column.outside(cells[:, k])
             else:
                 cells[:, k], words = _positions(column, values, unseen)
@@ -564,32 +567,6 @@ class Columns:
         return found
 
 
-def numbers(values: Any, name: str, what: str) -> _Values:
-    """A column as numbers, with NaN where a cell is missing."""
-    array = np.asarray(values)
-    if array.dtype.kind == "O":
-        array = np.array([np.nan if missing(one) else one for one in array], dtype=object)
-    if array.dtype.kind not in "biuf" and array.dtype.kind != "O":
-        raise ValueError(f"{what}: column {name!r} must hold real numbers; got {array.dtype}")
-    try:
-        found = array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{what}: column {name!r} must hold real numbers, not text") from None
-    if np.isinf(found).any():
-        rows = np.flatnonzero(np.isinf(found))
-        where = f"in {rows.size} of {found.size} rows, the first in row {rows[0]}"
-        raise ValueError(
-            f"{what} contains infinity: column {name!r} has infinities {where} (counted from 0);"
-            " leave those rows out"
-        )
-    return found
-
-
-def missing(cell: Any) -> bool:
-    """Whether a cell is None, NaN, or pandas' NA or NaT."""
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell
-
-
 def plain(cell: Any) -> Any:
     """A level as Python has it."""
     return cell.item() if isinstance(cell, np.generic) else cell
@@ -599,7 +576,7 @@ def _positions(column: Column, values: Any, unseen: str) -> tuple[_Values, str |
     """The positions of levels, and what is wrong with the first that is none of them."""
     known = {level: float(code) for code, level in enumerate(column.levels)}
     listed = [plain(one) for one in np.asarray(values, dtype=object)]
-    found = np.array([np.nan if missing(one) else known.get(one, -1.0) for one in listed])
+    found = np.array([np.nan if is_gap(one) else known.get(one, -1.0) for one in listed])
     wrong = np.flatnonzero(found < 0.0)
     found[wrong] = np.nan
     if not wrong.size or unseen == "missing":

@@ -164,13 +164,13 @@ class MixedTerms:
                 if all_of.is_whole:
                     # the same in all components together
                     log, one = log_sum(logs[rows].T)[0][:, None], which[:1]
-                    yield _Block(rows, one, all_of.of(one), x, near, log)
+                    yield _Block(rows, one, all_of.of(one, near), x, near, log)
                     continue
                 size = m * max(m, rows.size * nodes)
                 for ks in row_blocks(which.size, size, 1 if self.within else _BLOCK_ELEMENTS):
                     at = np.flatnonzero(needed[:, which[ks]].any(axis=1))
                     log = logs[rows[at][:, None], which[ks]]
-                    of = all_of.of(which[ks])
+                    of = all_of.of(which[ks], near)
                     yield _Block(rows[at], which[ks], of, x[at], near[at], log)
 
     @property
@@ -326,7 +326,7 @@ class MixedTerms:
         every = Expected(self.reference, one, *nothing, {})
         row, near = np.empty((1, 0)), np.ones((1, one.points.shape[0]))
         for k, share in enumerate(self.reference.weights):
-            for weights, means, V, (i, j) in every.of(np.array([k])).normals(row, near):
+            for weights, means, V, (i, j) in every.of(np.array([k]), near).normals(row, near):
                 total, levels = share * weights, {}
                 for column, chances in enumerate(self.reference.chances):
                     of_one = one.codes[:, [column]] == np.arange(chances.shape[1])
@@ -414,8 +414,9 @@ class MixedTerms:
                 x = np.broadcast_to(part.x[:, None], (*t.shape, before.seen.size))
                 x = np.insert(x, np.searchsorted(before.seen, a), t, axis=-1)
                 x = x.reshape(which.size, -1, after.seen.size)
-                near = [after.near(one, np.repeat(c[part.rows], _NODES, axis=0)) for one in x]
-                weights *= after.of(which).values(x, np.stack(near)).reshape(t.shape)
+                codes = np.repeat(c[part.rows], _NODES, axis=0)
+                near = np.stack([after.near(one, codes) for one in x])
+                weights *= after.of(which, near).values(x, near).reshape(t.shape)
             sums[:, part.rows] += weights.sum(axis=(0, 2)), np.sum(weights * g(t), axis=(0, 2))
         return np.asarray(sums[1] / sums[0])
 

@@ -87,12 +87,6 @@ class Correction:
         largest = float(np.linalg.eigvalsh(self.factor.T @ K @ self.factor)[-1])
         return float((np.linalg.norm(self.constant) + np.sqrt(max(largest, 0.0))) ** 2)
 
-    @cached_property
-    def equal(self) -> list[np.ndarray]:
-        """(1 − θ)² where two support points have the same level, of every categorical column."""
-        same = [z[:, None] == z for z in self.codes.T]
-        return [(1.0 - t) ** 2 * one for t, one in zip(self.thetas, same, strict=True)]
-
     def levels(
         self, reference: MixedReference, which: Sequence[int], missing: Sequence[int]
     ) -> np.ndarray:
@@ -103,11 +97,11 @@ class Correction:
         out = np.ones((len(which), 1 + m, 1 + m))
         for j in missing:
             z, theta, chances = self.codes[:, j], self.thetas[j], reference.chances[j][which]
-            p, total = chances[:, z], chances.sum(axis=1, keepdims=True)
-            T, crossed = self.equal[j] * p[:, None], theta * (1.0 - theta) * p
-            T += (theta**2 * total + crossed)[..., None]
+            p, same = chances[:, z], (1.0 - theta) ** 2 * (z[:, None] == z)
+            T, crossed = same * p[:, None], theta * (1.0 - theta) * p
+            T += (theta**2 + crossed)[..., None]
             T += crossed[:, None]
-            out[:, 0, 1:] *= theta * total + (1.0 - theta) * p
+            out[:, 0, 1:] *= theta + (1.0 - theta) * p
             out[:, 1:, 1:] *= T
         out[:, 1:, 0] = out[:, 0, 1:]
         return out
@@ -165,9 +159,9 @@ class Expected:
             self._more[feature] = Expected(self.reference, self.correction, seen, known, within)
         return self._more[feature]
 
-    def of(self, which: np.ndarray) -> ExpectedOf:
-        """Those of some components."""
-        return ExpectedOf(self, which)
+    def of(self, which: np.ndarray, home: Array) -> ExpectedOf:
+        """Those of some components, where the array ``home`` lies."""
+        return ExpectedOf(self, which, home)
 
 
 class ExpectedOf:
@@ -178,29 +172,28 @@ class ExpectedOf:
     (k, n, seen). ``near`` are the observed parts of their φ.
     """
 
-    def __init__(self, all_of: Expected, which: np.ndarray) -> None:
-        self.all_of, self.which = all_of, which
-        self.levels = all_of.correction.levels(all_of.reference, which, all_of.missing)
-        self.tau = self.levels[:, 0, 1:]
-        F, a = all_of.correction.factor, all_of.correction.constant
-        self.linear, self.own = self.tau * (F @ a), float(a @ a)
+    def __init__(self, all_of: Expected, which: np.ndarray, home: Array) -> None:
+        self.all_of, self.which, one = all_of, which, all_of.correction
+        self.levels = like(one.levels(all_of.reference, which, all_of.missing), home)
+        self.tau, self.start = self.levels[:, 0, 1:], like(all_of.start, home)
+        self.F, self.a = like(one.factor, home), like(one.constant, home)
+        self.linear, self.own = self.tau * (self.F @ self.a), float(one.constant @ one.constant)
 
     @cached_property
-    def apart(self) -> np.ndarray:
+    def apart(self) -> Array:
         """C, (k, m, m)."""
-        at = self.all_of.start @ self.all_of.apart[self.which]
-        return np.exp(-_distances(at, at))
+        at = self.start @ like(self.all_of.apart[self.which], self.start)
+        return namespace(at).exp(-_distances(at, at))
 
     @cached_property
-    def pairs(self) -> np.ndarray:
+    def pairs(self) -> Array:
         """C ∘ T, (k, m, m)."""
-        return np.asarray(self.apart * self.levels[:, 1:, 1:])
+        return self.apart * self.levels[:, 1:, 1:]
 
     @cached_property
-    def product(self) -> np.ndarray:
+    def product(self) -> Array:
         """(F Fᵀ) ∘ C ∘ T."""
-        F = self.all_of.correction.factor
-        return np.asarray((F @ F.T) * self.pairs)
+        return (self.F @ self.F.T) * self.pairs
 
     def parts(self, x: Array, near: Array) -> tuple[Array, Array, Array]:
         """h and b, (k, n, m), and y, (k, n, hidden)."""
@@ -209,7 +202,7 @@ class ExpectedOf:
         y, found = start[:, None, :] + x @ pull.mT, []
         for roots, logs in zip(all_of.roots, all_of.logs, strict=True):
             root, log = like(roots[self.which], x), like(logs[self.which], x)
-            away = _distances(y @ root, like(all_of.start, x) @ root)
+            away = _distances(y @ root, self.start @ root)
             found.append(near * xp.exp(log[:, None, None] - away))
         return found[0], found[1], y
 
@@ -217,15 +210,14 @@ class ExpectedOf:
         """E_k[‖a + Fᵀφ‖² | observed], within the intervals if there are any, (k, n)."""
         if self.all_of.inside:
             return like(self._values_inside(to_numpy(x), to_numpy(near)), x)
-        one = self.all_of.correction
-        F, a = like(one.factor, x), like(one.constant, x)
         if self.all_of.is_whole:
-            return row_squares(a + near @ F)[None]
+            return row_squares(self.a + near @ self.F)[None]
         h, b, _ = self.parts(x, near)
-        squares = namespace(x).sum((b @ like(self.product, x)) * b, axis=-1)
-        value = self.own + 2.0 * (h @ like(self.linear[..., None], x))[..., 0] + squares
+        squares = namespace(x).sum((b @ self.product) * b, axis=-1)
+        value = self.own + 2.0 * (h @ self.linear[..., None])[..., 0] + squares
         # Jensen's inequality: rounding does not take the value below
-        return namespace(x).maximum(value, row_squares(a + (h * like(self.tau, x)[:, None]) @ F))
+        least = row_squares(self.a + (h * self.tau[:, None]) @ self.F)
+        return namespace(x).maximum(value, least)
 
     def matrices(self, x: np.ndarray, near: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_k weights_kn·E_k[(1, φ)(1, φ)ᵀ | observed], (n, 1 + m, 1 + m)."""
@@ -277,7 +269,7 @@ class ExpectedOf:
         """
         all_of, (h, b, y) = self.all_of, (one[0] for one in self.parts(x, near))
         V = all_of.hidden.covariances[self.which[0]]
-        F, a = all_of.correction.factor, all_of.correction.constant
+        F, a = self.F, self.a
         mean, t, m = all_of.hidden.means(self.which[:1], x)[0, 0], all_of.start - y[0], h.shape[1]
         yield np.array([self.own]), mean[None], V, (np.zeros(1, int), np.zeros(1, int))
         if all_of.correction.is_silent:
@@ -293,7 +285,7 @@ class ExpectedOf:
         """The same where hidden cells lie in intervals."""
         out = np.zeros((self.which.size, x.shape[-2]))
         for k, component in enumerate(self.which):
-            one = self.all_of.of(np.array([component]))
+            one = self.all_of.of(np.array([component]), near)
             rows, features = (a if a.ndim == 2 else a[k] for a in (x, near))
             for n in range(out.shape[1]):
                 for weights, means, V, which in one.normals(rows[[n]], features[[n]]):

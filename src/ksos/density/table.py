@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -224,7 +223,7 @@ class TableDensity:
         -------
         TableDensity or SoSDensity
         """
-        keep = as_features(features, self.n_features, "features", self._words)
+        keep = as_features(features, self.n_features, "features", self.feature_names)
         return self.only(*keep)._plain()
 
     def only(self, *keep: int) -> TableDensity:
@@ -255,10 +254,6 @@ class TableDensity:
         plain._make = self._make
         return plain
 
-    @property
-    def _words(self) -> list[str] | None:
-        return None if self.feature_names is None else list(self.feature_names)
-
     def _conditions(self, conditions: Any, what: str = "conditions") -> dict[int, list[Piece]]:
         """Pieces by column, of a mapping from columns to conditions on them."""
         if not isinstance(conditions, Mapping):
@@ -266,7 +261,7 @@ class TableDensity:
                 f"{what} must be a mapping from columns to values, intervals (low, high) or sets of"
                 f" levels; got {conditions!r}"
             )
-        places = feature_numbers(conditions, self.n_features, self._words, what)
+        places = feature_numbers(conditions, self.n_features, self.feature_names, what)
         pairs = zip(places, conditions.values(), strict=True)
         return {k: self.columns.listed[k].pieces(one) for k, one in pairs}
 
@@ -362,7 +357,7 @@ class TableDensity:
         for side, what in ((low, "low"), (high, "high")):
             if not isinstance(side, Mapping):
                 raise TypeError(f"{what} must be a mapping from columns to bounds; got {side!r}")
-            places = feature_numbers(side, self.n_features, self._words, what)
+            places = feature_numbers(side, self.n_features, self.feature_names, what)
             sides.append(dict(zip(places, side.values(), strict=True)))
         below, above = sides
         found: dict[int, Any] = {}
@@ -397,7 +392,7 @@ class TableDensity:
         -------
         Series, or data frame (n, levels)
         """
-        (k,) = as_features([column], self.n_features, "column", self._words)
+        (k,) = as_features([column], self.n_features, "column", self.feature_names)
         own = self.columns.listed[k]
         rows = given is not None and not isinstance(given, Mapping)
         if own.is_numeric and (rows or not own.is_whole):
@@ -807,20 +802,7 @@ class TableDensity:
 
     mmd = Averages.mmd
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the density to a file that :func:`ksos.load` reads.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-
-        Returns
-        -------
-        None
-        """
-        from ksos.density.io import save  # io imports this class
-
-        save(self, path)
+    save = SoSDensity.save
 
     def __repr__(self) -> str:
         shown = [f"{column.name}: {column.kind}" for column in self.columns.listed]

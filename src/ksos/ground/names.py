@@ -49,6 +49,15 @@ def _labels(X: Any) -> list[Any]:
     return list(X.column_names if hasattr(X, "column_names") else X.columns)
 
 
+def columns_of(X: Any) -> list[Any] | None:
+    """The columns of a table, or of rows that may hold text; None of anything else."""
+    if is_table(X):
+        return [X[label] for label in _labels(X)]
+    # NumPy would make text of numbers that stand beside it
+    array = np.asarray(X, dtype=object if isinstance(X, list) else None)
+    return list(array.T) if array.ndim == 2 else None
+
+
 def column_names(X: Any, what: str = "X") -> tuple[str, ...] | None:
     """The names of the columns of a table, different ones; None for arrays, and where the columns
     are only numbered.
@@ -256,7 +265,7 @@ def matrix_of(
     labels = _labels(table) if names is None else list(names)
     # filled by columns, which is far faster in this order
     out = np.empty((table.shape[0], len(labels)), order="F")
-    for k, values in enumerate(_checked(table, labels, what, gaps)):
+    for k, values in enumerate(checked_columns(table, labels, what, gaps)):
         out[:, k] = values
     return np.ascontiguousarray(out)
 
@@ -264,11 +273,13 @@ def matrix_of(
 def require_columns(table: Any, what: str) -> None:
     """Raise where columns of a table do not hold finite numbers, and name all of them."""
     column_names(table, what)
-    _checked(table, _labels(table), what)
+    checked_columns(table, _labels(table), what)
 
 
-# The columns as arrays of numbers; raise one error that names all columns that are not.
-def _checked(table: Any, labels: list[Any], what: str, gaps: bool = False) -> list[np.ndarray]:
+def checked_columns(
+    table: Any, labels: list[Any], what: str, gaps: bool = False
+) -> list[np.ndarray]:
+    """Columns as arrays of numbers; raise one error that names all columns that are not."""
     columns: list[np.ndarray] = []
     wrong: dict[str, dict[str, str]] = {}
     for label in labels:
@@ -321,7 +332,7 @@ def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
 
 # Objects as numbers, missing ones as NaN; or what they are instead.
 def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
-    present = [entry for entry in values if not _is_missing(entry)]
+    present = [entry for entry in values if not is_gap(entry)]
     if odd := [entry for entry in present if not hasattr(entry, "__float__")]:
         kind = (
             "text"
@@ -329,12 +340,14 @@ def _as_floats(values: np.ndarray) -> tuple[np.ndarray, str | None]:
             else f"values of type {type(odd[0]).__name__}"
         )
         return np.asarray(odd[:1], dtype=object), kind
-    return np.array([np.nan if _is_missing(entry) else float(entry) for entry in values]), None
+    return np.array([np.nan if is_gap(entry) else float(entry) for entry in values]), None
 
 
-# None, and pandas' NA and NaT, which are not even equal to themselves.
-def _is_missing(entry: Any) -> bool:
-    return entry is None or type(entry).__name__ in ("NAType", "NaTType")
+def is_gap(cell: Any) -> bool:
+    """Whether a cell is None, NaN, or pandas' NA or NaT, which do not compare."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(cell, (float, np.floating)) and bool(cell != cell)
 
 
 def warn_caller(message: str | Warning) -> None:
