@@ -256,7 +256,9 @@ class _Given:
             self.problems.append(f"column {self.name!r} holds dates such as {cells[0]!r}; {_DATES}")
             return None
         distinct = set(cells)
-        levels = sorted(distinct, key=_rank) if own is None else [a for a in own if a in distinct]
+        # numbers before words, each in their order
+        ranked = sorted(distinct, key=lambda level: (isinstance(level, str), level))
+        levels = ranked if own is None else [a for a in own if a in distinct]
         most = _MOST_LEVELS if self.kind is None else _MOST_DECLARED
         if len(levels) == len(cells) > 1:
             self.problems.append(
@@ -311,11 +313,6 @@ class _Given:
                 )
             return Column(self.name, "bounded", self.dtype, atoms=atoms, sides=(low, high))
         return Column(self.name, "numeric", self.dtype)
-
-
-# Numbers before words, each in their order.
-def _rank(level: Any) -> tuple[bool, Any]:
-    return isinstance(level, str), level
 
 
 # The rows that are used, and what there is to say about cells that are missing.

@@ -253,8 +253,8 @@ class MixedTerms:
                 values[k] = float(value)
         shown_u = [k for i, k in enumerate(self.numeric_shown) if i not in u]
         shown_c = [j for i, j in enumerate(self.categorical_shown) if i not in c]
-        reference = reference.without_categories(single)
         kept = [j for j in range(self.reference.shape[1]) if j not in single]
+        reference = replace(reference, chances=tuple(reference.chances[j] for j in kept))
         correction = replace(
             correction, thetas=correction.thetas[kept], codes=correction.codes[:, kept]
         )

@@ -147,11 +147,6 @@ class MixedReference:
         left = MixedReference(shares / shares.sum(), means, covariances, self.chances)
         return found[0], left._components(left.weights > 0.0)
 
-    def without_categories(self, columns: Sequence[int]) -> MixedReference:
-        """The marginal of the other columns."""
-        kept = [chances for j, chances in enumerate(self.chances) if j not in columns]
-        return replace(self, chances=tuple(kept))
-
     def sides(
         self, u: np.ndarray, k: int, between: tuple[float, float]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

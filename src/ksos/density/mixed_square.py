@@ -283,21 +283,17 @@ class ExpectedOf:
 
     def _values_inside(self, x: np.ndarray, near: np.ndarray) -> np.ndarray:
         """The same where hidden cells lie in intervals."""
+        inside, (low, high) = self.all_of.inside, self.all_of.sides
         out = np.zeros((self.which.size, x.shape[-2]))
         for k, component in enumerate(self.which):
             one = self.all_of.of(np.array([component]), near)
             rows, features = (a if a.ndim == 2 else a[k] for a in (x, near))
             for n in range(out.shape[1]):
                 for weights, means, V, which in one.normals(rows[[n]], features[[n]]):
-                    out[k, n] += weights * one.levels[0][which] @ self._masses(means, V)
+                    at = means[:, inside]
+                    masses = box_masses(low - at, high - at, V[np.ix_(inside, inside)])
+                    out[k, n] += weights * one.levels[0][which] @ masses.mean(axis=0)
         return np.maximum(out, 0.0)
-
-    def _masses(self, means: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-        """What normal distributions of the hidden cells have in the intervals."""
-        inside, (low, high) = self.all_of.inside, self.all_of.sides
-        at = means[:, inside]
-        found = box_masses(low - at, high - at, covariance[np.ix_(inside, inside)])
-        return np.asarray(found.mean(axis=0))
 
 
 def _root(Q: np.ndarray) -> np.ndarray:

@@ -463,10 +463,11 @@ class TableDensity:
         ]
         return np.array(found) if several else found[0]
 
-    def _numbers(self) -> list[int]:
+    def _numbers(self) -> tuple[list[int], list[str]]:
+        """The columns of numbers, and their names."""
         if not (lines := self.columns.lines):
             raise ValueError("there is no column of numbers; use probabilities or pmf")
-        return lines
+        return lines, [self.columns.listed[k].name for k in lines]
 
     def mean(self) -> Any:
         """The means of the columns of numbers, a pandas Series: exact, by quadrature where a column
@@ -476,9 +477,8 @@ class TableDensity:
         -------
         Series
         """
-        lines = self._numbers()
+        lines, names = self._numbers()
         nothing = np.full((1, self.n_features), np.nan)
-        names = [self.columns.listed[k].name for k in lines]
         return series(self._with_means(nothing)[0, lines], names, self._make)
 
     def cov(self) -> Any:
@@ -489,8 +489,7 @@ class TableDensity:
         -------
         data frame
         """
-        lines = self._numbers()
-        names = [self.columns.listed[k].name for k in lines]
+        lines, names = self._numbers()
         if all(self.columns.listed[k].is_plain for k in lines):
             found = np.atleast_2d(self.marginal(lines).cov())
         else:
@@ -685,9 +684,8 @@ class TableDensity:
         -------
         data frame
         """
-        lines, cells = self._numbers(), self.columns.read(X)
-        found = self._with_means(cells)[:, lines]
-        names = [self.columns.listed[k].name for k in lines]
+        lines, names = self._numbers()
+        found = self._with_means(self.columns.read(X))[:, lines]
         return _indexed(frame(found, names, self._make), X)
 
     def _with_means(self, cells: np.ndarray) -> np.ndarray:

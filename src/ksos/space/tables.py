@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -279,7 +279,8 @@ def sum_of_rows(columns: Columns, rows: np.ndarray, weights: np.ndarray) -> Sum:
 
 def sums_of_density(p: TableDensity, columns: Columns) -> list[Sum]:
     """The same of a density, with the columns and levels of ``columns``."""
-    order = [p.columns.listed.index(own) for own in _matching(p.columns, columns)]
+    names = [column.name for column in p.columns.listed]
+    order = [names.index(column.name) for column in columns.listed]
     p = p if order == [*range(len(order))] else p.only(*order)
     found = []
     for share, terms in p.parts:
@@ -293,11 +294,6 @@ def sums_of_density(p: TableDensity, columns: Columns) -> list[Sum]:
                 wide.append(own)
             found.append(Sum(share * group.weights, group.means, group.covariance, wide))
     return found
-
-
-def _matching(own: Columns, columns: Columns) -> Iterator[Column]:
-    by_name = {column.name: column for column in own.listed}
-    return (by_name[column.name] for column in columns.listed)
 
 
 def embedding_at(a: Sum, b: Sum, kernel: TableKernel, columns: Columns) -> np.ndarray:
