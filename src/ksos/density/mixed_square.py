@@ -18,7 +18,7 @@ share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -87,9 +87,7 @@ class Correction:
         largest = float(np.linalg.eigvalsh(self.factor.T @ K @ self.factor)[-1])
         return float((np.linalg.norm(self.constant) + np.sqrt(max(largest, 0.0))) ** 2)
 
-    def levels(
-        self, reference: MixedReference, which: Sequence[int], missing: Sequence[int]
-    ) -> np.ndarray:
+    def levels(self, reference: MixedReference, which: Any, missing: Iterable[int]) -> np.ndarray:
         """(1, τ; τ, T) of some components for the ``missing`` categorical columns, (k, 1 + m,
         1 + m).
         """
@@ -232,9 +230,7 @@ class ExpectedOf:
         out[:, 1:, 1:] = inner
         return out
 
-    def means(
-        self, x: np.ndarray, near: np.ndarray, m: np.ndarray
-    ) -> tuple[np.ndarray | float, np.ndarray]:
+    def means(self, x: np.ndarray, near: np.ndarray, m: np.ndarray) -> tuple[Any, np.ndarray]:
         """E_k[f], (k, n), and E_k[f·u], (k, n, hidden), of f = ‖a + Fᵀφ‖² and the hidden cells u,
         given the observed ones; ``m`` are the means of u, about any origin.
 
@@ -244,7 +240,8 @@ class ExpectedOf:
         if self.all_of.correction.is_silent:
             return self.own, self.own * m
         h, b, y = self.parts(x, near)
-        start, total, shift = self.all_of.start, self.own, 0.0
+        start, shift = self.all_of.start, np.zeros(m.shape)
+        total: Any = self.own
         center = start.mean(axis=0)
         for W, of in zip(
             self.pulls, (2.0 * h * self.linear[:, None], b * (b @ self.product)), strict=True
