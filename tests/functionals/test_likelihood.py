@@ -57,17 +57,6 @@ def test_derivatives() -> None:
     np.testing.assert_allclose(np.tensordot(form, direction, axes=2), 2.0 * image @ F, rtol=1e-9)
 
 
-def test_restriction_is_the_same_function_on_fewer_directions() -> None:
-    objective = Objective.of(NegativeLogLikelihood(X) + 0.1 * Trace(relative=True), SPACE)
-    block = objective.restricted(slice(-3, None))
-    small = some_point(3)
-    padded = np.zeros((8, 8))
-    padded[-3:, -3:] = small
-    assert block.value(block.point(small)) == pytest.approx(
-        objective.value(objective.point(padded)), rel=1e-12
-    )
-
-
 @settings(max_examples=50)
 @given(seed=st.integers(0, 10**6), t=st.floats(0.0, 1.0))
 def test_it_is_convex_everywhere_and_below_the_logarithm(seed: int, t: float) -> None:

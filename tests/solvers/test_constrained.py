@@ -558,3 +558,15 @@ def test_other_backends_give_the_same_answers(backend: str, space: ksos.SoSSpace
         OBJECTIVES["expectation"], there, CONSTRAINTS["all"], solver="interior_point", tol=1e-7
     )
     assert path.status == "solved"
+
+
+def test_the_only_density_meets_what_quadrature_over_it_has_given() -> None:
+    """The kink of the step is no node of the rule: the answer is off by more than rounding."""
+    space = ksos.SoSSpace(Laplace(0.7), [[0.3]])
+    p = space.density(np.ones((1, 1)))
+    for f in (lambda X: (X[:, 0] > 0.3).astype(float), lambda X: np.sin(X[:, 0])):
+        value = float(p.expectation(f))
+        for constraint in (Expectation(f) == value, Expectation(f) <= value):
+            assert ksos.minimize(SquaredMMD([[0.3]]), space, constraint).status == "solved"
+        far = Expectation(f) == value + 1e-6
+        assert ksos.minimize(SquaredMMD([[0.3]]), space, far).status == "infeasible"

@@ -295,7 +295,7 @@ def test_below_its_floor_a_run_takes_no_more_steps() -> None:
         Objective.of(SquaredMMD(X), ksos.SoSSpace(Gaussian(1.0), X), stored=True),
         InteriorPoint(),
     )
-    state = stepper.init(objective, objective.point(center(objective.size)))
+    state = stepper.init(objective, objective.point(center(objective.space.rank)))
     assert stepper.step(objective, state) is not state
     state = replace(state, floor=2.0 * state.iterate.mu(state.program))
     assert stepper.step(objective, state) is state

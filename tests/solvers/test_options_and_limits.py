@@ -248,10 +248,6 @@ class InterruptingTerm(BoundTerm):
     def hessian(self, a: Any, C: Any, da: Any, dC: Any) -> Any:
         return self.term.hessian(a, C, da, dC)
 
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        inner = self.term.restrict(columns)
-        return None if inner is None else InterruptingTerm(self.owner, inner)
-
     def conic_form(self) -> Any:
         return self.term.conic_form()
 

@@ -113,25 +113,6 @@ def test_gradient_is_the_derivative_and_the_functional_is_convex(
 
 
 @every_functional
-@pytest.mark.parametrize("compressed", [True, False])
-def test_a_restricted_objective_is_the_objective_on_a_block(
-    functional: Functional, compressed: bool, space: ksos.SoSSpace
-) -> None:
-    objective = Objective.of(functional, space, stored=compressed)
-    block = objective.restricted(slice(-3, None))
-    assert block is not None
-    assert block.size == 3
-    small = project(random_symmetric(3, 5))
-    whole = np.zeros((space.rank, space.rank))
-    whole[-3:, -3:] = small
-    inside, outside = block.point(small), objective.point(whole)
-    assert block.value(inside) == pytest.approx(objective.value(outside), rel=1e-9)
-    np.testing.assert_allclose(
-        block.gradient(inside), objective.gradient(outside)[-3:, -3:], rtol=1e-7, atol=1e-9
-    )
-
-
-@every_functional
 @pytest.mark.parametrize("dense", [True, False])
 def test_the_hessian_on_the_factor_is_the_second_derivative(
     functional: Functional, dense: bool, space: ksos.SoSSpace

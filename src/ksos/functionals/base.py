@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -132,12 +131,6 @@ class BoundTerm(ABC):
         """The linear terms in it that say something of its curvature, each with its factor."""
         return []
 
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        """The term on the matrices C that live on some of the directions of the space; None where
-        it cannot tell.
-        """
-        return None
-
     def conic_form(self) -> EmbeddingQuadratic | None:
         """The term, or a function with the same minima, in the form of a conic program; None if
         it has no such form.
@@ -169,9 +162,6 @@ class BoundLinear(BoundTerm):
         """The eigenvalues and eigenvectors of D."""
         values, vectors = namespace(self.D).linalg.eigh(self.D)
         return values, vectors
-
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        return BoundLinear(self.D[columns, columns])
 
     def value(self, a: Array | None, C: Array) -> float:
         return inner(self.D, C)
@@ -214,11 +204,6 @@ class PointwiseTerm(BoundTerm):
     @property
     def operations(self) -> float:
         return 4.0 * self.psi.shape[0] * self.psi.shape[1] ** 2
-
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        out = copy(self)
-        out.psi = self.psi[:, columns]
-        return out
 
     def value(self, a: Array | None, C: Array) -> float:
         return self.value_at(density_values(self.psi, C))
@@ -422,11 +407,6 @@ class _BoundSum(BoundTerm):
         known = [(scale, product) for scale, product in products if product is not None]
         return weighted_sum(known) if len(known) == len(products) else None
 
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        parts = [(scale, term.restrict(columns)) for scale, term in self.parts]
-        known = [(scale, term) for scale, term in parts if term is not None]
-        return _BoundSum(known, self.constant) if len(known) == len(parts) else None
-
     def factor_hessian(self, F: Array) -> Array | None:
         forms = ((scale, (term.factor_hessian(F), None)) for scale, term in self.parts)
         return weighted_sum(forms)[0]
@@ -507,14 +487,12 @@ class Objective:
     """f(C) = F(p_C) with its gradient, and where F is quadratic its Hessian: all that a solver sees
     of a problem.
 
-    ``stored``: whether A is used as a stored tensor. ``columns``: the directions of the space on
-    which C lives, all of them by default.
+    ``stored``: whether A is used as a stored tensor.
     """
 
     term: BoundTerm
     space: SoSSpace
     stored: bool = False
-    columns: slice | None = None
 
     @classmethod
     def of(cls, functional: Functional, space: SoSSpace, *, stored: bool = False) -> Objective:
@@ -528,13 +506,7 @@ class Objective:
     @cached_property
     def map(self) -> EmbeddingMap:
         """A: as the space has it, or as a stored tensor."""
-        whole = self.space.compressed_map if self.stored else self.space.map
-        return whole if self.columns is None else whole.restrict(self.columns)
-
-    @cached_property
-    def size(self) -> int:
-        """r: C is r × r."""
-        return len(range(self.space.rank)[self.columns or slice(None)])
+        return self.space.compressed_map if self.stored else self.space.map
 
     @property
     def operations(self) -> float:
@@ -542,7 +514,7 @@ class Objective:
         the lowest eigenvalue.
         """
         embedding = self.map.operations if self.term.uses_embedding else 0.0
-        return embedding + self.term.operations + 2.0 * float(self.size) ** 3
+        return embedding + self.term.operations + 2.0 * float(self.space.rank) ** 3
 
     def with_term(self, term: BoundTerm) -> Objective:
         """Another function on the same space, with the same map."""
@@ -550,7 +522,7 @@ class Objective:
 
     def on_tensor(self) -> Objective:
         """The same function, with A as a stored tensor."""
-        return replace(self, stored=True, columns=None)
+        return replace(self, stored=True)
 
     def rounded_well(self) -> Objective:
         """The same function, with A as a stored tensor if that is small and rounds less than A as
@@ -559,13 +531,6 @@ class Objective:
         small = self.space.tensor_size <= SMALL_TENSOR and self.term.uses_embedding
         better = small and not self.stored and not self.space.map.rounds_well
         return self.on_tensor() if better else self
-
-    def restricted(self, columns: slice) -> Objective | None:
-        """f on the matrices C that live on some of the directions of the space: a small problem
-        beside the large one.
-        """
-        term = self.term.restrict(columns)
-        return None if term is None else replace(self, term=term, columns=columns)
 
     def point(self, C: Array, F: Array | None = None) -> Point:
         """C, with its factor if that is known, and its embedding, which costs one application of A
@@ -632,4 +597,4 @@ class Objective:
         in_embedding, in_parameter = pair
         pulled = None if in_embedding is None else self.map.adjoint(in_embedding)
         total = plus(pulled, 1.0, in_parameter)
-        return zeros((self.size, self.size), self.space.T) if total is None else total
+        return zeros((self.space.rank, self.space.rank), self.space.T) if total is None else total

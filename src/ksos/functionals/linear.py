@@ -74,9 +74,6 @@ class _BoundFrobenius(BoundTerm):
     def __init__(self, N: Array) -> None:
         self.N = N
 
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        return _BoundFrobenius(self.N[columns, columns])
-
     def value(self, a: Array | None, C: Array) -> float:
         M = self.N @ C
         return inner(M, M.T)

@@ -77,9 +77,6 @@ class _EmbeddingTerm(BoundTerm):
     def __init__(self, z: Array) -> None:
         self.z = z
 
-    def restrict(self, columns: slice) -> BoundTerm | None:
-        return self
-
     def factor_gradient(
         self, a: Array | None, F: Array
     ) -> tuple[float, Array | None, Array | None]:

@@ -262,7 +262,7 @@ class Problem:
 
     def _nearest(self, C: Array, tol: float, rtol: float) -> Nearest:
         options: dict[str, Any] = {"start": C, "tol": tol, "rtol": rtol, "max_iter": 300}
-        found = minimize(Bound(_WholeDistance(self.z)), self.space, solver=_NEWTON, **options)
+        found = minimize(Bound(BoundSquaredMMD(self.z)), self.space, solver=_NEWTON, **options)
         a = self.space.compressed_map.apply(found.parameter)
         return Nearest(found.parameter, norm(a - self.z), self.distance_bound(a), self.space)
 
@@ -271,7 +271,7 @@ class Problem:
     ) -> tuple[Point, Solution, str | Solver]:
         """argmax h(C) − (u/2)‖A(C) − z‖², from ``start``, and the solver for the next u."""
         scale = 1.0 / (1.0 + u)
-        functional = scale * Bound(term) + 0.5 * u * scale * Bound(_WholeDistance(self.z))
+        functional = scale * Bound(term) + 0.5 * u * scale * Bound(BoundSquaredMMD(self.z))
         found = minimize(
             functional,
             self.space,
@@ -349,15 +349,6 @@ class Problem:
         dual = Dual(self.theta, y, upper, constant, u)
         more: dict[str, Any] = {"status": status, "n_iter": found.n_iter, "solver": solver}
         return Saddle(**vars(dual), space=space, point=point, lower=lower, n_solves=1, **more)
-
-
-class _WholeDistance(BoundSquaredMMD):
-    """‖a − z‖² on all directions at once: those of a space with labels are not in the order of
-    their mass.
-    """
-
-    def restrict(self, columns: slice) -> Any:
-        return None
 
 
 def first_inside(

@@ -24,7 +24,6 @@ from ksos.functionals import (
     BoundBall,
     Constraint,
     Expectation,
-    Functional,
     Objective,
     Point,
     SquaredMMD,
@@ -141,29 +140,27 @@ def _certified(rounds: Rounds, outcome: ConstrainedOutcome, name: str) -> Soluti
 # the solution in a space with one density: that one, if it meets the constraints
 def _only_density(problem: ConstrainedProblem, name: str, tol: float) -> Solution:
     found, middle = violating(problem, problem.middle.C), problem.middle
-    samples = to_numpy(problem.space.density(found.G).rvs(100, rng=0))  # a size to a tenth
+    p = problem.space.density(found.G)
+    samples = to_numpy(p.rvs(100, rng=0))  # a size to a tenth
     why: Why = ("the space has one density only, and that one violates them", None)
     met = True
     for constraint, bound in zip(problem.given, problem.constraints, strict=True):
         # the value may be a difference of larger numbers, whose rounding is not a violation
-        known = bound.size + _typical(constraint.functional, samples)
-        known += 0.0 if middle.a is None else norm(middle.a)
+        known = bound.size + (0.0 if middle.a is None else norm(middle.a))
+        unknown = bound.term.integration_error
+        for scale, term in constraint.functional.terms():
+            if isinstance(term, Expectation):
+                known += scale * float(np.abs(term.f(samples)).mean())
+                # the bound may be what quadrature over the density has given
+                unknown += scale * float(p.expectation(term.f).error)
         excess = bound.excess(bound.term.value(middle.a, middle.C)) * bound.size
-        if excess > FEASIBLE * known + bound.term.integration_error:
+        if excess > FEASIBLE * known + unknown:
             met = False
             if isinstance(bound.term, BoundBall):
                 why = _too_small(constraint, norm(middle.a - bound.term.z))
     if met:
         return _solution(problem, replace(found, status="solved", violation=0.0), name, tol)
     return _solution(problem, found, name, tol, (_unattainable(problem) or why[0], why[1]))
-
-
-# the size of what an expectation averages, at samples of the density
-def _typical(functional: Functional, samples: np.ndarray) -> float:
-    expectations = [
-        (scale, term) for scale, term in functional.terms() if isinstance(term, Expectation)
-    ]
-    return sum(scale * float(np.abs(term.f(samples)).mean()) for scale, term in expectations)
 
 
 def _too_small(ball: Constraint, radius: float) -> Why:

@@ -151,9 +151,9 @@ def first_guess(objective: Objective, point: Point) -> float:
     curvature along their own moves, which is often far below its largest value.
     """
     # its own generator: a fit must not depend on a global one
-    random = np.random.default_rng(0).standard_normal((objective.size, objective.size))
+    random = np.random.default_rng(0).standard_normal((objective.space.rank, objective.space.rank))
     direction = like(random + random.T, objective.space.T)
-    other = objective.point(project(point.C + direction / (norm(direction) * objective.size)))
+    other = objective.point(project(point.C + direction / (norm(direction) * objective.space.rank)))
     moved = norm(other.C - point.C)
     change = norm(objective.gradient(other) - objective.gradient(point))
     return max(change / moved if moved > 0.0 else 1.0, 1e-12)

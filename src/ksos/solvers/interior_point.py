@@ -81,7 +81,11 @@ class ConicProgram:
     # the problem without constraints; the tensor is formed here if it is not stored already
     @classmethod
     def unconstrained(cls, objective: Objective) -> ConicProgram:
-        quadratic, r, T = objective.term.embedding_quadratic, objective.size, objective.space.T
+        quadratic, r, T = (
+            objective.term.embedding_quadratic,
+            objective.space.rank,
+            objective.space.T,
+        )
         assert quadratic is not None
         D = zeros((r, r), T) if quadratic.D is None else quadratic.D
         if quadratic.b is None:

@@ -184,7 +184,7 @@ class LBFGS(Stepper):
         return self.stall == 0.0
 
     def interval(self, objective: Objective) -> int:
-        default = 10 if objective.size <= 50 else 25 if objective.size <= 1000 else 50
+        default = 10 if objective.space.rank <= 50 else 25 if objective.space.rank <= 1000 else 50
         return 1 if self.stall else self.check_every or default
 
     def init(self, objective: Objective, start: Point) -> _State:
@@ -199,9 +199,9 @@ class LBFGS(Stepper):
             )
         start = objective.point(start.C, start.F) if start.G is None else start
         C, G, xp = start.C, objective.gradient(start), namespace(start.C)
-        change, columns = _preconditioner(objective, C, G), min(self.columns, objective.size)
+        change, columns = _preconditioner(objective, C, G), min(self.columns, objective.space.rank)
         _, V = lowest(G, columns)
-        if norm(C - center(objective.size, C)) <= 1e-12:
+        if norm(C - center(objective.space.rank, C)) <= 1e-12:
             F = V * like(np.sqrt(np.arange(columns, 0.0, -1.0)), V)
         else:
             F = start.F
@@ -247,7 +247,7 @@ class LBFGS(Stepper):
         F = pruned(change[0] @ Y, max(1e-16, self.stall))
         point = objective.point(F @ F.T, F)
         G = objective.gradient(point)
-        values, V = lowest(G, min(4, objective.size))
+        values, V = lowest(G, min(4, objective.space.rank))
         level = inner(G, point.C)
         gap = max(level - float(values[0]), 0.0)
         point, wider = replace(point, G=G, lowest=float(values[0])), None
@@ -291,7 +291,7 @@ def _preconditioner(objective: Objective, C: Array, G: Array) -> tuple[Array, Ar
     """
     parts = objective.term.linear_parts()
     if not parts:
-        identity = eye(objective.size, C)
+        identity = eye(objective.space.rank, C)
         return identity, identity
     D = sum(scale * part.D for scale, part in parts)
     # a single part remembers its own spectrum, whatever its scale

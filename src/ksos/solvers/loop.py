@@ -455,7 +455,7 @@ def iterate(
             return Outcome(record.point, "time_limit", 0, record.history)
         state = solver.init(objective, first)
         # above, a dense eigenvalue takes 10 ms, which is too long for extra steps
-        solved, extra = False, solver.extra_steps if objective.size <= 400 else 0
+        solved, extra = False, solver.extra_steps if objective.space.rank <= 400 else 0
         while n_iter < limit:
             if solved and (extra == 0 or not solver.is_quick(state)):
                 break

@@ -8,7 +8,6 @@ direction that adds a column. A stationary factor whose gap is zero is the optim
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +31,6 @@ from ksos.solvers.interior_point import optimum_on_face
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import (
     DENSE,
-    center,
     factor,
     grown,
     lowest_eigenpairs,
@@ -40,9 +38,7 @@ from ksos.solvers.spectraplex import (
     step_along,
 )
 
-_LEVELS = (8, 16)  # directions of rough starts: they halve the steps on moons of 25 to 200 points
 _LEADING = 24  # directions on which a quadratic is minimized exactly: its steps cost some 24^4 each
-_MANY_DIRECTIONS = 1000  # r from which on a direction takes as long as a column in a Newton step
 _MOST_NEW_COLUMNS = 16  # at once: optima have fewer, and a face takes what it can use of them
 _FAINT = 1e-10  # columns of a start with less of the mass do not count
 _FACE_COLUMNS = 40  # where Newton's steps are dear: the interior point takes 20 ms on so many
@@ -96,7 +92,7 @@ class LowRank(Stepper):
     needs = "twice_differentiable"
     needs_in_words = "needs second derivatives; use solver='fista'"
     max_iter: int = 1000
-    first_columns: int = 3
+    first_columns: int = 2
     max_columns: int | None = None
     extra_steps: int = 12
     dense_unknowns: int | None = None
@@ -111,8 +107,8 @@ class LowRank(Stepper):
         """
         F = factor(start.C, _FAINT) if start.F is None else pruned(start.F, _FAINT)
         largest = float(namespace(F).max(namespace(F).sum(F * F, axis=0)))
-        many = F.shape[1] > max(2 * self.first_columns, objective.size // 4)
-        if many or largest <= 1.5 / objective.size:
+        many = F.shape[1] > max(2 * self.first_columns, objective.space.rank // 4)
+        if many or largest <= 1.5 / objective.space.rank:
             return self._from_leading_directions(objective)
         return self.at(objective, pruned(F, _FAINT, self.max_columns))
 
@@ -123,52 +119,33 @@ class LowRank(Stepper):
         p = ‖Fᵀψ‖² on few directions often has many squares where on all of them one is enough, that
         of √p: Newton's steps on one column are quick, and a face says which others it needs.
         """
-        many = objective.size > _MANY_DIRECTIONS
-        few = _LEVELS[0] if many else _LEADING
-        state = None
-        if objective.size >= 2 * few and self.max_columns is None:
+        state, space = None, objective.space
+        if space.rank >= 2 * _LEADING and self.max_columns is None and space.labels is None:
             # exactly, if f is quadratic
-            whole = eye(objective.size, objective.space.T)
-            parts = [whole[:, : int(objective.space.constant)], whole[:, -few:]]
+            whole = eye(space.rank, space.T)
+            parts = [whole[:, : int(space.constant)], whole[:, -_LEADING:]]
             V = namespace(whole).concat(parts, axis=1)
             C = V @ V.T / V.shape[1]
             gap = 1e-6 * abs(objective.value(objective.point(C)))  # the rest of f decides more
             if (X := optimum_on_face(objective, V, C, gap)) is not None:
                 state = self.at(objective, pruned(V @ factor(X), _FACE_FAINT))
         if state is None:
-            return self._on_leading_blocks(objective, _LEVELS[:1] if many else _LEVELS)
+            return self._from_lowest_eigenvectors(objective)
         root = _root_of_density(objective, state.F)
         single = None if root is None else self.at(objective, root)
         # its steps are so much quicker that ten times the gap is no worse
         return state if single is None or single.gap > 10.0 * state.gap else single
 
-    def _on_leading_blocks(self, objective: Objective, levels: Sequence[int]) -> _State:
-        """Roughly, on few directions and then on more; from the lowest eigenvectors of ∇f at the
-        center.
-        """
-        state: _State | None = None
-        for k in levels:
-            block = objective.restricted(slice(-k, None)) if 2 * k <= objective.size else None
-            if block is None:
-                break
-            state = self._continued(block, state)
-            for _ in range(15):  # more than it takes as a rule to come within a tenth of f
-                state = self.step(block, state)
-                if state.gap <= 0.1 * abs(state.value) or Run.current().over:
-                    break
-        return self._continued(objective, state)
-
-    # the state on all directions of the objective, of which the last has known the last
-    def _continued(self, objective: Objective, state: _State | None) -> _State:
-        r = objective.size
-        if state is not None:
-            F = state.F
-            above = zeros((r - F.shape[0], F.shape[1]), F)
-            return self.at(objective, namespace(F).concat([above, F]))
+    # those of ∇f among the directions of most mass, at their center
+    def _from_lowest_eigenvectors(self, objective: Objective) -> _State:
+        r, T = objective.space.rank, objective.space.T
         columns = min(self.first_columns, self.max_columns or r, r)
-        G = objective.gradient(objective.point(center(r, objective.space.T)))
-        _, vectors = lowest_eigenpairs(G, columns)
-        F = vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors)
+        # a quarter of all directions; those of labels are not in the order of their mass
+        few = max(columns, r // 4) if objective.space.labels is None else r
+        V = eye(r, T)[:, r - few :]
+        G = objective.gradient(objective.point(V @ V.T / few))
+        _, vectors = lowest_eigenpairs(V.T @ G @ V, columns)
+        F = V @ (vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors))
         return self.at(objective, F / norm(F))
 
     # the state at a factor of norm one
@@ -279,11 +256,9 @@ class LowRank(Stepper):
 
 def _root_of_density(objective: Objective, F: Array) -> Array | None:
     """The factor g, one column, of the function nearest to √p at the support points, p being the
-    density of F; None with labels.
+    density of F.
     """
     space, xp = objective.space, namespace(F)
-    if objective.columns is not None or space.labels is not None:
-        return None
     basis = space.basis(space.support_points)
     gram, density = basis.T @ basis, xp.sum((basis @ F) ** 2, axis=1)
     ridge = 1e-8 * float(xp.linalg.trace(gram)) / gram.shape[0]

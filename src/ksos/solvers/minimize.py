@@ -342,7 +342,7 @@ def _solution(
     G = factor(outcome.point.C) if known is None else pruned(known, 1e-16)
     kept = known is not None and G.shape == known.shape and outcome.point.lowest is not None
     afresh = solver.certifies_ends or not kept
-    if status == "time_limit" and outcome.history and objective.size > DENSE:
+    if status == "time_limit" and outcome.history and objective.space.rank > DENSE:
         # it is late: what the run has computed there must do
         afresh = afresh and outcome.point.G is None
     elif (better := objective.rounded_well()) is not objective:

@@ -43,7 +43,6 @@ _DEAR = 2e10  # operations, about a second, where closed forms would lose digits
 _NODES_OF_A_KERNEL = 100  # per feature, for one analytic kernel: with fewer, looking does not pay
 _WEAK = 1e4  # squared entries of T: 1e-16 of them, rounding in the integrals, is then above 1e-12
 _UNITS_OF_ROUNDING = 4.0  # of rounding, to which an integral is known: a few operations each
-_FEW_DIRECTIONS = 32  # on which a stored tensor costs less than one product with the pairs
 
 
 class Tangent(NamedTuple):
@@ -114,10 +113,6 @@ class EmbeddingMap(ABC):
     def tangent(self, F: Array) -> Tangent:
         """The derivative of F ↦ A(FFᵀ), to be applied many times."""
         return Tangent(namespace(F).permute_dims(self.jacobian(F), (2, 1, 0)))
-
-    @abstractmethod
-    def restrict(self, columns: slice) -> EmbeddingMap:
-        """A on the matrices C that live on some of the r directions."""
 
     def spanned(self, V: Array) -> Array:
         """The matrices VᵀA_kV, shape (q, k, k): A on the matrices VXVᵀ, for few columns of V."""
@@ -251,12 +246,6 @@ class PairwiseMap(EmbeddingMap):
     def _with(self, T: Array) -> PairwiseMap:
         return PairwiseMap(self.pairs, T, self.S, self.border)
 
-    def restrict(self, columns: slice) -> EmbeddingMap:
-        """On few directions as a tensor: one large product for each, none when it is applied."""
-        some = self._with(self.T[:, columns])
-        few = some.T.shape[1]
-        return CompressedMap(some.spanned(eye(few, some.T))) if few <= _FEW_DIRECTIONS else some
-
     def spanned(self, V: Array) -> Array:
         """With TV in the place of T: one large product for each column, the others being small."""
         return _symmetric(self._with(self.T @ V).jacobian(eye(V.shape[1], V)))
@@ -353,10 +342,6 @@ class CompressedMap(EmbeddingMap):
         for coordinates, own in self._blocks():
             out[coordinates, own, :] = xp.reshape(slices @ F[own, :], (q, r, F.shape[1]))
         return out
-
-    def restrict(self, columns: slice) -> EmbeddingMap:
-        part = self.tensor[:, columns, columns]
-        return CompressedMap(namespace(part).asarray(part, copy=True))
 
     def compressed(self) -> CompressedMap:
         return self
