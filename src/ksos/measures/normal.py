@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-14  # of the sum of the weights: a sum of thousands of weights is rounded by less
 # coordinates relative to the means at a time on a GPU, which wants few large operations: 128 MB
 _DEVICE_ELEMENTS = 1 << 24
-_NEXT = 2.0  # a level of costs over the last: larger takes more determinants, smaller more rounds
 
 
 class _Normals(Measure):
@@ -288,9 +287,6 @@ def merged(
     telescopes: it is the divergence of all components from what replaced them, hence a bound on
     KL(mixture ‖ result). Mean and covariance are kept.
 
-    The divergence of a marginal is never larger, so the variances alone bound every cost from
-    below. Determinants are computed only for pairs whose bound is below the level reached.
-
     Parameters
     ----------
     mixture : GaussianMixture
@@ -325,8 +321,9 @@ def merged_cells(
     """
     every = weights, means, covariances, chances
     pairs, spent = _Pairs(*_distinct(*(part[untouched:] for part in every))), 0.0
-    while (found := pairs.cheapest(total_bound - spent)) is not None:
-        spent += pairs.merge(*found)
+    while (cost := float(pairs.costs[pair := pairs.cheapest()])) < total_bound - spent:
+        pairs.merge(*pair)
+        spent += cost
     keep = pairs.weights > 0.0
     parts = (pairs.weights, pairs.means, pairs.covariances, pairs.chances)
     both = zip(every, parts, strict=True)
@@ -346,7 +343,7 @@ def _distinct(
 
 
 class _Pairs:
-    """The costs of all pairs of components, each a lower bound until it is needed."""
+    """The costs of all pairs of components."""
 
     def __init__(
         self,
@@ -357,62 +354,28 @@ class _Pairs:
     ) -> None:
         self.weights, self.means = weights.copy(), means.copy()
         self.covariances, self.chances = covariances.copy(), chances.copy()
-        self.variances = np.diagonal(self.covariances, axis1=1, axis2=2).copy()
-        self.logs, self.log_dets = np.log(self.variances), np.linalg.slogdet(self.covariances)[1]
-        n = weights.shape[0]
-        self.costs, self.exact = np.full((n, n), np.inf), np.zeros((n, n), dtype=bool)
-        for i in range(n):
-            self.costs[i, i + 1 :] = self.costs[i + 1 :, i] = self._bounds(i, np.arange(i + 1, n))
-        self.nearest = self.costs.argmin(axis=1)
-        # nothing has been evaluated yet, a bound of 0 included
-        self.level = -1.0
+        self.log_dets, n = np.linalg.slogdet(self.covariances)[1], weights.shape[0]
+        self.costs = np.full((n, n), np.inf)
+        self._evaluate(*np.triu_indices(n, 1))
 
-    def cheapest(self, most: float) -> tuple[int, int] | None:
-        """The pair of least cost, or None if that is not below ``most``."""
-        while True:
-            least = self.costs[np.arange(self.nearest.shape[0]), self.nearest]
-            i = int(np.argmin(least))
-            if not least[i] < most:
-                return None
-            if least[i] <= self.level:
-                return i, int(self.nearest[i])
-            self.level = max(_NEXT * self.level, float(least[i]))
-            a, b = np.nonzero(np.triu((self.costs <= self.level) & ~self.exact, 1))
-            self._evaluate(a, b)
-            self.nearest = self.costs.argmin(axis=1)
+    def cheapest(self) -> tuple[int, int]:
+        """The pair of least cost."""
+        i, j = divmod(int(np.argmin(self.costs)), self.costs.shape[0])
+        return i, j
 
-    def merge(self, i: int, j: int) -> float:
-        """Put the pair in place of i, and return what it costs."""
-        cost, w = float(self.costs[i, j]), self.weights
+    def merge(self, i: int, j: int) -> None:
+        """Put the pair in place of i."""
+        w = self.weights
         (mean,), (covariance,) = self._matched(np.array([i]), np.array([j]))
         share = w[j] / (w[i] + w[j])
         self.chances[i] += share * (self.chances[j] - self.chances[i])
         w[i], w[j], self.means[i], self.covariances[i] = w[i] + w[j], 0.0, mean, covariance
-        self.variances[i] = np.diagonal(covariance)
-        self.logs[i], self.log_dets[i] = np.log(self.variances[i]), np.linalg.slogdet(covariance)[1]
-        self.costs[j] = self.costs[:, j] = self.costs[i] = self.costs[:, i] = np.inf
-        self.exact[i] = self.exact[:, i] = False
+        self.log_dets[i] = np.linalg.slogdet(covariance)[1]
+        self.costs[j] = self.costs[:, j] = np.inf
         others = np.flatnonzero((w > 0.0) & (np.arange(w.shape[0]) != i))
-        self.costs[i, others] = self.costs[others, i] = self._bounds(i, others)
-        near = others[self.costs[i, others] <= self.level]
-        self._evaluate(np.full(near.shape, i), near)
-        stale = (self.nearest == i) | (self.nearest == j)
-        stale[i] = True
-        least = self.costs[np.arange(w.shape[0]), self.nearest]
-        self.nearest = np.where(self.costs[i] < least, i, self.nearest)
-        self.nearest[stale] = self.costs[stale].argmin(axis=1)
-        return cost
+        self._evaluate(np.full(others.shape, i), others)
 
-    # Of the pairs of i and others, the largest cost of a marginal of one feature.
-    def _bounds(self, i: int, others: np.ndarray) -> np.ndarray:
-        a, b = self.weights[i], self.weights[others][:, None]
-        away = self.means[others] - self.means[i]
-        matched = (a * self.variances[i] + b * self.variances[others]) / (a + b)
-        matched += (a / (a + b)) * (b / (a + b)) * away**2
-        costs = (a + b) * np.log(matched) - a * self.logs[i] - b * self.logs[others]
-        return np.asarray(0.5 * costs.max(axis=1, initial=0.0))
-
-    # The costs themselves, of pairs (i, j).
+    # Those of pairs (i, j).
     def _evaluate(self, i: np.ndarray, j: np.ndarray) -> None:
         w = self.weights
         for rows in row_blocks(i.shape[0], self.covariances[0].size, CACHE_ELEMENTS):
@@ -422,7 +385,6 @@ class _Pairs:
             costs = (w[a] + w[b]) * log_dets - w[a] * self.log_dets[a] - w[b] * self.log_dets[b]
             costs = 0.5 * costs + self._of_levels(a, b)
             self.costs[a, b] = self.costs[b, a] = np.maximum(costs, 0.0)
-            self.exact[a, b] = self.exact[b, a] = True
 
     # What the levels add to the costs of the pairs (i, j).
     def _of_levels(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
