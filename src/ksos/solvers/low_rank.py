@@ -280,9 +280,11 @@ class FactorHessian:
         self.objective, self.point, self.F = objective, state.point, state.F
         self.multiplier, self.lowest = multiplier, float(state.values[0])
         self.G = objective.gradient(state.point)
+        self.J: Array | None = None  # the derivative of F ↦ A(FFᵀ)
+        if objective.term.uses_embedding:
+            J = 2.0 * objective.map.jacobian(state.F)
+            self.J = namespace(J).reshape(J, (J.shape[0], -1))
         self.dense = self._form() if forms else None
-        streamed = not forms and objective.term.uses_embedding
-        self.tangent = objective.map.tangent(state.F) if streamed else None
 
     def _form(self) -> Array:
         r, k = self.F.shape
@@ -291,12 +293,11 @@ class FactorHessian:
         for j in range(k):
             H[:, j, :, j] += 2.0 * self.G
         H = namespace(H).reshape(H, (r * k, r * k))
-        if self.objective.term.uses_embedding:
-            J = 2.0 * namespace(H).reshape(self.objective.map.jacobian(self.F), (-1, r * k))
-            pair = self.objective.term.hessian(self.point.a, self.point.C, J, self.point.C)
+        if self.J is not None:
+            pair = self.objective.term.hessian(self.point.a, self.point.C, self.J, self.point.C)
             assert pair is not None
             if pair[0] is not None:
-                H += J.T @ pair[0]
+                H += self.J.T @ pair[0]
         f = flat(self.F)
         Hf = H @ f
         # P H P − multiplier·P, and 1 along F itself: H − fgᵀ − gfᵀ with one g
@@ -311,13 +312,13 @@ class FactorHessian:
         if self.dense is not None:
             return namespace(E).reshape(self.dense @ flat(E), E.shape)
         F = self.F
-        da = None if self.tangent is None else self.tangent.along(E)
+        da = None if self.J is None else self.J @ flat(E)
         dC = F @ E.T
         pair = self.objective.term.hessian(self.point.a, self.point.C, da, dC + dC.T)
         assert pair is not None
         out = 2.0 * (self.G @ E) - self.multiplier * E
-        if pair[0] is not None and self.tangent is not None:
-            out += self.tangent.back(pair[0])
+        if pair[0] is not None and self.J is not None:
+            out += namespace(F).reshape(pair[0] @ self.J, F.shape)
         if pair[1] is not None:
             out += 2.0 * (pair[1] @ F)
         return out - inner(out, F) * F

@@ -45,27 +45,6 @@ _WEAK = 1e4  # squared entries of T: 1e-16 of them, rounding in the integrals, i
 _UNITS_OF_ROUNDING = 4.0  # of rounding, to which an integral is known: a few operations each
 
 
-class Tangent(NamedTuple):
-    """The derivative of F ↦ A(FFᵀ) at a factor F with k columns: E ↦ 2·S·Σ_ij M_ji(TE)_ij, and its
-    adjoint, with ``M`` (k, m, ℓ), ``T`` (m, r) and ``S`` (q, ℓ), which are None for the identity.
-    """
-
-    M: Array
-    T: Array | None = None
-    S: Array | None = None
-
-    def along(self, E: Array) -> Array:
-        """The derivative in the direction E, shape (q,)."""
-        TE = E if self.T is None else self.T @ E
-        found = 2.0 * (flat(TE.T) @ namespace(E).reshape(self.M, (-1, self.M.shape[2])))
-        return found if self.S is None else self.S @ found
-
-    def back(self, y: Array) -> Array:
-        """The adjoint, 2·A*(y)F, shape (r, k)."""
-        found = 2.0 * (self.M @ (y if self.S is None else y @ self.S)).T
-        return found if self.T is None else self.T.T @ found
-
-
 class Noise(NamedTuple):
     """What rounding leaves in the integrals: A*(y) is off by a matrix TᵀNT, estimated in two ways.
 
@@ -109,10 +88,6 @@ class EmbeddingMap(ABC):
     @abstractmethod
     def jacobian(self, F: Array) -> Array:
         """The matrices A_k F, shape (q, r, columns): half the derivative of F ↦ A(FFᵀ)."""
-
-    def tangent(self, F: Array) -> Tangent:
-        """The derivative of F ↦ A(FFᵀ), to be applied many times."""
-        return Tangent(namespace(F).permute_dims(self.jacobian(F), (2, 1, 0)))
 
     def spanned(self, V: Array) -> Array:
         """The matrices VᵀA_kV, shape (q, k, k): A on the matrices VXVᵀ, for few columns of V."""
@@ -224,24 +199,16 @@ class PairwiseMap(EmbeddingMap):
 
     def jacobian(self, F: Array) -> Array:
         """Per column three products of the size of G·H, whatever q is: O(m²ℓ)."""
+        require_memory(
+            2 * FLOAT_BYTES * self.S.shape[0] * math.prod(F.shape),
+            f"the derivative of {F.shape[1]} squares",
+            "use fewer support points or landmarks (n_support), or solver='lbfgs'",
+            beside=F,
+        )
         out, TF = zeros((self.S.shape[0], *F.shape), F), self.T @ F
         for j in range(F.shape[1]):
             out[:, :, j] = self.S @ (self._slice(TF[:, j]).T @ self.T)
         return out
-
-    def tangent(self, F: Array) -> Tangent:
-        """In the coordinates of the points: a column takes one large product, and not three."""
-        m, ell, k, TF = self.T.shape[0], self.S.shape[1], F.shape[1], self.T @ F
-        require_memory(
-            FLOAT_BYTES * (k + 2) * m * ell,
-            f"the derivative of {k} squares",
-            "use fewer support points or landmarks (n_support), or solver='lbfgs'",
-            beside=F,
-        )
-        M = zeros((k, m, ell), F)
-        for j in range(k):
-            M[j, :, :] = self._slice(TF[:, j])
-        return Tangent(M, self.T, self.S)
 
     def _with(self, T: Array) -> PairwiseMap:
         return PairwiseMap(self.pairs, T, self.S, self.border)
