@@ -5,7 +5,6 @@ over chunks that are gone.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,13 +29,11 @@ from ksos.ground import (
     as_vector,
     inner,
     like,
-    read_state,
     row_blocks,
     to_numpy,
-    write_state,
 )
 from ksos.integrals import Rule, closed_form, exact_rule, panel_rules, smooth_rules
-from ksos.kernels import KERNELS, Kernel
+from ksos.kernels import Kernel
 from ksos.space import MeanEmbedding, SoSSpace
 
 _AGREEMENT = 1e-11  # relative, of two rules in a row: some roundings of a sum over so many nodes
@@ -45,7 +42,6 @@ _MOST_NODES = 1 << 16  # of a refined rule, all of which every step visits: 50 M
 _MOST_EXACT_NODES = 1 << 18  # before those without weight go, of rules that need no refinement
 _MOST_FEATURES = 3  # 2^16 nodes are 40 per axis there, and 16 in four features, which is too few
 _BLOCK_ELEMENTS = 1 << 20  # of the basis at once: 8 MB, about what a processor's cache holds
-_KIND = "second-order sums"  # in the header of files
 
 
 class SquaredL2(ScaledFunctional):
@@ -315,36 +311,6 @@ class BasisSums:
                 " update(points)"
             )
         return self.matrix / self.mass
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sums to a file, whole or not at all: a killed process leaves the old file or
-        the new one.
-        """
-        kernel = self.basis.kernel
-        if KERNELS.get(kernel.name) is not type(kernel):
-            raise ValueError(
-                f"sums with {kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)} are"
-                " known to files"
-            )
-        state = {
-            "kernel": kernel.name,
-            "parameters": kernel.parameters(),
-            "constant": self.basis.constant,
-            "support_points": self.basis.support_points,
-            "T": self.basis.T,
-            "matrix": self.matrix,
-            "mass": self.mass,
-            "count": self.count,
-        }
-        write_state(path, _KIND, state)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> BasisSums:
-        """The sums that :meth:`save` wrote, bit for bit."""
-        state = read_state(path, _KIND)
-        kernel = KERNELS[state["kernel"]](**state["parameters"])
-        basis = Basis(kernel, state["support_points"], state["T"], bool(state["constant"]))
-        return cls(basis, state["matrix"], float(state["mass"]), int(state["count"]))
 
     def __repr__(self) -> str:
         return (
