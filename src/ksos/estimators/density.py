@@ -58,7 +58,7 @@ from ksos.ground import (
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel, kernel_form
 from ksos.measures import Lebesgue, Measure
-from ksos.solvers import Solver, check_options, minimize, quick_mmd_fit
+from ksos.solvers import Solver, check_options, minimize
 from ksos.solvers.likelihood_passes import fit_to_all
 from ksos.space import (
     PER_SUPPORT_POINT,
@@ -479,8 +479,6 @@ class KernelSoSDensity(DensityEstimator):
         start: Any = None
         if constant:  # the reference itself, which the strongest penalty leaves
             start = like(np.eye(space.rank, 1), space.support_points)
-        elif self._by_likelihood and isinstance(data, MeanEmbedding):
-            start = quick_mmd_fit(space, data)
         run.tell("")  # the solver speaks for itself
         strength, relative = self._given_strength(part.total)
         penalty = None

@@ -61,7 +61,6 @@ from ksos.solvers.minimize import (
     as_solver as as_solver,
     check_options as check_options,
     minimize,
-    quick_mmd_fit as quick_mmd_fit,
     regularization_path,
 )
 from ksos.solvers.newton import (

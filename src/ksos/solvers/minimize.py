@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.density import square_of
-from ksos.functionals import Bound, Constraint, Functional, Objective, Point, SquaredMMD, Trace
+from ksos.functionals import Bound, Constraint, Functional, Objective, Point
 from ksos.ground.arrays import (
     Array,
     eye,
@@ -22,7 +21,6 @@ from ksos.ground.arrays import (
     memory_errors,
     namespace,
     norm,
-    to_numpy,
     zeros,
 )
 from ksos.ground.run import Run, TimeUp
@@ -46,11 +44,9 @@ from ksos.solvers.loop import (
 )
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import DENSE, center, certify_integrals, factor, project, pruned
-from ksos.space.embedding import MeanEmbedding
 from ksos.space.embedding_map import SMALL_TENSOR
 from ksos.space.mixed import MixedSpace
 from ksos.space.space import SoSSpace
-from ksos.space.support import pivoted_cholesky
 
 _STEPPERS = (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())
 #: Every solver by name, with its default options. To add one: a class with ``init`` and ``step``
@@ -474,19 +470,3 @@ def regularization_path(
             G = found[i].parameter_factor
             options["start"] = G if G.shape[1] < space.rank else found[i].parameter
     return [found[i] for i in range(len(values))]
-
-
-def quick_mmd_fit(space: SoSSpace, data: MeanEmbedding) -> Array:
-    """Where a likelihood fit begins: C of the density that fits ``data`` in MMD on at most 40 of
-    the support points. It takes 0.02 s, whatever the size of the space.
-    """
-    integrals, support = space.integrals, to_numpy(space.support_points)
-    most, digits = min(40, support.shape[0]), 1e-3  # a likelihood fit needs no better start
-    chosen = pivoted_cholesky(support, most, integrals, space.tol_model)
-    small = SoSSpace(space.kernel, support[chosen], space.measure, space.embedding_kernel)
-    functional = SquaredMMD(data) + digits * Trace(relative=True)
-    p = square_of(minimize(functional, small, tol=digits).distribution)
-    log_W = integrals.log_gram(space.support_points, like(p.support_points, space.T))
-    W = namespace(space.T).exp(log_W - space.log_unit)
-    G = space.T.T @ (W @ like(p.unit_factor * np.exp(0.5 * (space.log_unit - p.log_unit)), space.T))
-    return G @ G.T
