@@ -364,7 +364,7 @@ def test_balls_barely_larger_than_empty_are_solved_to_the_tolerance(
     """
     data, functional = points(12, 1, 3), SMALL_BALLS[objective]
     space = ksos.SoSSpace(Gaussian(0.5), np.linspace(-2.5, 2.5, 20)[:, None])
-    nearest = ksos.minimize(SquaredMMD(data), space, tol=1e-13)
+    nearest = ksos.minimize(SquaredMMD(data), space, tol=1e-16)
     constraints: list[Constraint] = [within(MMD(data), ratio * math.sqrt(nearest.objective))]
     if moment:
         constraints.append(Expectation(coordinate(0)) == float(nearest.distribution.mean()[0]))
