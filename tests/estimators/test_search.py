@@ -85,7 +85,7 @@ def plain() -> KernelSoSDensityCV:
 
 @parametrize_with_checks(
     [
-        KernelSoSDensityCV(**PLAIN),
+        KernelSoSDensityCV(**{**PLAIN, "cv": 2, "relative_regularizations": [1.0, 0.1]}),
         KernelSoSDensityCV(
             **{**PLAIN, "cv": 2}, objective="squared_mmd", criterion="mmd", n_support=8
         ),
