@@ -252,7 +252,7 @@ class SoSDensity(Averages):
         if self.measure.normals(self.n_features) is None:
             return self
         parts = [(w, as_by_volume(term)) for w, term in self.terms.on_host.parts]
-        return self._of(Terms([(w * v, one) for w, more in parts for v, one in more], Lebesgue()))
+        return self._of(Terms(parts, Lebesgue()))
 
     def logpdf(self, X: Any) -> Array:
         """log p(X_i), shape (n,); −inf where the density vanishes, never NaN.

@@ -13,10 +13,10 @@ import numpy as np
 from ksos.density.corrected import Corrected
 from ksos.density.factor import log_sum
 from ksos.density.normals import Interval
-from ksos.density.square import NoMass, Square, assemble
+from ksos.density.square import NoMass, Square
 from ksos.ground.arrays import Array, is_numpy, like, namespace, quiet, to_numpy
 from ksos.kernels import Gaussian
-from ksos.measures import Lebesgue, Measure, Normal
+from ksos.measures import Measure
 
 _ROUNDING = 1e-14  # weights that are scaled already keep their last bits
 _NEGLIGIBLE = 1e-300  # weights that floats barely hold are dropped
@@ -167,55 +167,38 @@ class Terms:
         return Terms, (self.weighted, self.measure)  # the rest is made again
 
 
-def as_by_volume(term: Term) -> list[Weighted]:
-    """A term by volume, as a sum."""
-    alone = isinstance(term, Square) and term.measure.normals(term.n_features) is not None
-    return _by_normal_density(term) if alone and isinstance(term, Square) else [(1.0, term)]
+def as_by_volume(term: Term) -> Term:
+    """A term that answers questions by volume: a square relative to normal densities corrects
+    them, its constant being zero.
+    """
+    if isinstance(term, Corrected) or term.measure.normals(term.n_features) is None:
+        return term
+    if not isinstance(term.kernel, Gaussian):
+        raise ValueError(
+            f"a density with {term.kernel!r} relative to {term.measure!r} has no form by volume, in"
+            " which it could be part of a mixture; use a Gaussian kernel, or a density by volume"
+        )
+    host = term.moved(to_numpy)
+    return Corrected(replace(host, unit_constant=np.zeros(host.rank)), host.shown)
 
 
 def _resolved(terms: Sequence[Weighted]) -> list[Weighted]:
     """The same sum of terms that answer questions: by volume, on atoms, or over normal densities.
 
-    A square relative to normal densities is by volume a sum of squares, one for each of them. If
-    they are products over the features and nothing else is added, it answers for itself.
+    A square relative to normal densities that are products over the features answers for itself if
+    nothing else is added.
     """
-    found: list[Weighted] = []
-    for weight, term in terms:
-        if isinstance(term, Corrected) or term.measure.normals(term.n_features) is None:
-            if isinstance(term, Square) and term.unit_constant is not None:
-                raise ValueError(
-                    f"a density with a constant relative to {term.measure!r} answers pdf and"
-                    " logpdf alone: it must be relative to a Normal or GaussianMixture measure"
-                )
-            found.append((weight, term))
-        elif len(terms) == 1 and not (term.measure.by_components or term.kernel.full):
-            found.append((weight, term))
-        else:
-            host = term.moved(to_numpy)
-            found += [(weight * mass, square) for mass, square in _by_normal_density(host)]
-    return found
-
-
-def _by_normal_density(p: Square) -> list[Weighted]:
-    r"""The terms ∝ ‖Fᵀk‖²N_c by volume with their masses, one per normal density N_c.
-
-    √N(μ, Σ)·k_i has the metric (S⁻¹ + Σ⁻¹/4)⁻¹ = S(S + 4Σ)⁻¹4Σ and the center x̃_i + S(S + 4Σ)⁻¹(μ
-    − x̃_i), where it is as large as exp(−(x̃_i − μ)ᵀ(S + 4Σ)⁻¹(x̃_i − μ)) times the root of N at
-    its mean.
-    """
-    normals, S, X = p.measure.normals(p.n_features), p.kernel.matrix(p.n_features), p.support_points
-    assert normals is not None
-    found: list[Weighted] = []
-    for weight, mean, covariance in zip(*normals, strict=True):
-        pull = np.linalg.solve(S + 4.0 * covariance, S).T  # S(S + 4Σ)⁻¹
-        metric, away = pull @ (4.0 * covariance), mean - X
-        log_rows = -np.einsum("ik,ik->i", away, np.linalg.solve(S + 4.0 * covariance, away.T).T)
-        mass = 1.0
-        if normals.weights.shape[0] > 1:
-            mass = float(weight) * replace(p, measure=Normal(mean, covariance)).mass()
-        if mass > 0.0:
-            kernel, points = Gaussian(0.5 * (metric + metric.T)), X + away @ pull.T
-            found.append((mass, assemble(kernel, points, Lebesgue(), p.unit_factor, log_rows)))
+    if len(terms) == 1 and isinstance(term := terms[0][1], Square):
+        of_products = not (term.measure.by_components or term.kernel.full)
+        if of_products and term.unit_constant is None:
+            return list(terms)
+    found = [(weight, as_by_volume(term)) for weight, term in terms]
+    for _, term in found:
+        if isinstance(term, Square) and term.unit_constant is not None:
+            raise ValueError(
+                f"a density with a constant relative to {term.measure!r} answers pdf and"
+                " logpdf alone: it must be relative to a Normal or GaussianMixture measure"
+            )
     return found
 
 

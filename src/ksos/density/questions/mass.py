@@ -11,7 +11,6 @@ from ksos.density.corrected import Corrected
 from ksos.density.estimate import coarsest
 from ksos.density.normals import Group
 from ksos.density.questions.condition import in_interval, log_panel_masses, marginal
-from ksos.density.questions.expectation import term_clouds
 from ksos.density.questions.line import line, panel_ends
 from ksos.density.square import NoMass, Square
 from ksos.density.standard import standardize
@@ -26,8 +25,6 @@ Sides = dict[int, tuple[float, float]]
 
 _BLOCK_ELEMENTS = 1 << 17  # boxes times components that are held at a time
 _LARGEST = 1e87  # weights of components within a boundary: beyond, floats of single ones underflow
-_ROUGH = 1e-3  # error of draws from components of both signs: above, positive weights may do better
-_CLOUD_POINTS = 1 << 15  # such points: errors of a few thousandths
 # normal densities in boxes of so many features: about a second
 _MOST_TERMS = {2: 3_000_000, 3: 120_000}
 _BOX_POINTS = 1 << 17  # draws for all boxes together: about half a second
@@ -169,14 +166,6 @@ def _normal_masses(p: Square, low: np.ndarray, high: np.ndarray) -> Masses | Non
     inner, outer = p.measure.boundaries(p.n_features)
     low, high = np.maximum(low, inner), np.minimum(high, outer)
     mass, error = mixture_box_masses(weights, means, covariance, low, high)
-    if np.any(rough := error > _ROUGH):
-        found = term_clouds(p, _CLOUD_POINTS, np.random.default_rng(0))[0]
-        a, b = low[rough], high[rough]
-        values = np.stack([_inside(y, a, b) @ masses for y, _, masses in found])
-        standard_error = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
-        better = standard_error < error[rough]
-        mass[rough] = np.where(better, values.mean(axis=0), mass[rough])
-        error[rough] = np.where(better, standard_error, error[rough])
     mass = np.where(np.all(low < high, axis=1), np.clip(mass, 0.0, 1.0), 0.0)
     return Masses(mass, error, "quasi-Monte Carlo" if np.any(error) else "closed form")
 

@@ -8,9 +8,8 @@ from ksos.density import normals
 from ksos.density.square import Square
 from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
+from ksos.ground.memory import require_memory
 from ksos.observables import Polynomial
-
-_BLOCK_BYTES = 128e6  # of the moments of all pairs that are held at a time
 
 
 def mean_and_covariance(p: Terms) -> tuple[np.ndarray, np.ndarray]:
@@ -78,24 +77,17 @@ def _of_pairs(p: Square) -> tuple[np.ndarray, np.ndarray]:
     integrals, X, F, d = p.integrals, p.support_points, p.unit_factor, p.n_features
     # the weights B_ij W_ij of the components, which sum to one
     P = ((F @ F.T) * np.exp(integrals.log_gram(X, X) - p.log_unit)).ravel()
-    mean, second = np.empty(d), np.empty(d)
+    require_memory(
+        2.0 * d * P.nbytes,
+        f"the covariance of {d} features from the pairs of {X.shape[0]} support points",
+        "compress the density first (p.compress)",
+    )
+    first, second = np.empty((d, P.size)), np.empty(d)
     for k in range(d):
         first_k, second_k = integrals.moments(X, k)
-        mean[k], second[k] = P @ first_k.ravel(), P @ second_k.ravel()
-    cross = np.empty((d, d))
-    step = max(1, int(_BLOCK_BYTES / (P.nbytes + 1)))
-    blocks = [range(start, min(start + step, d)) for start in range(0, d, step)]
-
-    def first_moments(features: range) -> np.ndarray:
-        return np.stack([integrals.moments(X, k)[0].ravel() for k in features])
-
-    for i, rows in enumerate(blocks):
-        left = first_moments(rows)
-        for columns in blocks[i:]:
-            right = left if columns == rows else first_moments(columns)
-            cross[np.ix_(rows, columns)] = (left * P) @ right.T
-            cross[np.ix_(columns, rows)] = cross[np.ix_(rows, columns)].T
-    # within a block the two orders of summation round differently
+        first[k], second[k] = first_k.ravel(), P @ second_k.ravel()
+    mean, cross = first @ P, (first * P) @ first.T
+    # both orders of summation round differently
     cross = 0.5 * (cross + cross.T)
     np.fill_diagonal(cross, second)
     return X[0] + mean, cross - np.outer(mean, mean)
