@@ -117,7 +117,7 @@ def test_a_constant_belongs_to_version_2_and_to_a_finite_measure(tmp_path: Path)
     refuse(
         tmp_path,
         forge_arrays(header | {"measure": {"name": "lebesgue", "parameters": {}}}, arrays),
-        "whose mass is not finite",
+        "its density has mass inf",
     )
 
 
