@@ -60,7 +60,6 @@ def test_crps_of_a_normal_distribution() -> None:
 
 
 def test_crps_across_a_wide_gap() -> None:
-    """Panels of the distribution function shorten the gap; the score must not."""
     p = stacked([normal([0.0], 1.0), normal([1e6], 1.0)], [0.75, 0.25])
     one = ksos.SoSDensity(Gaussian(2.0), [[0.0], [1e6]], [[3.0**0.5], [1.0]], normalize=True)
     for q in (p, one):

@@ -39,7 +39,7 @@ class Line:
     ) -> None:
         self.panels, self.boundary, self.log_volume = panels, boundary, log_volume
         self.unit = unit
-        """Length in x of a unit of t, where no gap was shortened."""
+        """Length in x of a unit of t."""
         self._coordinates, self._points = coordinates, points
 
     def cdf(self, X: np.ndarray) -> np.ndarray:
@@ -55,7 +55,7 @@ class Line:
         return np.clip(x, *self.boundary)
 
     def crps(self, x: np.ndarray) -> np.ndarray:
-        """∫ (P(x' ≤ t) − 1[t ≥ x_i])² dt, shape (n,), where no gap was shortened."""
+        """∫ (P(x' ≤ t) − 1[t ≥ x_i])² dt, shape (n,)."""
         at = x if self._coordinates is None else self._coordinates(x[:, None])[:, 0]
         return self.unit * self.panels.crps(at[None, :])[0]
 
@@ -64,14 +64,11 @@ class Line:
         return self.panels.log_level(mass) - self.log_volume
 
 
-def line(p: Terms, *, shorten: bool = True) -> Line:
-    """The line of a density of one feature that is not on atoms, made when it is first needed; its
-    wide gaps may be shortened.
-    """
-    name = "line" if shorten else "unshortened line"
-    if name not in p.made:
-        p.made[name] = _line(p, shorten)
-    found: Line = p.made[name]
+def line(p: Terms) -> Line:
+    """The line of a density of one feature that is not on atoms, made when it is first needed."""
+    if "line" not in p.made:
+        p.made["line"] = _line(p)
+    found: Line = p.made["line"]
     return found
 
 
@@ -88,19 +85,19 @@ def crps(p: Terms, x: np.ndarray) -> np.ndarray:
                 for rows in row_blocks(x.shape[0], at.shape[0], _BLOCK)
             ]
         )
-    return line(p, shorten=False).crps(x)
+    return line(p).crps(x)
 
 
 def mean_difference(p: Terms) -> float:
     """E|x − x'| of two independent draws from a density of one feature that is not on atoms."""
-    one = line(p, shorten=False)
+    one = line(p)
     return one.unit * float(one.panels.mean_difference()[0])
 
 
-def _line(p: Terms, shorten: bool) -> Line:
+def _line(p: Terms) -> Line:
     boundary = p.measure.boundary(0)
     if (square := p.square) is not None:
-        standard = standardize(square, shorten=shorten)
+        standard = standardize(square)
         alone, back = standard.square, (standard.coordinates, standard.points, standard.log_volume)
         unit = float(standard.matrix[0, 0])
         return Line(_of_square(alone, tails=False), boundary, *back, unit)

@@ -35,7 +35,7 @@ def term_moment(term: Term, powers: tuple[int, ...], about: np.ndarray) -> float
     """The same of a term; in standard coordinates, so that powers overflow only where it does."""
     if not isinstance(term, Square):
         return normals.moment(term.groups(), powers, about, term.interval)
-    standard = standardize(term, shorten=False, keep_features=True)
+    standard = standardize(term, on_nodes=False, keep_features=True)
     p, a = standard.square, np.array(powers)
     center = standard.coordinates(about[None, :])[0]
     if (atoms := p.measure.atoms) is not None:
@@ -65,7 +65,7 @@ def _mean_and_covariance(term: Term) -> tuple[np.ndarray, np.ndarray]:
         scaled = np.sqrt(masses)[:, None] * (atoms.points - mean)
         return mean, scaled.T @ scaled
     # in the axes of a metric, products are products over the features
-    standard = standardize(term, shorten=False)
+    standard = standardize(term, on_nodes=False)
     mean, cross = _of_pairs(standard.square)
     with np.errstate(over="ignore"):
         cross = standard.matrix @ cross @ standard.matrix.T

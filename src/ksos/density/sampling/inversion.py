@@ -68,7 +68,7 @@ def draw_by_inversion(
     reference, host = density.support_points, density.moved(to_numpy)
     # y_k is an increasing function of x_k given the earlier features, so that conditional
     # distributions in standard coordinates are those in x
-    standard = standardize(host, shorten=False) if host.kernel.full else None
+    standard = standardize(host, on_nodes=False) if host.kernel.full else None
     # all uniform numbers at once: samples do not depend on the blocks
     x = uniforms(rng, (size, host.n_features), reference)
     with one_blas_thread(host.support_points.shape[0]), quiet():

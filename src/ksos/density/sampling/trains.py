@@ -90,7 +90,7 @@ class Squares:
     M, BETA = 1.5, 0.1
 
     def __init__(self, density: Square) -> None:
-        self.standard = standardize(density, shorten=False) if density.kernel.full else None
+        self.standard = standardize(density, on_nodes=False) if density.kernel.full else None
         self.density, factor = without_silent_points(
             density if self.standard is None else self.standard.square
         )
