@@ -390,14 +390,12 @@ def test_refusals_name_the_remedy(signed: ksos.SoSDensity) -> None:
     np.testing.assert_array_equal(
         discrete.rvs(9, rng=0, method="inversion"), discrete.rvs(9, rng=0)
     )
-    with pytest.raises(
-        ValueError, match=r"accepts one proposal in .*would take about .* s; use method='auto'"
-    ):
+    with pytest.raises(ValueError, match=r"would accept one proposal in .*; use method='auto'"):
         canceling().rvs(5, method="rejection")
     outside = ksos.SoSDensity(
         Gaussian(0.1), [[0.0]], [[1.0]], Box([9.0], [10.0]), normalize=True
     )  # e^{−16200} of its mass is inside
-    with pytest.raises(ValueError, match="accepts one proposal in"):
+    with pytest.raises(ValueError, match="would accept one proposal in"):
         outside.rvs(5, method="rejection")
 
 

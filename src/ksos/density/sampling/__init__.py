@@ -51,7 +51,6 @@ __all__ = [
 
 METHODS = ("auto", "inversion", "rejection", "squares")
 _MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an envelope
-_MOST_SECONDS = 10.0  # more than inversion takes: as long as a person waits without a reason
 
 _PROPOSALS = 1 << 16  # of a correction at a time: a few megabytes
 _LEAST_ACCEPTANCE = 1e-6  # of proposals: fewer would take hours
@@ -76,7 +75,9 @@ def draw(density: Square, size: int, rng: np.random.Generator, method: str = "au
     if (atoms := density.measure.atoms) is not None and method != "rejection":
         # the distribution function of the nodes' numbers is inverted
         return atoms.points[rng.choice(atoms.points.shape[0], size=size, p=density.node_masses())]
-    if method == "rejection":
+    predicted = predicted_seconds(density, size) if method == "auto" else {method: 0.0}
+    chosen = min(predicted, key=predicted.__getitem__)
+    if chosen == "rejection":
         require_memory(
             envelope_bytes(m),
             f"the envelope of a density with {m} support points",
@@ -87,28 +88,23 @@ def draw(density: Square, size: int, rng: np.random.Generator, method: str = "au
                 f"no envelope of a density on {density.measure!r} is known: method='rejection'"
                 " needs one; use 'inversion'"
             )
-        seconds = _rejection_seconds(given, size)
-        if seconds > _MOST_SECONDS + predicted_seconds(density, size)["inversion"]:
-            raise ValueError(
-                "method='rejection' accepts one proposal in"
-                f" {1.0 / max(given.acceptance, 1e-300):.3g} here: {size} samples would take about"
-                f" {seconds:.3g} s; use method='auto', which predicts the fastest method"
-            )
+        _require_acceptance(given.acceptance, "use method='auto', which predicts the fastest one")
         return draw_by_rejection(given, size, rng)
-    if method == "squares" and density.squares is None:
+    if chosen == "squares" and (squares := density.squares) is not None:
+        return squares.draw(size, rng)
+    if method == "squares":
         raise ValueError(
             "method='squares' needs a smooth kernel, two features or more, and weights that do not"
             f" cancel in all digits; {density!r} has none; use 'inversion'"
         )
-    if method == "auto":
-        predicted = predicted_seconds(density, size)
-        method = min(predicted, key=predicted.__getitem__)
-    if method == "rejection" and (given := density.envelope) is not None:
-        return draw_by_rejection(given, size, rng)
     # where weights cancel so much that there are no squares, rejection has no hope either
-    if method == "squares" and (squares := density.squares) is not None:
-        return squares.draw(size, rng)
     return np.asarray(draw_by_inversion(density, size, rng))
+
+
+def _require_acceptance(acceptance: float, fix: str) -> None:
+    if acceptance < _LEAST_ACCEPTANCE:
+        found = 1.0 / max(acceptance, 1e-300)
+        raise ValueError(f"sampling would accept one proposal in {found:.3g}; {fix}")
 
 
 def predicted_seconds(density: Square, size: int) -> dict[str, float]:
@@ -209,11 +205,11 @@ def draw_term(term: Term, size: int, rng: np.random.Generator, method: str = "au
 def _draw_corrected(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
     """Samples of the reference, each kept with probability f(x)/sup f."""
     acceptance = 1.0 / p.bound()
-    if acceptance < _LEAST_ACCEPTANCE:
-        raise ValueError(
-            f"sampling would accept one proposal in {1.0 / acceptance:.3g}: the correction changes"
-            " its reference too much; fit with a larger regularization, or without a reference"
-        )
+    _require_acceptance(
+        acceptance,
+        "the correction changes its reference too much: fit with a larger regularization, or"
+        " without a reference",
+    )
 
     def accepted(n: int) -> np.ndarray:
         X = p.draw_reference(n, rng)
