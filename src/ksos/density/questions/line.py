@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -25,50 +24,13 @@ _TAIL = 38.0  # standard deviations beyond which its density is no float
 _KERNEL_REACH = 6.5  # bandwidths beyond which a kernel is below rounding
 
 
-class Line:
-    """The distribution of one feature, and its coordinates: a position t stands for x(t)."""
-
-    def __init__(
-        self,
-        panels: PanelDistribution,
-        boundary: tuple[float, float],
-        coordinates: Callable[[np.ndarray], np.ndarray] | None = None,
-        points: Callable[[np.ndarray], np.ndarray] | None = None,
-        log_volume: float = 0.0,
-        unit: float = 1.0,
-    ) -> None:
-        self.panels, self.boundary, self.log_volume = panels, boundary, log_volume
-        self.unit = unit
-        """Length in x of a unit of t."""
-        self._coordinates, self._points = coordinates, points
-
-    def cdf(self, X: np.ndarray) -> np.ndarray:
-        """P(x ≤ X_i) at the rows of X, shape (n,)."""
-        at = X if self._coordinates is None else self._coordinates(X)
-        return self.panels.cdf(at.T)[0]
-
-    def ppf(self, q: np.ndarray) -> np.ndarray:
-        """The x with P(x' ≤ x) = q; at 0 and 1 the ends of the measure."""
-        t = self.panels.ppf(q[None, :])
-        x = t[0] if self._points is None else self._points(t.T)[:, 0]
-        x[q == 0.0], x[q == 1.0] = self.boundary
-        return np.clip(x, *self.boundary)
-
-    def crps(self, x: np.ndarray) -> np.ndarray:
-        """∫ (P(x' ≤ t) − 1[t ≥ x_i])² dt, shape (n,)."""
-        at = x if self._coordinates is None else self._coordinates(x[:, None])[:, 0]
-        return self.unit * self.panels.crps(at[None, :])[0]
-
-    def log_level(self, mass: float) -> float:
-        """The logarithm of the level above which the density has this mass."""
-        return self.panels.log_level(mass) - self.log_volume
-
-
-def line(p: Terms) -> Line:
-    """The line of a density of one feature that is not on atoms, made when it is first needed."""
+def line(p: Terms) -> PanelDistribution:
+    """The distribution of a density of one feature that is not on atoms, made when it is first
+    needed.
+    """
     if "line" not in p.made:
-        p.made["line"] = _line(p)
-    found: Line = p.made["line"]
+        p.made["line"] = _on_panels(p, tails=False)
+    found: PanelDistribution = p.made["line"]
     return found
 
 
@@ -85,38 +47,12 @@ def crps(p: Terms, x: np.ndarray) -> np.ndarray:
                 for rows in row_blocks(x.shape[0], at.shape[0], _BLOCK)
             ]
         )
-    return line(p).crps(x)
+    return np.asarray(line(p).crps(x[None, :])[0])
 
 
 def mean_difference(p: Terms) -> float:
     """E|x − x'| of two independent draws from a density of one feature that is not on atoms."""
-    one = line(p)
-    return one.unit * float(one.panels.mean_difference()[0])
-
-
-def _line(p: Terms) -> Line:
-    boundary = p.measure.boundary(0)
-    if (square := p.square) is not None:
-        standard = standardize(square)
-        alone, back = standard.square, (standard.coordinates, standard.points, standard.log_volume)
-        unit = float(standard.matrix[0, 0])
-        return Line(_of_square(alone, tails=False), boundary, *back, unit)
-    return Line(_on_panels(p, tails=False), boundary)
-
-
-def _of_square(p: Square, *, tails: bool) -> PanelDistribution:
-    """That of a square in standard coordinates."""
-    panels = _square_panels(p, tails=tails)
-    nodes = panels.nodes.reshape(-1, 1)
-    log_p = p.logpdf(nodes).reshape(panels.nodes.shape)
-    log_reference = p.measure.log_density(nodes).reshape(panels.nodes.shape)
-    return PanelDistribution(
-        panels,
-        np.exp(log_p + log_reference)[None],
-        exact=True,
-        log_density=log_p,
-        whole=None if tails else lambda: _of_square(p, tails=True),
-    )
+    return float(line(p).mean_difference()[0])
 
 
 def _on_panels(p: Terms, *, tails: bool) -> PanelDistribution:

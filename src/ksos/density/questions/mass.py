@@ -56,14 +56,16 @@ def box_masses(p: Terms, low: np.ndarray, high: np.ndarray) -> Masses:
 def cumulative(p: Terms, X: np.ndarray) -> np.ndarray:
     """P(x ≤ X_i in every feature), shape (n,)."""
     if p.n_features == 1 and p.measure.atoms is None:
-        return line(p).cdf(X)
+        return np.asarray(line(p).cdf(X.T)[0])
     return box_masses(p, np.full(X.shape, -np.inf), X).values
 
 
 def quantiles(p: Terms, q: np.ndarray) -> np.ndarray:
     """The smallest x with P(x' ≤ x) ≥ q, entry by entry, of a density of one feature."""
     if (atoms := p.measure.atoms) is None:
-        return line(p).ppf(q)
+        ends, x = p.measure.boundary(0), line(p).ppf(q[None, :])[0]
+        x[q == 0.0], x[q == 1.0] = ends
+        return np.clip(x, *ends)
     masses = p.node_masses
     seen = np.flatnonzero(masses > 0.0)
     order = seen[np.argsort(atoms.points[seen, 0], kind="stable")]
