@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -127,12 +127,11 @@ class Terms:
     @cached_property
     def node_masses(self) -> np.ndarray:
         """The mass of every node of a discrete measure."""
-        if (atoms := self.measure.atoms) is None:
+        if self.measure.atoms is None:
             raise TypeError(
                 f"a density on a Discrete measure is needed; this one is on {self.measure!r}"
             )
-        masses = atoms.weights * np.exp(self.logpdf(atoms.points))
-        return np.asarray(masses / masses.sum())
+        return np.asarray(sum(w * cast("Square", one).node_masses() for w, one in self.parts))
 
     def mass(self) -> float:
         """∫ p dρ, which is one to rounding, of terms that hide nothing."""

@@ -13,7 +13,7 @@ from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
 from ksos.ground.memory import row_blocks
 from ksos.integrals.regions import intervals, kinks
-from ksos.quadrature import LINE_ORDER, PanelDistribution, Panels, cut, merged
+from ksos.quadrature import PanelDistribution, cut, merged
 
 _PANELS_PER_LENGTH = 4  # 16 nodes on a quarter of the kernel's length are right to rounding
 _LOG_LEVEL = -32.0  # Inside, all panels are equally long, and beyond lies a mass of about e⁻⁶⁴.
@@ -75,9 +75,13 @@ def panel_ends(term: Term, *, tails: bool = True) -> np.ndarray:
     """
     if isinstance(term, Square):
         standard = standardize(term)
-        panels = _square_panels(standard.square, tails=tails)
-        ends = np.concatenate([panels.start, panels.start + 2.0 * panels.half])
-        return np.unique(standard.points(ends[:, None])[:, 0])
+        square = standard.square
+        source = [(square.integrals, square.support_points)]
+        low, high, smooth = intervals(source, 0, _LOG_LEVEL, origin=0.0)
+        step = smooth / _PANELS_PER_LENGTH
+        ends = [*cut(low, high, step, kinks(source, 0, origin=0.0))]
+        ends += _tail_ends(square, step) if tails else []
+        return np.unique(standard.points(np.concatenate(ends)[:, None])[:, 0])
     inside = axis_ends(term, 0, 1.0, 0.5)
     if not tails:
         return inside
@@ -116,35 +120,16 @@ def axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float) 
     return np.asarray(np.interp(wanted, panels, ends))
 
 
-def _square_panels(p: Square, *, tails: bool) -> Panels:
-    """Panels so short that a density of one feature, in standard coordinates, is the polynomial
-    through 16 nodes, to rounding.
-    """
-    source = [(p.integrals, p.support_points)]
-    low, high, smooth = intervals(source, 0, _LOG_LEVEL, origin=0.0)
-    step = smooth / _PANELS_PER_LENGTH
-    start, stop = cut(low, high, step, kinks(source, 0, origin=0.0))
-    if tails:
-        left, right = _tails(p, step)
-        start = np.concatenate([left[:-1], start, right[:-1]])
-        stop = np.concatenate([left[1:], stop, right[1:]])
-    return Panels(start[stop > start], stop[stop > start], LINE_ORDER)
-
-
-def _tails(p: Square, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the panels of both tails, increasing; k falls by a factor e at most on each."""
+def _tail_ends(p: Square, step: float) -> list[np.ndarray]:
+    """The ends of the panels of both tails; k falls by a factor e at most on each."""
     smooth = p.kernel.smooth
     # 76 levels are four nats apart: quarters of them fall by e; e^{−r} falls as fast everywhere
     levels = np.linspace(_LOG_LEVEL, _LAST_LEVEL, 76 if smooth else 2)
-    step = step if smooth else _PANELS_PER_LENGTH * step
-    ends = [p.integrals.windows(p.support_points, 0, float(level)) for level in levels]
-    sides = []
-    for side in ([low.min() for low, _, _ in ends], [high.max() for _, high, _ in ends]):
-        side = [end + p.support_points[0, 0] for end in side]
-        least = 4 if smooth else 1
-        pieces = [
-            np.linspace(u, v, 1 + max(least, int(np.ceil(abs(v - u) / step))))
-            for u, v in itertools.pairwise(side)
-        ]
-        sides.append(np.unique(np.concatenate(pieces)))
-    return sides[0], sides[1]
+    step, least = (step, 4) if smooth else (_PANELS_PER_LENGTH * step, 1)
+    windows = [p.integrals.windows(p.support_points, 0, float(level)) for level in levels]
+    sides = [low.min() for low, _, _ in windows], [high.max() for _, high, _ in windows]
+    return [
+        p.support_points[0, 0] + np.linspace(u, v, 1 + max(least, math.ceil(abs(v - u) / step)))
+        for side in sides
+        for u, v in itertools.pairwise(side)
+    ]
