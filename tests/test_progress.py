@@ -242,7 +242,7 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["fit without held-out rows, 5 of 5: iteration"],
     ),
     "regressor": (
-        lambda: regression(ksos.RobustRegressor(radius=0.5, n_support=16)),
+        lambda: regression(ksos.RobustRegressor(radius=0.5, shift="both", n_support=16)),
         ["radius 0.5, 1 of 1"],
     ),
     "auto radius": (lambda: regression(ksos.RobustRegressor()), ["held-out losses with radius"]),

@@ -161,7 +161,7 @@ def check_certificate(
 
 
 @pytest.mark.parametrize("kind", DEGENERATE)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_the_default_fit_is_valid(kind: str, data: st.DataObject) -> None:
     X = data.draw(DEGENERATE[kind])
@@ -170,7 +170,7 @@ def test_the_default_fit_is_valid(kind: str, data: st.DataObject) -> None:
     check_certificate(est, np.asarray(X, dtype=float))
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(
     X=degenerate_data(),
     support=st.sampled_from(["pivoted", "random", "kmeans"]),
