@@ -1,6 +1,4 @@
-"""The barrier method of robust learning: both of its sides prove each other, and it finds what the
-search for the multiplier finds.
-"""
+"""The barrier method of robust learning: both of its sides prove each other."""
 
 from __future__ import annotations
 
@@ -49,10 +47,6 @@ def barrier(problem: Problem) -> JointBarrier:
     return JointBarrier(problem.space, problem.risk, problem.z, problem.units[1])
 
 
-class WithoutBarrier(Problem):
-    barrier = None
-
-
 @pytest.mark.parametrize("radius", [0.05, 0.3, 1.2])
 def test_both_sides_meet(problem: Problem, radius: float) -> None:
     found = barrier(problem).solve(radius, 1e-7 / problem.units[1], np.zeros(2))
@@ -65,32 +59,9 @@ def test_both_sides_meet(problem: Problem, radius: float) -> None:
     np.testing.assert_allclose(point.theta, found.theta, atol=2e-3)
 
 
-def test_the_search_agrees(problem: Problem) -> None:
-    with_barrier = solve(problem, 0.3, Goal(rtol=1e-7))
-    assert problem.barrier is not None
-    other = WithoutBarrier(problem.space, problem.risk, problem.data, problem.theta)
-    assert other.barrier is None
-    without = solve(other, 0.3, Goal(rtol=1e-7))
-    assert with_barrier.status == without.status == "solved"
-    assert with_barrier.upper == pytest.approx(without.upper, rel=3e-7)
-    np.testing.assert_allclose(with_barrier.theta, without.theta, atol=2e-3)
-
-
 def test_time_is_kept(problem: Problem) -> None:
     with Run(1e-9):
         assert barrier(problem).solve(0.3, 1e-7, np.zeros(2)) is None
-
-
-def test_a_point_midway_is_a_start_for_the_next_radius(problem: Problem) -> None:
-    first = barrier(problem).solve(0.2, 1e-7, np.zeros(2))
-    assert first is not None and first.midway is not None
-    warm, cold = (
-        barrier(problem).solve(0.4, 1e-7, np.zeros(2), start) for start in (first.midway, None)
-    )
-    assert warm is not None and cold is not None and warm.n_iter < cold.n_iter
-    assert problem.upper(warm.theta, warm.y, 0.4)[0] == pytest.approx(
-        problem.upper(cold.theta, cold.y, 0.4)[0], abs=2e-7
-    )
 
 
 @pytest.mark.parametrize("radii", [(0.1, 0.4), (0.4, 0.1)])

@@ -196,7 +196,7 @@ class RobustEstimator(BaseEstimator):
             numbers.append(number)
         least = min((number for number in numbers if number > 0.0), default=0.0)
         if len(numbers) > 1 and least > 0.0:  # so that no fit is lost to a radius further down
-            distance, problem = nearest_exactly(problem)
+            distance, problem = nearest_exactly(problem, least)
             if least <= distance:
                 smallest = solved_robustly(family, least, goal, None, problem)
                 _report(smallest, name, numbers)

@@ -488,7 +488,7 @@ def radius_of(
     if n < _FEWEST or ball.points.shape[0] < 2:
         return 0.0, problem
     widest = resampled_radius(ball, n, n_resamples=_RESAMPLES, rng=random_state)
-    distance, problem = nearest_exactly(problem)
+    distance, problem = nearest_exactly(problem, _FRACTIONS[-1] * widest)
     least = _FEASIBLE * distance
     widest = max(widest, least) if isinstance(family, Densities) else widest
     order = np.random.default_rng(random_state).permutation(n)

@@ -24,7 +24,7 @@ from ksos.robust.losses import (
     UserLoss,
 )
 from ksos.robust.mode import ModePath, Player, RobustMode, robust_mode
-from ksos.robust.parametric import FixedRisk, LeastRisk, SquareRisk, affine_moments, kernel_moments
+from ksos.robust.parametric import FixedRisk, SquareRisk, affine_moments, kernel_moments
 from ksos.robust.problem import Goal, Problem, Saddle, solve
 from ksos.robust.worst_case import AGREEMENT, WorstCase, worst_case
 from ksos.space import LabeledDensity, LabeledEmbedding
@@ -35,7 +35,7 @@ __all__ += ["ResidualLoss", "RobustMode", "RobustSolution", "SquareLoss", "Worst
 __all__ += ["WorstCase", "decide", "robust_minimize"]
 __all__ += ["robust_mode", "robust_path", "worst_case"]
 # what the tests and the benchmarks use besides
-__all__ += ["AGREEMENT", "AbsoluteRisk", "FixedRisk", "Goal", "JointBarrier", "LeastRisk"]
+__all__ += ["AGREEMENT", "AbsoluteRisk", "FixedRisk", "Goal", "JointBarrier"]
 __all__ += ["LogisticScores", "NodeRisk", "Player", "Problem", "Residuals", "Saddle", "SquareRisk"]
 __all__ += ["UserLoss", "adversary_in", "affine_moments", "kernel_moments", "solve"]
 __all__ += ["supremum_on", "worst_atoms"]

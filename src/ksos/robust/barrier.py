@@ -25,8 +25,6 @@ __all__ = ["BarrierPoint", "Iterate", "JointBarrier"]
 _SHRINK = 0.2  # μ shrinks by this factor: a long-step method ([Boyd2004], 11.3).
 _NEAR = 0.5  # The squared Newton decrement below which μ shrinks: full steps converge from there.
 _CENTERED = 1e-13  # The same at the end: rounding, where primal and dual point agree.
-# Closer to the end, the point is so near the boundary of the cone that the term εs carries it out.
-_MIDWAY = 3e-3  # μ of the point where a path for another radius starts
 
 
 @dataclass(frozen=True)
@@ -46,17 +44,12 @@ class Iterate:
 
 @dataclass(frozen=True)
 class BarrierPoint:
-    """θ, y and the density parameter of a point near the central path.
-
-    ``midway`` is a point on the way with its μ, from which the path of another radius may start:
-    only the term εs differs there.
-    """
+    """θ, y and the density parameter of a point near the central path."""
 
     theta: np.ndarray
     y: np.ndarray
     C: np.ndarray
     n_iter: int
-    midway: tuple[Iterate, float] | None = None
 
 
 class JointBarrier:
@@ -73,44 +66,12 @@ class JointBarrier:
         tensor = to_numpy(space.with_labels(None).compressed_map.tensor)
         self.tensor = np.ascontiguousarray(tensor)
 
-    def cost(self) -> float:
-        """Floating-point operations of one Newton step, about."""
-        n, r = self.p + self.tensor.shape[0] + 1, self.r
-        forming = 4.0 * n * r**3 + float(n * n * r**2)
-        return len(self.blocks) * forming + (self.p + self.z.shape[0]) ** 3 / 3.0
-
-    def solve(
-        self,
-        radius: float,
-        gap: float,
-        theta: np.ndarray,
-        midway: tuple[Iterate, float] | None = None,
-    ) -> BarrierPoint | None:
-        """A point whose gap is about ``gap``. None if Newton's method does not get there in time.
-
-        ``midway`` is that of a point for another radius.
-        """
+    def solve(self, radius: float, gap: float, theta: np.ndarray) -> BarrierPoint | None:
+        """A point whose gap is about ``gap``. None if Newton's method does not get there in time."""
         last = 0.5 * gap / (len(self.blocks) * self.r + 2)
-        if midway is not None and last < midway[1] and midway[0].y.shape == self.z.shape:
-            old, mu = midway
-            start = self._at(np.r_[old.theta, old.y, old.t, old.s], radius)
-            found = self._followed(start, mu, radius, last, midway)
-            if found is not None:
-                return found
         top = float(np.linalg.eigvalsh(self.risk.matrix(theta) / self.unit)[-1])
-        start = self._at(np.r_[theta, 0.0 * self.z, top + 1.0, 1.0], radius)
-        return self._followed(start, 1.0, radius, last, None)
-
-    def _followed(
-        self,
-        x: Iterate | None,
-        mu: float,
-        radius: float,
-        last: float,
-        midway: tuple[Iterate, float] | None,
-    ) -> BarrierPoint | None:
-        """The path from μ to ``last``."""
-        longest, run = 1.0, Run.current()
+        x = self._at(np.r_[theta, 0.0 * self.z, top + 1.0, 1.0], radius)
+        mu, longest, run = 1.0, 1.0, Run.current()
         for step in range(200):  # a few dozen are needed
             if x is None or run.over:
                 return None
@@ -119,25 +80,20 @@ class JointBarrier:
             if mu > last or decrement > _CENTERED:
                 moved = self._searched(x, mu, radius, direction, decrement, longest)
             if moved is None:
-                done = mu <= last and decrement <= _NEAR
-                return self._found(x, mu, step, midway) if done else None
+                return self._found(x, mu, step) if mu <= last and decrement <= _NEAR else None
             x, longest = moved, 1.0
             if decrement <= _NEAR and mu > last:
-                if mu <= _MIDWAY and (midway is None or mu > _SHRINK * _MIDWAY):
-                    midway = (x, mu)
                 # points of the path are nearly linear in μ: along its tangent, the next one is so
                 # much of a Newton step away
                 longest = max(_SHRINK, last / mu)
                 mu *= longest
         return None
 
-    def _found(
-        self, x: Iterate, mu: float, n_iter: int, midway: tuple[Iterate, float] | None
-    ) -> BarrierPoint:
+    def _found(self, x: Iterate, mu: float, n_iter: int) -> BarrierPoint:
         C = np.zeros((self.rank, self.rank))
         for (rows, _), root in zip(self.blocks, x.inverse_roots, strict=True):
             C[rows, rows] = mu * root.T @ root
-        return BarrierPoint(x.theta, x.y, C / np.trace(C), n_iter, midway)
+        return BarrierPoint(x.theta, x.y, C / np.trace(C), n_iter)
 
     def _at(self, x: np.ndarray, radius: float) -> Iterate | None:
         """The point (θ, y, t, s), or None outside of the domain."""
@@ -162,7 +118,7 @@ class JointBarrier:
         risk, p, q = self.risk, self.p, self.z.shape[0]
         n = p + q + 2
         g, H, W = np.zeros(n), np.zeros((n, n)), np.zeros((self.rank, self.rank))
-        slopes = risk.slopes(x.theta, np.eye(self.rank)) / -self.unit
+        slopes = risk.slopes(x.theta) / -self.unit
         for (rows, columns), root in zip(self.blocks, x.inverse_roots, strict=True):
             D = np.concatenate([slopes[:, rows, rows], self.tensor, np.eye(self.r)[None]])
             # L⁻¹DL⁻ᵀ for all directions D at once: two products of large matrices

@@ -17,7 +17,7 @@ from ksos.density import SoSDensity, square_of
 from ksos.ground.arrays import to_numpy
 from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
-from ksos.robust.problem import Goal, Point, Problem, Saddle, first_inside, solve
+from ksos.robust.problem import Goal, Point, Problem, Saddle, first_inside, solve, solve_penalized
 from ksos.solvers import factor
 from ksos.space import (
     LabeledDensity,
@@ -32,7 +32,9 @@ from ksos.space import (
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 
 _MOST_DIRECTIONS = 60  # far more than ever needed: a handful for the digits of 1e-6 in 5 features
-_ROUGH = 1e-4  # relative gap while directions are added: their share in an answer is about as small
+_ROUGH = (
+    1e-4  # relative gap of points deeper in the ball: their share in an answer is about as small
+)
 _LITTLE = 1e-4  # of the room to the nearest density: mixing away such an excess costs few digits
 
 
@@ -101,32 +103,25 @@ def settled(
     start: Saddle | None = None,
     gamma: float | None = None,
 ) -> Answer:
-    """Solve, compare, add a direction, until exact and projected MMD agree. Few digits until then,
-    unless all of them cost the same.
-    """
-    rough = goal._replace(rtol=max(goal.rtol, _ROUGH))
-    start = start if start is None or problem.continues(start.space) else None
-    cheap = start is not None or problem.has_interior(start) or not problem.grows
-    digits = goal if cheap else rough
-    if start is not None:
+    """Solve, compare, add a direction, until exact and projected MMD agree."""
+    if start is not None and problem.continues(start.space):
         problem = replace(problem, space=start.space)
     while True:
         if radius is None:
             assert gamma is not None
-            saddle = problem.solve_penalized(gamma, digits, start)
+            saddle = solve_penalized(problem, gamma, goal)
         else:
-            saddle = solve(problem, radius, digits, start)
+            saddle = solve(problem, radius, goal, start)
         exact = exactly(problem, saddle.point)
         answer = Answer(problem, saddle, exact)
         if saddle.empty or saddle.status not in ("solved", "solved_inaccurate"):
             return answer
         sharper = _sharper(problem, exact) if exact.apart > problem.agreement else None
-        if sharper is None and digits == goal:
+        if sharper is None:
             return answer
         if Run.current().over:
             return replace(answer, saddle=replace(saddle, status="time_limit"))
-        start, problem = saddle, problem if sharper is None else replace(problem, space=sharper)
-        digits = goal if sharper is None or problem.has_interior(start) else rough
+        start, problem = saddle, replace(problem, space=sharper)
 
 
 def exactly(problem: Problem, point: Point) -> Exact:
@@ -144,14 +139,13 @@ def exactly(problem: Problem, point: Point) -> Exact:
 
 
 @one_blas_thread(0)
-def nearest_exactly(problem: Problem) -> tuple[float, Problem]:
+def nearest_exactly(problem: Problem, radius: float) -> tuple[float, Problem]:
     """The exact distance to the data of about the nearest density, and the problem with the
-    directions that it takes to see it.
+    directions that it takes to see it. Distances far below ``radius`` are not told apart.
     """
     for _ in range(8):  # a few directions are enough for 2%
-        near = problem.nearest()
-        problem = replace(problem, near=near)
-        exact = exactly(problem, problem.point(near.C))
+        near, _ = problem.nearest(radius)
+        exact = exactly(problem, near)
         seen = exact.mmd <= 1.02 * near.distance + problem.agreement
         sharper = None if seen or Run.current().over else _sharper(problem, exact)
         if sharper is None:
@@ -200,7 +194,7 @@ def _mixed_in(answer: Answer, radius: float) -> Exact | None:
     Squared distances of mixtures are quadratic in the weight: three of them give the weight that is
     needed.
     """
-    problem, found, term = answer.problem, answer.exact, answer.problem.term()
+    problem, found = answer.problem, answer.exact
     if found.mmd <= radius:
         return found
     inside = (exactly(problem, point) for point in _deeper(answer, radius))
@@ -208,7 +202,7 @@ def _mixed_in(answer: Answer, radius: float) -> Exact | None:
         return None
 
     def at(t: float) -> tuple[Exact, float]:
-        mixed = exactly(problem, problem.mixed(found.point, deeper.point, t, term))
+        mixed = exactly(problem, problem.mixed(found.point, deeper.point, t))
         return mixed, mixed.mmd
 
     start, middle, end = found.mmd**2, at(0.5)[1] ** 2, deeper.mmd**2
@@ -220,21 +214,12 @@ def _deeper(answer: Answer, radius: float) -> Iterator[Point]:
     """Points nearer to the data that are nearly as bad. They need not be the best of their kind, so
     that few digits will do.
     """
-    problem, saddle, term = answer.problem, answer.saddle, answer.problem.term()
-    excess = answer.exact.mmd - radius
-    if not problem.fixed:
-        near = problem.nearest(saddle.nearest)
-        room = radius - near.distance
-        # a little of the nearest density costs next to nothing
-        if problem.barrier is not None and _LITTLE * room < excess < room / 3.0:
-            inner = problem.interior(radius - 3.0 * excess, _ROUGH, saddle)
-            if inner is not None:
-                yield problem.point(inner.C, term)
-        yield problem.point(near.C, term)
-    u, solver = max(saddle.multiplier, 1e-6 if problem.fixed else 1e-3), saddle.solver
-    for _ in range(12):
-        if Run.current().over:
-            break
-        u *= 4.0  # about half the distance
-        yield problem.penalized(u, answer.exact.point.C, _ROUGH, term, solver)[0]
-    yield problem.point(problem.nearest(saddle.nearest).C, term)
+    problem, saddle = answer.problem, answer.saddle
+    near, excess = problem.nearest(radius)[0], answer.exact.mmd - radius
+    room = radius - near.distance
+    # a little of the nearest density costs next to nothing
+    if _LITTLE * room < excess < room / 3.0:
+        inner = solve(problem, radius - 3.0 * excess, Goal(rtol=_ROUGH), saddle)
+        if not inner.empty:
+            yield inner.point
+    yield near

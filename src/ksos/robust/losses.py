@@ -227,9 +227,8 @@ class NodeRisk(ParametricRisk):
         self.nodes, self.loss, self.alpha, self.n_parameters = nodes, loss, alpha, loss.n_parameters
         self.theta = np.zeros(loss.n_parameters) if theta is None else theta
 
-    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
-        theta, eigen = (self.theta, None) if near is None else (near.theta, near.eigen)
-        return least_expected(self.loss, self.masses(C), self.alpha, theta, eigen)
+    def least(self, C: np.ndarray) -> Minimum:
+        return least_expected(self.loss, self.masses(C), self.alpha, self.theta)
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         return proven_expected(self.loss, self.masses(C), self.alpha, near, tol)
@@ -241,12 +240,8 @@ class NodeRisk(ParametricRisk):
     def matrix(self, theta: np.ndarray) -> np.ndarray:
         return self.nodes.matrix(self.loss.values(theta)[0])
 
-    def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
-        # p functions of x, but often of a space of fewer dimensions: only its basis is integrated
-        Q, sizes, R = np.linalg.svd(self.loss.values(theta)[1], full_matrices=False)
-        kept = sizes > 1e-15 * max(float(sizes.max(initial=0.0)), 1e-300)
-        products = self.nodes.products(Q[:, kept] * sizes[kept], F)
-        return np.asarray(np.tensordot(R[kept].T, products, axes=1))
+    def slopes(self, theta: np.ndarray) -> np.ndarray:
+        return np.stack([self.nodes.matrix(slope) for slope in self.loss.values(theta)[1].T])
 
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
         return self.loss.curvature(theta, self.masses(C))
@@ -300,16 +295,13 @@ def least_expected(
     masses: np.ndarray,
     alpha: np.ndarray,
     theta: np.ndarray,
-    eigen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Minimum:
-    """min over θ of Σ_n m_n ℓ(θ, x_n) + Σ α_j θ_j². ``eigen`` is the eigendecomposition of the
-    second derivative of a neighbor.
-    """
+    """min over θ of Σ_n m_n ℓ(θ, x_n) + Σ α_j θ_j², from ``theta``."""
 
     def curvature(at: np.ndarray) -> np.ndarray:
         return loss.curvature(at, masses) + 2.0 * np.diag(alpha)
 
-    return newton(_expected(loss, masses, alpha), curvature, theta, eigen)
+    return newton(_expected(loss, masses, alpha), curvature, theta)
 
 
 def proven_expected(

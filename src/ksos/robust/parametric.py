@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ksos.functionals import BoundLinear, BoundTerm, Pair
 from ksos.ground.arrays import Array, eye, namespace, to_numpy
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
@@ -25,7 +24,7 @@ from ksos.observables import KernelFunction
 from ksos.solvers import Minimum
 from ksos.space import SoSSpace, blocks_of
 
-__all__ = ["FixedRisk", "LeastRisk", "ParametricRisk", "Risk", "SquareRisk"]
+__all__ = ["FixedRisk", "ParametricRisk", "Risk", "SquareRisk"]
 __all__ += ["affine_moments", "kernel_moments", "least_squares"]
 
 _FLAT = 1e-13  # of a loss: less is a constant after an eigendecomposition of a few hundred rows
@@ -49,10 +48,6 @@ class Risk(ABC):
         ends = np.linalg.eigvalsh(self.matrix(theta))
         size = max(abs(float(ends[0])), abs(float(ends[-1])))
         return 0.0, max(float(ends[-1] - ends[0]), 1e-6 * size, 1e-300)
-
-    @abstractmethod
-    def term(self, middle: float, unit: float) -> BoundTerm:
-        """−(h(C) − middle)/unit, to be minimized."""
 
     @abstractmethod
     def matrix(self, theta: np.ndarray) -> np.ndarray:
@@ -82,9 +77,6 @@ class FixedRisk(Risk):
         """
         return self.middle, self.range or 1.0
 
-    def term(self, middle: float, unit: float) -> BoundTerm:
-        return BoundLinear((middle * eye(self.M.shape[0], self.M) - self.M) / unit)
-
     def matrix(self, theta: np.ndarray) -> Array:
         return self.M
 
@@ -92,12 +84,9 @@ class FixedRisk(Risk):
 class ParametricRisk(Risk):
     """A risk with a parameter, and its derivatives in θ."""
 
-    def term(self, middle: float, unit: float) -> BoundTerm:
-        return LeastRisk(self, unit)
-
     @abstractmethod
-    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
-        """The minimum over θ at C. ``near`` is that of a neighboring C."""
+    def least(self, C: np.ndarray) -> Minimum:
+        """The minimum over θ at C."""
 
     @abstractmethod
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
@@ -107,58 +96,12 @@ class ParametricRisk(Risk):
         """
 
     @abstractmethod
-    def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
-        """(∂M_θ/∂θ_j)·F, shape (p, r, k)."""
+    def slopes(self, theta: np.ndarray) -> np.ndarray:
+        """∂M_θ/∂θ_j, shape (p, r, r)."""
 
     @abstractmethod
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:
         """∂²⟨M_θ, C⟩/∂θ², shape (p, p), without that of the ridge."""
-
-
-class LeastRisk(BoundTerm):
-    """−h(C)/unit with h(C) = min_θ ⟨M_θ, C⟩ + Σ α_j θ_j²: convex, with gradient −M_θ/unit at the
-    minimizer θ(C).
-
-    Its second derivative is dC ↦ Σ_jk (∂_jM)(H⁻¹)_jk⟨∂_kM, dC⟩, where H is that of the risk in θ.
-    One object serves one solve: it keeps the last minimizer, from which the next one starts.
-    """
-
-    twice_differentiable = True
-
-    def __init__(self, risk: ParametricRisk, unit: float) -> None:
-        self.risk, self.unit = risk, unit
-        self._seen: tuple[np.ndarray, Minimum] | None = None
-        self._slopes: tuple[Minimum, np.ndarray, np.ndarray] | None = None
-
-    def at(self, C: np.ndarray) -> Minimum:
-        if self._seen is None or not np.array_equal(self._seen[0], C):
-            near = None if self._seen is None else self._seen[1]
-            self._seen = C.copy(), self.risk.least(C, near)
-        return self._seen[1]
-
-    def value(self, a: Array | None, C: Array) -> float:
-        return -self.at(C).value / self.unit
-
-    def gradient(self, a: Array | None, C: Array) -> Pair:
-        return None, -self.risk.matrix(self.at(C).theta) / self.unit
-
-    def hessian(self, a: Array | None, C: Array, da: Array | None, dC: Array) -> Pair | None:
-        if da is not None and da.ndim == 2:
-            # several directions of the embedding: all of it is in factor_hessian
-            return None, None
-        found = self.at(C)
-        if self._slopes is None or self._slopes[0] is not found:
-            R = _inverse_root(found.curvature)[0]
-            self._slopes = found, R @ R.T, self.risk.slopes(found.theta, np.eye(C.shape[0]))
-        _, inverse, slopes = self._slopes
-        products = np.tensordot(slopes, dC, axes=2)
-        return None, np.tensordot(inverse @ products, slopes, axes=1) / self.unit
-
-    def factor_hessian(self, F: Array) -> Array | None:
-        (r, k), found = F.shape, self.at(F @ F.T)
-        slopes = self.risk.slopes(found.theta, F).reshape(-1, r * k)
-        half = _inverse_root(found.curvature)[0].T @ slopes
-        return np.asarray((4.0 / self.unit) * (half.T @ half)).reshape(r, k, r, k)
 
 
 def _inverse_root(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -185,7 +128,7 @@ class SquareRisk(ParametricRisk):
         Q = np.stack([np.tensordot(self.V, C[block, block], axes=2) for block in self.blocks])
         return 0.5 * (Q + Q.transpose(0, 2, 1))
 
-    def least(self, C: np.ndarray, near: Minimum | None = None) -> Minimum:
+    def least(self, C: np.ndarray) -> Minimum:
         return least_squares(self._second_moments(C), self.E, self.s, self.alpha)
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
@@ -204,15 +147,13 @@ class SquareRisk(ParametricRisk):
             out[block, block] = 0.5 * (M + M.T)
         return out
 
-    def slopes(self, theta: np.ndarray, F: np.ndarray) -> np.ndarray:
-        t, (P, r) = self.E @ theta + self.s, (self.V.shape[0], self.V.shape[2])
-        out = np.empty((self.n_parameters, *F.shape))
+    def slopes(self, theta: np.ndarray) -> np.ndarray:
+        t = self.E @ theta + self.s
+        out = np.zeros((self.n_parameters, *(self.s.shape[0] * self.V.shape[2],) * 2))
         for label, block in enumerate(self.blocks):
-            image = (self.V.reshape(P * P * r, r) @ F[block]).reshape(P * P, -1)
-            # Σ_c Σ_ab 2 E_caj t_cb V_ab F
+            # Σ_c Σ_ab 2 E_caj t_cb V_ab
             weights = 2.0 * np.einsum("caj,cb->jab", self.E, t[label])
-            products = weights.reshape(self.n_parameters, -1) @ image
-            out[:, block] = products.reshape(self.n_parameters, r, -1)
+            out[:, block, block] = np.tensordot(weights, self.V, axes=2)
         return out
 
     def curvature(self, theta: np.ndarray, C: np.ndarray) -> np.ndarray:

@@ -28,8 +28,6 @@ class Minimum:
     value: float
     gradient: np.ndarray
     second: Callable[[], np.ndarray]
-    # of a second derivative nearby, for a neighboring problem that starts here
-    eigen: Eigen | None = None
 
     # ∂²/∂θ² at the minimizer, shape (p, p)
     @cached_property
@@ -37,14 +35,12 @@ class Minimum:
         return self.second()
 
 
-def newton(
-    f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, eigen: Eigen | None
-) -> Minimum:
+def newton(f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray) -> Minimum:
     """Newton's method, damped like Levenberg's where a full step does not help, until the decrement
     is rounding.
 
-    A second derivative is kept for as long as its steps still win digits, that of a neighboring
-    problem too: gradients are much cheaper.
+    A second derivative is kept for as long as its steps still win digits: gradients are much
+    cheaper.
     """
 
     def fresh_eigen(at: np.ndarray) -> Eigen:
@@ -52,8 +48,7 @@ def newton(
         return cast("Eigen", np.linalg.eigh(0.5 * (H + H.T)))
 
     value, gradient = f(theta)
-    damping, fresh, idle = 0.0, eigen is None, 0
-    eigen = eigen or fresh_eigen(theta)
+    damping, fresh, idle, eigen = 0.0, True, 0, fresh_eigen(theta)
     for _ in range(300):  # a dozen are usual, and a kink takes some hundred
         values, V = eigen
         # a loss without curvature has no Newton step: then the farthest one that is allowed is the
@@ -91,7 +86,7 @@ def newton(
             continue
         damping = damping if fresh else 0.0
         eigen, fresh = fresh_eigen(theta), True
-    return Minimum(theta, value, gradient, lambda: curvature(theta), eigen)
+    return Minimum(theta, value, gradient, lambda: curvature(theta))
 
 
 def proven_minimum(f: Value, found: Minimum, alpha: np.ndarray, tol: float) -> float:

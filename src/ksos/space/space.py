@@ -577,15 +577,6 @@ class Nodes:
             out[block, block] = 0.5 * (M + M.T)
         return out
 
-    def products(self, g: np.ndarray, F: np.ndarray) -> np.ndarray:
-        """Σ_n g_nj w_n ψ_nψ_nᵀF, shape (p, r, k)."""
-        out = np.empty((g.shape[1], *F.shape))
-        for rows, block in self._blocks():
-            image = self.psi @ F[block]
-            for j in range(g.shape[1]):
-                out[j, block] = self.psi.T @ (g[rows, j, None] * image)
-        return out
-
 
 def nodes_of(
     space: SoSSpace,
