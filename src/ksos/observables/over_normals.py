@@ -111,7 +111,7 @@ def _pairs_of_matrix(
 
 def polynomial_matrix(
     terms: Mapping[Monomial, float],
-    center: Mapping[int, float],
+    center: np.ndarray,
     kernel: Kernel,
     X: np.ndarray,
     measure: Measure,
@@ -120,11 +120,10 @@ def polynomial_matrix(
     constant: bool,
 ) -> np.ndarray:
     """∫ f φφᵀ dρ for a polynomial f in x − center."""
-    shift = np.array([center.get(k, 0.0) for k in range(X.shape[1])])
     out = np.zeros((1, X.shape[0] + constant, X.shape[0] + constant))
     for pairs in _pairs_of_matrix(kernel, X, measure, log_unit, constant=constant):
         with np.errstate(over="ignore", invalid="ignore"):
-            at, values = pairs.means - shift, 0.0 * pairs.weights
+            at, values = pairs.means - center, 0.0 * pairs.weights
             known: Powers = {(): np.ones(values.shape)}
             for monomial, value in terms.items():
                 values += value * pairs.weights * stein(monomial, at, pairs.covariance, known)

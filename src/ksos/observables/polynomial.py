@@ -81,11 +81,11 @@ class Polynomial(Observable):
                 float(value)
             )
         centers = as_vector(center, "center", length=d)
-        self._set(terms, d, {k: float(c) for k, c in enumerate(centers) if c != 0.0})
+        self._set(type(self)._of(terms, d)._moved(-centers)._terms, d)
 
-    def _set(self, terms: Terms, n_features: int | None, center: dict[int, float]) -> None:
+    def _set(self, terms: Terms, n_features: int | None) -> None:
         self._terms = {monomial: value for monomial, value in terms.items() if value}
-        self.n_features, self.center = n_features, center
+        self.n_features = n_features
         self.bounded = all(not monomial for monomial in self._terms)
 
     @cached_property
@@ -94,15 +94,15 @@ class Polynomial(Observable):
         return {monomial: _rounded(value) for monomial, value in self._terms.items()}
 
     @classmethod
-    def _of(cls, terms: Terms, n_features: int | None, center: dict[int, float]) -> Self:
+    def _of(cls, terms: Terms, n_features: int | None) -> Self:
         out = cls.__new__(cls)
-        out._set(terms, n_features, center)
+        out._set(terms, n_features)
         return out
 
     @classmethod
     def constant(cls, value: float) -> Self:
         """The function that is ``value`` everywhere, for any number of features."""
-        return cls._of({(): Fraction(float(value))}, None, {})
+        return cls._of({(): Fraction(float(value))}, None)
 
     @property
     def degree(self) -> int:
@@ -113,7 +113,7 @@ class Polynomial(Observable):
 
     def check_features(self, d: int) -> None:
         super().check_features(d)
-        last = max(self._used(), default=-1)
+        last = max((k for monomial in self._terms for k, _ in monomial), default=-1)
         if last >= d:
             raise ValueError(
                 f"{self!r} needs feature {last} (they count from 0), but the points have {d}"
@@ -121,79 +121,68 @@ class Polynomial(Observable):
             )
 
     def __call__(self, X: Any) -> np.ndarray:
-        return self._for_values._at(self._points(X))
+        X = self._points(X)
+        near, center = self._for_values
+        return near._at(X - [center.get(k, 0.0) for k in range(X.shape[1])])
 
-    # f at the rows of X, or of X + ``origin``, in powers of x − center.
-    def _at(self, X: np.ndarray, origin: np.ndarray | None = None) -> np.ndarray:
-        out, zero = np.zeros(X.shape[0]), np.zeros(X.shape[1]) if origin is None else origin
-        center = {k: self.center.get(k, 0.0) - zero[k] for k in self._used()}
+    # f at the rows of X, in powers of x as they are.
+    def _at(self, X: np.ndarray) -> np.ndarray:
+        out = np.zeros(X.shape[0])
         with np.errstate(over="ignore", invalid="ignore"):
             for monomial, value in self.terms.items():
                 term = np.full(X.shape[0], value)
                 for k, power in monomial:
-                    term = term * (X[:, k] - center[k]) ** power
+                    term = term * X[:, k] ** power
                 out += term
         return out
 
-    # The same about the center at which the power below the highest one vanishes, of (x − c)ⁿ that
-    # is c, if this makes coefficients smaller.
+    # (f(t + c) as a polynomial in t, c): the center at which the power below the highest one
+    # vanishes, of (x − c)ⁿ that is c, if this makes coefficients smaller.
     @cached_property
-    def _for_values(self) -> Polynomial:
+    def _for_values(self) -> tuple[Polynomial, dict[int, float]]:
         center = {}
-        for k in self._used():
+        for k in {k for monomial in self._terms for k, _ in monomial}:
             highest = max(
                 (m for m in self._terms if k in dict(m)),
                 key=lambda m: (sum(power for _, power in m), dict(m)[k]),
             )
             power = dict(highest)[k]
             below = tuple((j, n - (j == k)) for j, n in highest if n > (j == k))
-            shift = self._terms.get(below, Fraction(0)) / (power * self._terms[highest])
-            own = _rounded(Fraction(self.center.get(k, 0.0)) - shift)
-            center[k] = own if math.isfinite(own) else self.center.get(k, 0.0)
-        moved = self._about({k: c for k, c in center.items() if c != 0.0})
-        return (
-            moved
-            if sum(map(abs, moved._terms.values())) <= sum(map(abs, self._terms.values()))
-            else self
-        )
+            own = _rounded(-self._terms.get(below, Fraction(0)) / (power * self._terms[highest]))
+            center[k] = own if math.isfinite(own) else 0.0
+        moved = self._moved(center)
+        smaller = sum(map(abs, moved._terms.values())) <= sum(map(abs, self._terms.values()))
+        return (moved, center) if smaller else (self, {})
 
-    def about(self, X: np.ndarray) -> Polynomial:
-        """The same polynomial in powers of x − the mean of the points X."""
+    def about(self, X: np.ndarray) -> tuple[Polynomial, np.ndarray]:
+        """(f(t + c) as a polynomial in t, c), with the mean c of the points X."""
         with np.errstate(over="ignore"):
             middle = X[0] + np.mean(X - X[0], axis=0)
-        moved = self._about(
-            {
-                k: float(middle[k])
-                for k in self._used()
-                if math.isfinite(middle[k]) and middle[k] != 0.0
-            }
-        )
-        return moved if all(map(math.isfinite, moved.terms.values())) else self
+        center = np.where(np.isfinite(middle), middle, 0.0)
+        moved = self._moved(center)
+        known = all(map(math.isfinite, moved.terms.values()))
+        return (moved, center) if known else (self, np.zeros_like(center))
 
     def without_constant(self, X: np.ndarray) -> tuple[Observable, float]:
-        near = self.about(X)
-        constant = near.terms.get((), 0.0)
-        return (near - constant, constant) if constant and math.isfinite(constant) else (self, 0.0)
+        constant = self.about(X)[0].terms.get((), 0.0)
+        return (self - constant, constant) if math.isfinite(constant) else (self, 0.0)
 
     def _matrix(
         self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
     ) -> ObservableMatrix:
-        f = self.about(X)
+        f, center = self.about(X)
         m, d = X.shape
         integrals, constant = closed_form(kernel, measure, d), T is not None and T.shape[0] > m
         if are_normal(kernel, measure, d, constant=constant):
-            M = polynomial_matrix(
-                f.terms, f.center, kernel, X, measure, log_unit, constant=constant
-            )
+            M = polynomial_matrix(f.terms, center, kernel, X, measure, log_unit, constant=constant)
             return ObservableMatrix(M).transformed(T)
         if (
             T is not None
             and (rule := exact_rule(integrals, X, [], _OPERATIONS / (m * T.shape[1]), f.degree))
             is not None
         ):
-            return ObservableMatrix(
-                sum_over_nodes(kernel, X - X[0], *rule, f._at(rule[0], X[0]), log_unit, T)
-            )
+            values = f._at(rule[0] + (X[0] - center))
+            return ObservableMatrix(sum_over_nodes(kernel, X - X[0], *rule, values, log_unit, T))
         powers: dict[int, int] = {}
         for k, power in itertools.chain.from_iterable(f.terms):
             powers[k] = max(power, powers.get(k, 0))
@@ -206,7 +195,7 @@ class Polynomial(Observable):
         )
 
         def moments(k: int) -> list[np.ndarray]:
-            return integrals.feature_moments(X, k, powers[k], f.center.get(k, 0.0))
+            return integrals.feature_moments(X, k, powers[k], float(center[k]))
 
         known = {k: moments(k) for k in shared}
         total = np.full((m, m), f.terms.get((), 0.0))
@@ -227,66 +216,49 @@ class Polynomial(Observable):
         other = as_polynomial(other)
         if not isinstance(other, Polynomial):
             return super().__add__(other)
-        mine, theirs, d = self._aligned(other)
-        terms = dict(mine._terms)
-        for monomial, value in theirs._terms.items():
+        terms = dict(self._terms)
+        for monomial, value in other._terms.items():
             terms[monomial] = terms.get(monomial, Fraction(0)) + value
-        return type(self)._of(terms, d, mine.center)
+        return type(self)._of(terms, self._with(other))
 
     def __mul__(self, other: Any) -> Observable:
         other = as_polynomial(other)
         if not isinstance(other, Polynomial):
             return NotImplemented
-        mine, theirs, d = self._aligned(other)
         terms: Terms = {}
-        for left, a in mine._terms.items():
-            for right, b in theirs._terms.items():
+        for left, a in self._terms.items():
+            for right, b in other._terms.items():
                 powers = dict(left)
                 for k, power in right:
                     powers[k] = powers.get(k, 0) + power
                 key = tuple(sorted(powers.items()))
                 terms[key] = terms.get(key, Fraction(0)) + a * b
-        return type(self)._of(terms, d, mine.center)
+        return type(self)._of(terms, self._with(other))
 
     def __pow__(self, exponent: int) -> Observable:
-        out: Observable = type(self)._of({(): Fraction(1)}, self.n_features, self.center)
+        out: Observable = type(self)._of({(): Fraction(1)}, self.n_features)
         for _ in range(as_count(exponent, "the exponent of a polynomial", minimum=0)):
             out = out * self
         return out
 
-    # The features that it depends on.
-    def _used(self) -> set[int]:
-        return {k for monomial in self._terms for k, _ in monomial}
-
-    # Both about one center, mine and the other's for the features that I do not have, and their
-    # number of features.
-    def _aligned(self, other: Polynomial) -> tuple[Polynomial, Polynomial, int | None]:
-        d, used = self.n_features if other.n_features is None else other.n_features, self._used()
+    # The number of features of both.
+    def _with(self, other: Polynomial) -> int | None:
+        d = self.n_features if other.n_features is None else other.n_features
         if self.n_features not in (None, d):
             raise ValueError(
                 f"polynomials of {self.n_features} and of {d} features cannot be combined"
             )
-        center = {k: c for k, c in other.center.items() if k not in used} | {
-            k: c for k, c in self.center.items() if k in used
-        }
-        return self._about(center), other._about(center), d
+        return d
 
-    # The same polynomial in powers of x − center.
-    def _about(self, center: dict[int, float]) -> Polynomial:
-        used = self._used()
-        moved = {k: Fraction(center.get(k, 0.0)) - Fraction(self.center.get(k, 0.0)) for k in used}
-        if not any(moved.values()):
-            return type(self)._of(self._terms, self.n_features, center)
-        total: Observable = type(self)._of({}, self.n_features, center)
+    # f(x + by), exactly.
+    def _moved(self, by: Any) -> Polynomial:
+        total = type(self)._of({}, self.n_features)
         for monomial, value in self._terms.items():
-            term: Observable = type(self)._of({(): value}, self.n_features, center)
+            term: Any = type(self)._of({(): value}, self.n_features)
             for k, power in monomial:
-                shifted = type(self)._of(
-                    {((k, 1),): Fraction(1), (): moved[k]}, self.n_features, center
-                )
-                term = term * shifted**power
+                shifted = {((k, 1),): Fraction(1), (): Fraction(float(by[k]))}
+                term = term * type(self)._of(shifted, self.n_features) ** power
             total = total + term
-        assert isinstance(total, Polynomial)
         return total
 
     def __repr__(self) -> str:
@@ -299,13 +271,10 @@ class Polynomial(Observable):
         return f"Polynomial({text or '0'})"
 
     def _term(self, monomial: Monomial, value: float) -> str:
-        names = []
-        for k, power in monomial:
-            center = self.center.get(k, 0.0)
-            base = f"x{k}" if center == 0.0 else f"(x{k} - {center:g})".replace("- -", "+ ")
-            names.append(
-                base + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power) if power > 1)
-            )
+        names = [
+            f"x{k}" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power) if power > 1)
+            for k, power in monomial
+        ]
         if not names:
             return f"{value:g}"
         head = "" if value == 1.0 else "-" if value == -1.0 else f"{value:g}·"
@@ -320,7 +289,7 @@ def coordinate(feature: int, center: float = 0.0) -> Polynomial:
     array([9.])
     """
     k, c = as_count(feature, "feature", minimum=0), float(as_vector(center, "center", length=1)[0])
-    return Polynomial._of({((k, 1),): Fraction(1)}, None, {k: c} if c != 0.0 else {})
+    return Polynomial._of({((k, 1),): Fraction(1), (): Fraction(-c)}, None)
 
 
 def as_polynomial(other: Any) -> Any:

@@ -352,13 +352,13 @@ def _of_kernel_function(f: KernelFunction) -> _Part:
 # |coefficient|·h^α.
 def _of_polynomial(scale: float, f: Polynomial) -> _Part:
     # in powers of x − the center of the first cells, which are all of the box
-    f_near: list[Polynomial] = []
+    f_near: list[tuple[Polynomial, np.ndarray]] = []
 
     def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound:
         n = centers.shape[0]
         if not f_near:
             f_near.append(f.about(centers))
-        near = f_near[0]
+        near, center = f_near[0]
         value, slope, size = np.zeros(n), np.zeros_like(centers), np.zeros(n)
         flat, rest, curve = np.zeros(n), np.zeros(n), np.zeros((n, *slope.shape[1:] * 2))
         coefficients: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
@@ -366,11 +366,7 @@ def _of_polynomial(scale: float, f: Polynomial) -> _Part:
             for powers in itertools.product(*(range(power + 1) for _, power in monomial)):
                 term = np.full(n, scale * c)
                 for (k, power), j in zip(monomial, powers, strict=True):
-                    term = (
-                        term
-                        * math.comb(power, j)
-                        * (centers[:, k] - near.center.get(k, 0.0)) ** (power - j)
-                    )
+                    term = term * math.comb(power, j) * (centers[:, k] - center[k]) ** (power - j)
                 key = tuple((k, j) for (k, _), j in zip(monomial, powers, strict=True) if j)
                 coefficients[key] = coefficients[key] + term if key in coefficients else term
                 # terms may cancel: their rounding does not

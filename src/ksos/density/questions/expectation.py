@@ -136,8 +136,11 @@ def _closed_form(term: Term, f: Observable) -> Estimate | None:
         return Estimate(value, error, "closed form" if term.measure.atoms is None else "sum")
     if isinstance(f, Polynomial):
         features = range(term.n_features)
-        about = np.array([f.center.get(k, 0.0) for k in features])
-        powers = [(value, dict(monomial)) for monomial, value in f.terms.items()]
+        mean = [
+            term_moment(term, tuple(row), 0.0 * row) for row in np.eye(len(features), dtype=int)
+        ]
+        near, about = f.about(np.array([mean]))
+        powers = [(value, dict(monomial)) for monomial, value in near.terms.items()]
         every = [(value, tuple(by.get(k, 0) for k in features)) for value, by in powers]
         return Estimate(sum(value * term_moment(term, each, about) for value, each in every))
     if isinstance(f, KernelFunction) and isinstance(f.kernel, Gaussian):
