@@ -67,7 +67,7 @@ class JointBarrier:
         self.tensor = np.ascontiguousarray(tensor)
 
     def solve(self, radius: float, gap: float, theta: np.ndarray) -> BarrierPoint | None:
-        """A point whose gap is about ``gap``. None if Newton's method does not get there in time."""
+        """A point whose gap is about ``gap``, or None if Newton's method does not get there."""
         last = 0.5 * gap / (len(self.blocks) * self.r + 2)
         top = float(np.linalg.eigvalsh(self.risk.matrix(theta) / self.unit)[-1])
         x = self._at(np.r_[theta, 0.0 * self.z, top + 1.0, 1.0], radius)
