@@ -105,6 +105,7 @@ from ksos.ground.validation import (
     as_metric as as_metric,
     as_metrics as as_metrics,
     as_nonnegative as as_nonnegative,
+    as_numbers_at as as_numbers_at,
     as_points as as_points,
     as_positive as as_positive,
     as_powers as as_powers,

@@ -227,6 +227,27 @@ def require_complete(values: np.ndarray, name: str) -> None:
         raise ValueError(f"Input {name} contains NaN: {where}; leave those rows out, or fill them")
 
 
+def as_numbers_at(values: Any, name: str, X: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """What the function ``name`` has returned for the rows of X, as finite floats of this shape."""
+    wanted = f"{' × '.join(map(str, shape))} numbers for an array of shape {X.shape}"
+    try:
+        if np.iscomplexobj(values):
+            raise TypeError
+        values = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must return {wanted}; got {values!r}") from None
+    if values.shape != shape:
+        raise ValueError(
+            f"{name} must return shape {shape} for an array of shape {X.shape}; got shape"
+            f" {values.shape}"
+        )
+    if not np.all(np.isfinite(values)):
+        at = int(np.argwhere(~np.isfinite(values))[0, 0])
+        where = f"got {values[at]} at x = {X[at].tolist()}"
+        raise ValueError(f"{name} must return finite numbers; {where}")
+    return values
+
+
 def as_generator(random_state: Any) -> np.random.Generator:
     """A NumPy Generator from whatever scikit-learn accepts as ``random_state``."""
     if isinstance(random_state, np.random.Generator):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.ground import as_count, as_positive, row_blocks
+from ksos.ground import as_count, as_numbers_at, as_positive, row_blocks
 from ksos.integrals import (
     ComponentPairs,
     Integrals,
@@ -233,26 +233,7 @@ class NumericFunction(Observable):
                 f"{name} raised {type(error).__name__}: {error}; it was called with an array of"
                 f" shape {X.shape} and must return {X.shape[0]} numbers"
             ) from error
-        try:
-            if np.iscomplexobj(values):
-                raise TypeError
-            values = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{name} must return {X.shape[0]} numbers for an array of shape {X.shape}; got"
-                f" {values!r}"
-            ) from None
-        if values.shape != (X.shape[0],):
-            raise ValueError(
-                f"{name} must return shape ({X.shape[0]},) for an array of shape {X.shape}; got"
-                f" shape {values.shape}"
-            )
-        if not np.all(np.isfinite(values)):
-            at = int(np.argmin(np.isfinite(values)))
-            raise ValueError(
-                f"{name} must return finite numbers; got {values[at]} at x = {X[at].tolist()}"
-            )
-        return values
+        return as_numbers_at(values, name, X, (X.shape[0],))
 
     def _matrix(
         self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None

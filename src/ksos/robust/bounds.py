@@ -24,7 +24,6 @@ densities is a good g. With labels there is one g for each, and the supremum is 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -50,8 +49,8 @@ from ksos.observables import (
 from ksos.robust.ball import Adversary, Ball
 from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace, pivots, scattered
 
-__all__ = ["AtomicBall", "AtomicDual", "UpperBound", "WorstAtoms", "supremum_on", "upper_bound"]
-__all__ += ["worst_atoms"]
+__all__ = ["AtomicBall", "AtomicDual", "UpperBound", "WorstAtoms", "ever_larger", "grows"]
+__all__ += ["supremum_on", "upper_bound", "worst_atoms"]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
 _ABOVE = 1.5  # c, for a loss that lies between −½ and ½: any number above ½
@@ -66,6 +65,7 @@ _SAME = 1e-3  # a squared sine between features: closer places say the same
 _MOST_ATOMS = 600  # about a second for one projection
 _MOST_ENTRIES = 6e7  # cells times centers of g: about a second
 _SEARCHED = 8192  # starting points of a search, a power of two as Sobol' points need
+_RISE = 1e-7  # of a loss: less is rounding
 _FARTHER = (1.0, 3.0, 9.0, 27.0)  # times the box: what grows in each step is unbounded
 
 
@@ -382,9 +382,9 @@ def supremum_on(
     if where is None and (tail := _tail(difference, measure, box)) is not None:
         where, outside = tail
     if bounds is None or where is None:
-        if measure.region is None and loss.bounded is None and _grows(loss, measure, box, tol):
+        if measure.region is None and loss.bounded is None and grows(loss, measure, box):
             return None
-        parts = _ever_larger(measure, box) if measure.region is None else [measure.region]
+        parts = ever_larger(measure, box) if measure.region is None else [measure.region]
         n = _SEARCHED // len(parts)
         searches = [searched_supremum(difference, p, scattered(p, n, candidates)) for p in parts]
         return max(searches, key=lambda found: found.attained)
@@ -395,19 +395,18 @@ def supremum_on(
     return Supremum(max(found.bound, outside), found.attained, found.at, True)
 
 
-def _grows(loss: Observable, measure: Measure, box: Box, tol: float) -> bool:
-    """Whether a loss of which nothing is known has ever larger values in ever larger boxes: then no
-    search in one of them bounds it.
+def grows(loss: Observable, measure: Measure, box: Box) -> bool:
+    """Whether a loss of which nothing is known rises as much from each of ever larger boxes to the
+    next: then no search in one of them bounds it.
     """
-    some = (scattered(part, _SEARCHED // 8) for part in _ever_larger(measure, box))
-    highest = [float(loss(X).max()) for X in some]
-    return all(
-        larger > smaller + max(tol, 0.1 * abs(smaller))
-        for smaller, larger in itertools.pairwise(highest)
-    )
+    parts = ever_larger(measure, box)
+    highest = [float(loss(scattered(part, _SEARCHED // 8)).max()) for part in parts]
+    steps = np.diff(highest)
+    # logarithms rise by the same amount each time, and what has a bound by less and less
+    return bool(steps[0] > _RISE * abs(highest[0]) and np.all(steps[1:] > 0.5 * steps[:-1]))
 
 
-def _ever_larger(measure: Measure, box: Box) -> list[Box]:
+def ever_larger(measure: Measure, box: Box) -> list[Box]:
     """Multiples of a box about its middle, as far as the measure goes."""
     ends, middle = measure.boundaries(box.low.shape[0]), 0.5 * (box.low + box.high)
     sides = [

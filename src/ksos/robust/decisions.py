@@ -48,6 +48,7 @@ from ksos.observables import (
 from ksos.quadrature import sobol
 from ksos.risk import Risk, cvxpy, expectation, parts_of, restore
 from ksos.robust.ball import Ball, require_ball
+from ksos.robust.bounds import ever_larger, grows
 from ksos.robust.worst_case import WorstCase, worst_case
 from ksos.space import region, scattered
 
@@ -75,7 +76,6 @@ _SMALL = 1e-3  # of the gap: violations that are not worth a point
 _NEGLIGIBLE = 1e-9  # of the weights of an adversary: rounding of an interior point
 _SOLVED = 1e-8  # the absolute tolerance of conic solvers: no gap is closer for sure
 _ROUNDING = 1e-7  # of a loss: rounding of a conic solver
-_FARTHER = (1.0, 4.0, 16.0)  # of a box: a loss that grows as much from each to next is unbounded
 
 STATUSES = {
     "solved": "the bounds are as close as requested",
@@ -538,18 +538,11 @@ class _Search:
             return ball.points if ball.radius == 0.0 or atoms is None else atoms.points, True
         n = ball.points.shape[0]
         some = self.rng.choice(n, min(n, _MOST_DATA), replace=False)
-        across = scattered(self.box, _FIRST_POINTS.get(ball.n_features, _FIRST_OTHERWISE))
-        across = _on_levels(ball, self.box, across)
-        if not ball.domain.bounded:
-            # far away, where g vanishes, an adversary may put mass as well
-            across = np.concatenate([self._farther(across, factor) for factor in _FARTHER])
-        return np.unique(np.concatenate([ball.points[np.sort(some)], across]), axis=0), False
-
-    def _farther(self, points: np.ndarray, factor: float) -> np.ndarray:
-        """Points of the box, as many times as far from its middle, in the domain."""
-        middle = 0.5 * (self.box.low + self.box.high)
-        ends = self.ball.domain.boundaries(self.ball.n_features)
-        return np.clip(middle + factor * (points - middle), *ends)
+        # far away, where g vanishes, an adversary may put mass as well
+        parts = [self.box] if ball.domain.bounded else ever_larger(ball.domain, self.box)
+        count = _FIRST_POINTS.get(ball.n_features, _FIRST_OTHERWISE)
+        across = [_on_levels(ball, self.box, scattered(part, count)) for part in parts]
+        return np.unique(np.concatenate([ball.points[np.sort(some)], *across]), axis=0), False
 
     def _anchor(self) -> Atoms:
         """A distribution in the ball: the data, or the one on the points that is nearest to data
@@ -681,13 +674,7 @@ class _Search:
 
     def _require_bounded(self, loss: Observable) -> None:
         """Raise if a loss on an unbounded domain grows as fast in ever larger boxes."""
-        if self.ball.domain.bounded:
-            return
-        inside = scattered(self.box, _SEARCHED // 8)
-        highest = [float(loss(self._farther(inside, factor)).max()) for factor in _FARTHER]
-        first, second = np.diff(highest)
-        # logarithms grow by the same amount each time, and what has a bound by less and less
-        if second > 0.5 * first > _ROUNDING * abs(highest[0]):
+        if not self.ball.domain.bounded and grows(loss, self.ball.domain, self.box):
             low, high = (np.round(side, 6).tolist() for side in (self.box.low, self.box.high))
             raise ValueError(
                 f"the loss grows without bound on {self.ball.domain!r}, so that its worst case is"

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ksos.exceptions import ConvexityError
-from ksos.ground.validation import as_choice, as_positive
+from ksos.ground.validation import as_choice, as_numbers_at, as_positive
 from ksos.robust.parametric import ParametricRisk
 from ksos.solvers import Minimum, Value, newton, proven_minimum
 from ksos.space import Nodes
@@ -110,22 +110,8 @@ class UserLoss(ParametricLoss):
             ) from error
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise ValueError(f"the loss must return a tuple {wanted}; got {type(answer).__name__}")
-        try:
-            if any(np.iscomplexobj(part) for part in answer):
-                raise TypeError
-            values, gradients = (np.asarray(part, dtype=np.float64) for part in answer)
-        except (TypeError, ValueError):
-            raise ValueError(f"the loss must return numbers, {wanted}; got {answer!r}") from None
-        if values.shape != (n,) or gradients.shape != (n, p):
-            raise ValueError(
-                f"the loss must return {wanted}; got shapes {values.shape} and {gradients.shape}"
-            )
-        for name, part in (("values", values), ("gradients", gradients.sum(axis=1))):
-            if not np.all(np.isfinite(part)):
-                at = int(np.argmin(np.isfinite(part)))
-                where = f"x = {self.X[at].tolist()}, theta = {theta.tolist()}"
-                raise ValueError(f"the loss must return finite {name}; got {part[at]} at {where}")
-        return values, gradients
+        values = as_numbers_at(answer[0], "the loss", self.X, (n,))
+        return values, as_numbers_at(answer[1], "the gradient of the loss", self.X, (n, p))
 
     def _check_convexity(
         self, theta: np.ndarray, values: np.ndarray, gradients: np.ndarray
