@@ -355,7 +355,7 @@ def balls(draw: st.DrawFn) -> tuple[AtomicBall, int]:
 @given(balls())
 def test_worst_atoms_are_feasible_and_proven(case: tuple[AtomicBall, int]) -> None:
     ball, theta = case
-    worst = ball.worst(theta)
+    worst = ball.worst_at(ball.atoms[theta])
     assert np.all(worst.weights >= 0.0)
     assert worst.weights.sum() == pytest.approx(1.0, abs=1e-12)
     difference = worst.weights - ball.reference
@@ -380,7 +380,8 @@ def test_worst_atoms_are_feasible_and_proven(case: tuple[AtomicBall, int]) -> No
 
 def test_a_large_ball_holds_the_farthest_atom() -> None:
     atoms = np.linspace(-2.0, 2.0, 9)[:, None]
-    worst = AtomicBall(Ball([[0.0]], 2.0, kernel=Gaussian(1.0)), atoms).worst(8)
+    ball = AtomicBall(Ball([[0.0]], 2.0, kernel=Gaussian(1.0)), atoms)
+    worst = ball.worst_at(ball.atoms[8])
     assert worst.multiplier == 0.0
     assert worst.weights[0] == 1.0
     assert worst.value == worst.lower_bound == pytest.approx(np.exp(-16.0))

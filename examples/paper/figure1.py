@@ -53,7 +53,7 @@ def true_value(theta: int, ball: AtomicBall) -> WorstAtoms:
     """min_μ (K ∗ μ)(θ) over the distributions of the ball, θ being the atom number ``theta``: the
     value, the adversary, the dual bound.
     """
-    return ball.worst(theta)
+    return ball.worst_at(ball.atoms[theta])
 
 
 @dataclass(frozen=True)

@@ -166,17 +166,14 @@ class Risk:
     def __add__(self, other: Any) -> Risk:
         if isinstance(other, int) and other == 0:
             return self  # where sum() begins
-        if isinstance(other, Risk):
-            self._require_expectation(other)
-            both = None
-            if self.lipschitz is not None and other.lipschitz is not None:
-                both = self.lipschitz + other.lipschitz
-            return Risk(
-                lambda P: self._vector(P) + other._vector(P), f"{self.name} + {other.name}", both
-            )
-        self._require_expectation()
-        more = other if isinstance(other, self.cp.Expression) else as_finite(other, "a cost")
-        return Risk(lambda P: self._vector(P) + more, f"{self.name} + {more}", self.lipschitz)
+        if not isinstance(other, Risk):
+            cost = other if isinstance(other, self.cp.Expression) else as_finite(other, "a cost")
+            other = Risk(lambda P: cost, str(cost), 0.0)
+        self._require_expectation(other)
+        known = self.lipschitz is not None and other.lipschitz is not None
+        both = self.lipschitz + other.lipschitz if known else None
+        name = f"{self.name} + {other.name}"
+        return Risk(lambda P: self._vector(P) + other._vector(P), name, both)
 
     __radd__ = __add__
 

@@ -16,7 +16,7 @@ import ksos
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete
 from ksos.observables import KernelFunction
-from ksos.robust import AtomicBall, Player, WorstAtoms, adversary_in, worst_atoms
+from ksos.robust import Player, WorstAtoms, adversary_in, worst_atoms
 
 LINE, ZERO = Box([-2.0], [2.0]), np.zeros((1, 1))
 
@@ -95,13 +95,6 @@ def test_the_discretised_reference() -> None:
     assert found.value == pytest.approx(0.0322, abs=1e-4)
     assert found.worst_case.value - found.worst_case.lower_bound <= 1e-7
     assert found.worst_case.mmd <= 1.2 + 1e-7
-
-
-def test_atoms_anywhere_and_atoms_on_the_grid_agree() -> None:
-    atoms = np.linspace(-2.0, 2.0, 41)[:, None]
-    ball = AtomicBall(ksos.Ball(ZERO, 1.2, kernel=Gaussian(1.0)), atoms)
-    for i in (0, 15, 20):
-        assert ball.worst_at(atoms[i]).value == pytest.approx(ball.worst(i).value, abs=1e-8)
 
 
 def test_worst_atoms_of_any_loss_against_a_conic_solver() -> None:

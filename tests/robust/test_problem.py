@@ -71,8 +71,8 @@ def problem(
     )
 
 
-def solved_at(pb: Problem, radius: float, tol: float = 1e-8, start: Saddle | None = None) -> Found:
-    return Found(pb, solve(pb, radius, Goal(rtol=tol), start=start))
+def solved_at(pb: Problem, radius: float, tol: float = 1e-8) -> Found:
+    return Found(pb, solve(pb, radius, Goal(rtol=tol)))
 
 
 def matrix(pb: Problem) -> np.ndarray:
@@ -250,13 +250,6 @@ def test_a_constant_loss_is_its_value() -> None:
     assert found.point.distance <= 0.3
 
 
-def test_warm_starts_change_nothing() -> None:
-    pb = problem(coordinate(0) ** 2)
-    first = solved_at(pb, 0.3)
-    again = solved_at(pb, 0.31, start=first.saddle)
-    assert again.value == pytest.approx(solved_at(pb, 0.31).value, abs=3e-8 * pb.units[1])
-
-
 def test_a_value_that_jumps_in_the_multiplier() -> None:
     """Two equal places to go: the penalized optimum leaps from one mixture to another, and the
     bracket must close all the same.
@@ -305,9 +298,3 @@ def test_solving_a_problem_does_not_change_it(radii: tuple[float, float]) -> Non
                 alone[radius].status,
             )
             np.testing.assert_array_equal(again.point.C, alone[radius].point.C)
-    pb = problem(coordinate(0) ** 2)
-    first = solve(pb, radii[0], Goal())
-    warm = [solve(pb, radii[1], Goal(rtol=1e-10), start=first).upper for _ in range(2)]
-    assert (
-        warm[0] == warm[1] == pytest.approx(solve(pb, radii[1], Goal(rtol=1e-10)).upper, abs=2e-10)
-    )

@@ -190,24 +190,19 @@ class RobustEstimator(BaseEstimator):
             weights = as_weights(sample_weight, X.shape[0])
             samples = distinct_samples(np.column_stack([X, y]), weights)
             family = kind(self, loss, *samples, shift)
-        problem, numbers = family.problem, []
-        for radius in radii:
-            number, problem = radius_of(family, radius, self.random_state, problem)
-            numbers.append(number)
+        numbers = [radius_of(family, radius, self.random_state) for radius in radii]
         least = min((number for number in numbers if number > 0.0), default=0.0)
         if len(numbers) > 1 and least > 0.0:  # so that no fit is lost to a radius further down
-            distance, problem = nearest_exactly(problem, least)
+            distance, family.problem = nearest_exactly(family.problem, least)
             if least <= distance:
-                smallest = solved_robustly(family, least, goal, None, problem)
-                _report(smallest, name, numbers)
-        saddle, out = None, list[Self]()
+                _report(solved_robustly(family, least, goal), name, numbers)
+        out = list[Self]()
         for radius, number in zip(radii, numbers, strict=True):
             run.tell(f"radius {number:.3g}, {len(out) + 1} of {len(radii)}", len(out), len(radii))
             # folds speak for the smooth weights that they were solved with, and for no others
             refine = radius != "auto"
-            solution = solved_robustly(family, number, goal, saddle, problem, refine)
+            solution = solved_robustly(family, number, goal, refine)
             _report(solution, name, [number])
-            saddle = solution.saddle
             out.append(copy(self).set_params(radius=radius, shift=shift) if path else self)
             out[-1]._take(family, solution)
             if run.interrupted:

@@ -32,9 +32,7 @@ from ksos.robust import (
     Ball,
     Goal,
     LogisticScores,
-    Problem,
     Residuals,
-    Saddle,
     SquareRisk,
     adversary_in,
     affine_moments,
@@ -449,7 +447,6 @@ class _Fold:
     def __init__(self, family: EstimatorFamily, held_out: np.ndarray) -> None:
         self.family = family.on(np.delete(np.arange(family.masses.shape[0]), held_out))
         self.rows, self.weights = family.samples[held_out], family.masses[held_out]
-        self.start: Saddle | None = None
         self.plain = self.losses(self.family.empirical()[0])
         zero = np.zeros_like(self.family.alpha)  # the fold has its own centers
         self.slack = abs(float(self.weights @ self.losses(zero))) * (
@@ -462,33 +459,30 @@ class _Fold:
 
     def excess(self, radius: float) -> np.ndarray | None:
         """The held-out losses above those of the plain fit. None if they are harmful or unknown."""
-        self.start = solve(self.family.problem, radius, _ROUGH, self.start)
-        if self.start.empty or Run.current().over:
+        saddle = solve(self.family.problem, radius, _ROUGH)
+        if saddle.empty or Run.current().over:
             return None
-        excess = self.losses(self.start.theta) - self.plain
+        excess = self.losses(saddle.theta) - self.plain
         most = _AT_MOST * float(self.weights @ self.plain) + self.slack
         return excess if self.weights @ excess <= most else None
 
 
 @one_blas_thread(0)
-def radius_of(
-    family: EstimatorFamily, radius: Any, random_state: Any, problem: Problem
-) -> tuple[float, Problem]:
+def radius_of(family: EstimatorFamily, radius: Any, random_state: Any) -> float:
     """The radius as a number: as given, by the bootstrap, or chosen by cross-validation.
 
-    If no radius is harmless, or the time is over, it is 0. The problem comes back with the
-    directions that it took to see the nearest density. Resamples have as many samples as there are
-    distinct ones, so that weights count like repetitions.
+    If no radius is harmless, or the time is over, it is 0. Resamples have as many samples as there
+    are distinct ones, so that weights count like repetitions.
     """
     if not isinstance(radius, str):
-        return float(radius), problem
+        return float(radius)
     ball, n = family.ball, family.samples.shape[0]
     if radius == "bootstrap":
-        return resampled_radius(ball, n, rng=random_state), problem
+        return resampled_radius(ball, n, rng=random_state)
     if n < _FEWEST or ball.points.shape[0] < 2:
-        return 0.0, problem
+        return 0.0
     widest = resampled_radius(ball, n, n_resamples=_RESAMPLES, rng=random_state)
-    distance, problem = nearest_exactly(problem, _FRACTIONS[-1] * widest)
+    distance, family.problem = nearest_exactly(family.problem, _FRACTIONS[-1] * widest)
     least = _FEASIBLE * distance
     widest = max(widest, least) if isinstance(family, Densities) else widest
     order = np.random.default_rng(random_state).permutation(n)
@@ -505,5 +499,5 @@ def radius_of(
             total = float(weights @ excess)
             error = float(np.linalg.norm(weights * (excess - total / weights.sum())))
             if total <= _HARMLESS * plain + slack and total + error <= _AT_MOST * plain + slack:
-                return candidate, problem
-    return 0.0, problem
+                return candidate
+    return 0.0

@@ -5,7 +5,7 @@ into ⟨B, M⟩.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,10 +68,6 @@ class ObservableMatrix:
             else np.zeros((0, 0, 0))
         )
         return ObservableMatrix(_symmetric(T.T @ self.values @ T), deviations)
-
-    def __iter__(self) -> Iterator[Any]:
-        """So that ``values, error = observable.matrix(…)``."""
-        return iter((self.values, self.error))
 
 
 class Observable(ABC):

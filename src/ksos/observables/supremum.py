@@ -219,7 +219,7 @@ class HighestBound:
         return np.max([bound.upper(half) for bound in self.each], axis=0)
 
 
-Enclosure = Callable[[np.ndarray, np.ndarray], "CellBound | HighestBound"]
+Enclosure = Callable[[np.ndarray, np.ndarray], HighestBound]
 """From centers (n, d) and half-widths (n, d) to bounds."""
 _Part = Callable[[np.ndarray, np.ndarray], CellBound]
 
@@ -250,11 +250,11 @@ def enclosure(f: Observable, lipschitz: float | None = None) -> Enclosure | None
             return None
     parts.extend(_of_kernel_function(merged) for merged in _merged(kernel_parts))
 
-    def bounds(centers: np.ndarray, half: np.ndarray) -> CellBound | HighestBound:
+    def bounds(centers: np.ndarray, half: np.ndarray) -> HighestBound:
         found = [part(centers, half) for part in parts]
-        if maximum is None:
-            return functools.reduce(operator.add, found)
         both = [functools.reduce(operator.add, found)] if found else []
+        if maximum is None:
+            return HighestBound(both)
         pieces = _of_pieces(*maximum, centers, half)
         return HighestBound([functools.reduce(operator.add, [*both, piece]) for piece in pieces])
 

@@ -50,7 +50,7 @@ from ksos.robust.ball import Adversary, Ball
 from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace, pivots, scattered
 
 __all__ = ["AtomicBall", "AtomicDual", "UpperBound", "WorstAtoms", "ever_larger", "grows"]
-__all__ += ["supremum_on", "upper_bound", "worst_atoms"]
+__all__ += ["projected", "supremum_on", "upper_bound", "worst_atoms"]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
 _ABOVE = 1.5  # c, for a loss that lies between −½ and ½: any number above ½
@@ -100,7 +100,7 @@ class AtomicBall:
     >>> from ksos.kernels import Gaussian
     >>> near_zero = Ball([[0.0]], 1.2, kernel=Gaussian(1.0))
     >>> ball = AtomicBall(near_zero, np.linspace(-2.0, 2.0, 41)[:, None])
-    >>> worst = ball.worst(20)  # against θ = 0
+    >>> worst = ball.worst_at(np.zeros(1))
     >>> round(worst.value, 4), bool(worst.value - worst.lower_bound < 1e-10)
     (0.0236, True)
     """
@@ -119,16 +119,12 @@ class AtomicBall:
         self._Phi = (Q[:, keep] * np.sqrt(values[keep])).T
         self._center = self._Phi @ self.reference
 
-    def worst(self, theta: int) -> WorstAtoms:
-        """The distribution with the least (K ∗ μ)(θ), where θ is the atom number ``theta``."""
-        return self.worst_at(self.atoms[theta])
-
     def worst_at(self, theta: np.ndarray) -> WorstAtoms:
-        """The same for any point θ (d,)."""
+        """The distribution with the least (K ∗ μ)(θ) at a point θ (d,)."""
         k, tau = self.kernel(self.atoms, as_points(theta[None, :], "theta"))[:, 0], 0.0
         lowest = np.flatnonzero(k <= k.min() + _TIE)
         weights = np.zeros(k.shape[0])
-        weights[lowest] = _project(self._Phi[:, lowest], self._center)
+        weights[lowest] = projected(self._Phi[:, lowest], self._center)
         if self.mmd(weights) > self.radius:
             found = worst_atoms(self._Phi, self._center, -k, self.radius, digits=1e-14)
             weights, tau = found.weights, 0.5 * found.multiplier
@@ -180,7 +176,7 @@ def worst_atoms(
 
     def at(log_delta: float) -> AtomicDual:
         delta = np.exp(log_delta)
-        mu = _project(np.vstack([Phi, delta * scaled]), np.append(z, delta * _ABOVE))
+        mu = projected(np.vstack([Phi, delta * scaled]), np.append(z, delta * _ABOVE))
         residual = Phi @ mu - z
         u = unit / (delta**2 * (_ABOVE - float(scaled @ mu)))
         return AtomicDual(mu, float(loss @ mu), u * residual, float(np.linalg.norm(residual)), u)
@@ -203,7 +199,7 @@ def worst_atoms(
         here = there
 
 
-def _project(points: np.ndarray, target: np.ndarray) -> np.ndarray:
+def projected(points: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Weights μ of the simplex that minimize ‖points·μ − target‖, exactly, by one non-negative
     least-squares problem.
 

@@ -48,7 +48,7 @@ from ksos.observables import (
 from ksos.quadrature import sobol
 from ksos.risk import Risk, cvxpy, expectation, parts_of, restore
 from ksos.robust.ball import Ball, require_ball
-from ksos.robust.bounds import ever_larger, grows
+from ksos.robust.bounds import ever_larger, grows, projected
 from ksos.robust.worst_case import WorstCase, worst_case
 from ksos.space import region, scattered
 
@@ -551,13 +551,8 @@ class _Search:
         ball = self.ball
         if ball.is_distribution:
             return Atoms(ball.points, ball.weights)
-        self.goal.pose()
-        weights = self.cp.Variable(self.goal.points.shape[0], nonneg=True)
-        distance = self.cp.norm(self.goal.F.T @ weights - self.goal.mean)
-        self.cp.Problem(self.cp.Minimize(distance), [self.cp.sum(weights) == 1.0]).solve(
-            solver=self.solver
-        )
-        nearest = _normalized(self.goal.points, weights.value)
+        F, mean, _, _ = _features(ball, self.goal.points, _SPAN_TOL)
+        nearest = _normalized(self.goal.points, projected(F.T, mean))
         least = ball.mmd(*nearest)
         if least > ball.radius:
             raise ValueError(

@@ -76,13 +76,12 @@ def in_the_exact_ball(
     problem: Problem,
     radius: float | None,
     goal: Goal,
-    start: Saddle | None = None,
     gamma: float | None = None,
 ) -> Answer:
     """The answer in the exact ball of this radius. Without a radius, that of the problem with the
     multiplier γ of MMD².
     """
-    answer, note = settled(problem, radius, goal, start, gamma), ""
+    answer, note = settled(problem, radius, goal, gamma), ""
     if answer.saddle.empty:
         return answer
     if answer.exact.apart > problem.agreement and answer.saddle.status != "interrupted":
@@ -100,18 +99,15 @@ def settled(
     problem: Problem,
     radius: float | None,
     goal: Goal,
-    start: Saddle | None = None,
     gamma: float | None = None,
 ) -> Answer:
     """Solve, compare, add a direction, until exact and projected MMD agree."""
-    if start is not None and problem.continues(start.space):
-        problem = replace(problem, space=start.space)
     while True:
         if radius is None:
             assert gamma is not None
             saddle = solve_penalized(problem, gamma, goal)
         else:
-            saddle = solve(problem, radius, goal, start)
+            saddle = solve(problem, radius, goal)
         exact = exactly(problem, saddle.point)
         answer = Answer(problem, saddle, exact)
         if saddle.empty or saddle.status not in ("solved", "solved_inaccurate"):
@@ -121,7 +117,7 @@ def settled(
             return answer
         if Run.current().over:
             return replace(answer, saddle=replace(saddle, status="time_limit"))
-        start, problem = saddle, replace(problem, space=sharper)
+        problem = replace(problem, space=sharper)
 
 
 def exactly(problem: Problem, point: Point) -> Exact:
@@ -214,12 +210,12 @@ def _deeper(answer: Answer, radius: float) -> Iterator[Point]:
     """Points nearer to the data that are nearly as bad. They need not be the best of their kind, so
     that few digits will do.
     """
-    problem, saddle = answer.problem, answer.saddle
-    near, excess = problem.nearest(radius)[0], answer.exact.mmd - radius
+    problem, excess = answer.problem, answer.exact.mmd - radius
+    near, _ = problem.nearest(radius)
     room = radius - near.distance
     # a little of the nearest density costs next to nothing
     if _LITTLE * room < excess < room / 3.0:
-        inner = solve(problem, radius - 3.0 * excess, Goal(rtol=_ROUGH), saddle)
+        inner = solve(problem, radius - 3.0 * excess, Goal(rtol=_ROUGH))
         if not inner.empty:
             yield inner.point
     yield near

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from ksos.ground.validation import as_count, as_vector
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.ball import Adversary, Ball, adversary_in, require_ball
 from ksos.robust.losses import NodeRisk, ParametricLoss, UserLoss, least_expected, proven_expected
-from ksos.robust.problem import Goal, Problem, Saddle
+from ksos.robust.problem import Goal
 from ksos.robust.worst_case import (
     DATA_ALONE,
     Certified,
@@ -72,8 +72,6 @@ class RobustSolution(Certified):
     time : float
         Seconds of the whole call.
     note : str
-    saddle : Saddle or None
-        Where a problem with another radius may start.
     cost, cost_error : float or None
         With ``cv``: the mean loss on held-out samples, without the ridge, and the standard error of
         its difference to that of the first radius.
@@ -100,7 +98,6 @@ class RobustSolution(Certified):
     n_iter: int = 0
     time: float = 0.0
     note: str = ""
-    saddle: Saddle | None = field(default=None, repr=False)
     cost: float | None = None
     cost_error: float | None = None
 
@@ -221,8 +218,7 @@ def robust_path(
     time_limit: float | None = None,
     cv: int | None = None,
 ) -> list[RobustSolution]:
-    """:func:`robust_minimize` for several radii, in the order given. Each starts from the solution
-    before.
+    """:func:`robust_minimize` for several radii, in the order given.
 
     ``radii`` are numbers or "bootstrap", and replace the radius of the ball. The other arguments
     are those of :func:`robust_minimize`. ``time_limit`` is for all radii together. With ``cv``
@@ -271,7 +267,7 @@ def robust_path(
         if any(radius > 0.0 for radius in numbers):
             warn_if_unbounded(adversary, family.loss_at(theta), stacklevel=4)
         for radius in numbers:
-            found = solved_robustly(family, radius, goal, out[-1].saddle if out else None)
+            found = solved_robustly(family, radius, goal)
             unsure = 4.0 * found.integration_error > (found.gap or 0.0)
             if found.status == "solved_inaccurate" and unsure and not run.over:
                 # the loss of the solution has kinks where those of the data had none
@@ -356,16 +352,14 @@ def solved_robustly(
     family: ParametricFamily,
     radius: float,
     goal: Goal,
-    start: Saddle | None = None,
-    problem: Problem | None = None,
     refine: bool = True,
 ) -> RobustSolution:
-    """The robust solution for one radius. ``problem`` is the family's, with more directions.
-    ``refine``: whether densities may be made narrower until they are near the truth.
+    """The robust solution for one radius. ``refine``: whether densities may be made narrower until
+    they are near the truth.
     """
     if radius == 0.0:
         return _data_alone(family, goal)
-    answer, worst = attack(family, radius, goal, start, problem=problem, refine=refine)
+    answer, worst = attack(family, radius, goal, refine=refine)
     problem, saddle, value, gap = answer.problem, answer.saddle, None, None
     note, status, error = worst.note, worst.status, worst.integration_error
     if worst.value is not None:
@@ -388,7 +382,6 @@ def solved_robustly(
         saddle.n_iter,
         Run.current().elapsed,
         note,
-        saddle,
     )
 
 

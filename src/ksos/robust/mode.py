@@ -297,33 +297,25 @@ def _against_atoms(ball: AtomicBall) -> Value:
 
 
 class Player:
-    """The worst return at θ over densities, each problem started from the last."""
+    """The worst return at θ over densities. Each problem sees the directions of the last one."""
 
     def __init__(self, adversary: Adversary) -> None:
         self.adversary = adversary
-        self.last: Answer | None = None
 
     def loss_at(self, theta: np.ndarray) -> FixedLoss:
-        """−k(·, θ), in the space that sees the last answer."""
-        return FixedLoss(
-            self.adversary
-            if self.last is None
-            else replace(self.adversary, space=self.last.saddle.space),
-            KernelFunction(theta[None, :], [-1.0], kernel=self.adversary.ball.kernel),
-        )
+        """−k(·, θ)."""
+        kernel = self.adversary.ball.kernel
+        return FixedLoss(self.adversary, KernelFunction(theta[None, :], [-1.0], kernel=kernel))
 
     def settle(self, theta: np.ndarray) -> Answer:
         """Solve at θ, with the directions added in which exact and projected MMD of the answer
         differ.
         """
-        problem, start = (
-            self.loss_at(theta).problem,
-            None if self.last is None else self.last.saddle,
-        )
-        self.last = settled(problem, self.adversary.ball.radius, _SEARCHED, start)
+        answer = settled(self.loss_at(theta).problem, self.adversary.ball.radius, _SEARCHED)
+        self.adversary = replace(self.adversary, space=answer.problem.space)
         if Run.current().interrupted:
             raise KeyboardInterrupt("robust_mode was interrupted")
-        return self.last
+        return answer
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         answer = self.settle(theta)

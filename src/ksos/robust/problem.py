@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ksos.functionals import MMD, Bound, BoundLinear, BoundSquaredMMD, within
-from ksos.ground.arrays import Array, eye, inner, like, norm, to_numpy
+from ksos.ground.arrays import Array, eye, inner, like, norm
 from ksos.ground.run import Run
 from ksos.robust.barrier import JointBarrier
 from ksos.robust.parametric import ParametricRisk, Risk
@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Saddle:
-    """Both sides of the saddle, in the problem's units. A similar problem may start from it.
+    """Both sides of the saddle, in the problem's units.
 
     Certified: the worst-case risk of ``theta`` over the densities of the space in the projected
     ball is at most ``upper``, in which ``constant`` is the λ_max. No θ has a smaller worst-case
@@ -67,7 +67,6 @@ class Saddle:
     the best density in the ball, or near the data if the ball is ``empty`` as far as is known.
     """
 
-    space: SoSSpace
     point: Point
     theta: np.ndarray
     y: Array
@@ -128,11 +127,6 @@ class Problem:
         scale = 1.0 if self.fixed else max(abs(risk), 1e-3)
         return max(goal.tol / self.units[1], goal.rtol * scale)
 
-    def continues(self, space: SoSSpace) -> bool:
-        """Whether a space has the densities of this problem, whatever its landmarks see."""
-        own, other = to_numpy(self.space.support_points), to_numpy(space.support_points)
-        return space.kernel == self.space.kernel and np.array_equal(own, other)
-
     def point(self, C: Array) -> Point:
         """C with everything that is asked of it."""
         a = self.space.compressed_map.apply(C)
@@ -184,11 +178,6 @@ class Problem:
         """Minus a fixed loss, to be minimized."""
         return Bound(BoundLinear(-self.matrix(self.theta)))
 
-    def top(self) -> Point:
-        """The density for which a fixed loss is largest, wherever it is."""
-        _, vectors = lowest_eigenpairs(-self.matrix(self.theta), 1)
-        return self.point(vectors @ vectors.T)
-
     def nearest(self, radius: float) -> tuple[Point, float]:
         """The density that is nearest to the data, to as many digits as it takes to tell whether
         the ball is empty, and a proven lower bound of its distance.
@@ -218,11 +207,12 @@ def first_inside(
     return None
 
 
-def solve(problem: Problem, radius: float, goal: Goal, start: Saddle | None = None) -> Saddle:
-    """The saddle in the projected ball of this radius. ``start`` is that of a similar problem."""
+def solve(problem: Problem, radius: float, goal: Goal) -> Saddle:
+    """The saddle in the projected ball of this radius."""
     if isinstance(problem.risk, ParametricRisk):
-        return _with_theta(problem, problem.risk, radius, goal, start)
-    top = problem.top()
+        return _with_theta(problem, problem.risk, radius, goal)
+    _, vectors = lowest_eigenpairs(-problem.matrix(problem.theta), 1)
+    top = problem.point(vectors @ vectors.T)
     if top.distance <= radius:  # the ball does not bind
         return _saddle(problem, radius, goal, top, top.theta, 0.0 * problem.z, "solved", 0)
     ball = within(MMD(problem.data), radius)
@@ -237,16 +227,13 @@ def solve(problem: Problem, radius: float, goal: Goal, start: Saddle | None = No
     return _saddle(problem, radius, goal, point, *both, least, empty)
 
 
-def _with_theta(
-    problem: Problem, risk: ParametricRisk, radius: float, goal: Goal, start: Saddle | None
-) -> Saddle:
+def _with_theta(problem: Problem, risk: ParametricRisk, radius: float, goal: Goal) -> Saddle:
     near, least = problem.nearest(radius)
     theta, y, run = near.theta, 0.0 * problem.z, Run.current()
     if least > radius:
         return _saddle(problem, radius, goal, near, theta, y, "infeasible", 0, least, True)
     barrier = JointBarrier(problem.space, risk, problem.z, problem.units[1])
-    begin = problem.theta if start is None else start.theta
-    found = barrier.solve(radius, _BARRIER_GAP * problem.target(goal, near.risk), begin)
+    found = barrier.solve(radius, _BARRIER_GAP * problem.target(goal, near.risk), problem.theta)
     point, n_iter = near, 0
     if found is not None:
         point, theta, y, n_iter = problem.point(found.C), found.theta, found.y, found.n_iter
@@ -272,7 +259,7 @@ def solve_penalized(problem: Problem, gamma: float, goal: Goal) -> Saddle:
     if status == "solved" and upper - lower > tol * max(1.0, u):
         status = "solved_inaccurate"
     both = upper, constant, lower
-    return Saddle(problem.space, point, point.theta, y, *both, status, found.n_iter)
+    return Saddle(point, point.theta, y, *both, status, found.n_iter)
 
 
 def _saddle(
@@ -296,7 +283,7 @@ def _saddle(
         status = "undecided"
     upper, constant = problem.upper(theta, y, radius)
     bounds = upper, constant, lower
-    found = Saddle(problem.space, point, theta, y, *bounds, status, n_iter, least_radius, empty)
+    found = Saddle(point, theta, y, *bounds, status, n_iter, least_radius, empty)
     if status == "solved" and (found.gap is None or found.gap > target):
         return replace(found, status="solved_inaccurate")
     return found

@@ -26,7 +26,7 @@ from ksos.robust.ball import Adversary, Ball, adversary_in
 from ksos.robust.bounds import UpperBound, upper_bound
 from ksos.robust.exact_ball import Answer, in_the_exact_ball
 from ksos.robust.parametric import FixedRisk, Risk
-from ksos.robust.problem import Goal, Problem, Saddle
+from ksos.robust.problem import Goal, Problem
 from ksos.solvers import STATUSES, known_to
 from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace
 
@@ -314,7 +314,9 @@ class Family(ABC):
 
     @cached_property
     def problem(self) -> Problem:
-        """The problem for any radius, with what the landmarks see."""
+        """The problem for any radius. The directions that an answer takes are added to what its
+        landmarks see.
+        """
         how = self.adversary.grows, self.agreement
         return Problem(self.space, self.risk, self.data, self.typical_theta(), *how)
 
@@ -370,21 +372,18 @@ def attack(
     family: Family,
     radius: float | None,
     goal: Goal,
-    start: Saddle | None = None,
     *,
     gamma: float | None = None,
-    problem: Problem | None = None,
     refine: bool = True,
 ) -> tuple[Answer, WorstCase]:
-    """The answer in the exact ball, and the worst case that it is. ``problem`` is the family's,
-    with directions added to it.
+    """The answer in the exact ball, and the worst case that it is.
 
     While the value is far below the upper bound, and the densities are ours to choose (``refine``),
     narrower ones about the places that the worst distribution uses are tried.
 
     Ctrl-C is raised again if no density in the ball had been found. Else the status says it.
     """
-    answer, worst, top = _attacked(family, radius, goal, start, gamma, problem)
+    answer, worst, top = _attacked(family, radius, goal, gamma)
     refine = refine and family.adversary.refines
     fixed = family.risk.n_parameters == 0
     for share in _NARROWER if fixed else _NARROWER[:1] * _MOST_ROUNDS:
@@ -395,7 +394,7 @@ def attack(
             break
         family, before = family.under(adversary, answer.saddle.theta), _below(worst)
         known = top if fixed else None
-        again, other, top = _attacked(family, radius, goal, None, gamma, proven=known)
+        again, other, top = _attacked(family, radius, goal, gamma, known)
         top = known or top  # also if so wide densities are not in the ball
         if other.value is not None and _below(other) < before:
             answer, worst = again, other
@@ -424,14 +423,13 @@ def _attacked(
     family: Family,
     radius: float | None,
     goal: Goal,
-    start: Saddle | None,
     gamma: float | None,
-    problem: Problem | None = None,
     proven: UpperBound | None = None,
 ) -> tuple[Answer, WorstCase, UpperBound | None]:
     """The same in one space, with the bound over all distributions, which may be known."""
     run = Run.current()
-    answer = in_the_exact_ball(problem or family.problem, radius, goal, start, gamma)
+    answer = in_the_exact_ball(family.problem, radius, goal, gamma)
+    family.problem = answer.problem  # other radii need the same directions
     problem, saddle, exact, theta = answer.problem, answer.saddle, answer.exact, answer.saddle.theta
     if run.interrupted and not answer.feasible:
         raise KeyboardInterrupt("interrupted before a density in the ball was found")
