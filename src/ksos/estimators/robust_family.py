@@ -17,13 +17,10 @@ from scipy.spatial.distance import pdist
 
 from ksos.data import distinct_samples
 from ksos.ground import (
-    FLOAT_BYTES,
     Run,
     as_bandwidth,
     as_count,
     one_blas_thread,
-    require_memory,
-    row_blocks,
 )
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Lebesgue, Measure
@@ -43,7 +40,7 @@ from ksos.robust.ball import Adversary, resampled_radius
 from ksos.robust.exact_ball import nearest_exactly
 from ksos.robust.learning import ParametricFamily
 from ksos.robust.losses import HingeLoss, ParametricLoss, least_expected
-from ksos.robust.parametric import least_squares
+from ksos.robust.parametric import least_squares, second_moments
 from ksos.space import LabeledEmbedding, Nodes, SoSSpace, nodes_of, pivots
 
 __all__ = ["Densities", "EstimatorFamily", "Moments", "Reweighted", "radius_of"]
@@ -58,7 +55,6 @@ _WEIGHT_LANDMARKS = 50  # The same for weights of the samples, which have the sm
 _SPAN_TOL = 1e-8  # squared residual of φ(x) on the landmarks: √1e-8 = 1e-4 is the default rtol
 _MEDIAN_ROWS = 2000  # Two million distances, 16 MB, for the median.
 _APART = 100.0  # bandwidths between label codes: k is k(x, x')·1[label = label'], for e^−10000 is 0
-_BLOCK_ELEMENTS = 1 << 22  # Entries of a block of products: 32 MB.
 
 _FOLDS = 5  # Five folds as in scikit-learn ...
 _FEWEST = 10  # ... of at least two distinct samples each.
@@ -405,18 +401,9 @@ class Reweighted(EstimatorFamily):
         )
 
     def _second_moments(self) -> np.ndarray:
-        U, psi = self.functions, self.nodes().psi
-        (n, P), r = U.shape, psi.shape[1]
-        require_memory(
-            FLOAT_BYTES * P * P * r * r,
-            f"the second moments of {P} functions",
-            "use fewer support points, features or kernel centers",
-        )
-        V = np.zeros((P * P, r * r))
-        for rows in row_blocks(n, P * P + r * r, _BLOCK_ELEMENTS):
-            u, f = (a[rows, :, None] * a[rows, None, :] for a in (U, psi))
-            V += u.reshape(-1, P * P).T @ f.reshape(-1, r * r)
-        return V.reshape(P, P, r, r)
+        U, nodes = self.functions, self.nodes()
+        P, r = U.shape[1], nodes.psi.shape[1]
+        return second_moments(P, r, lambda a, b: nodes.matrix(U[:, a] * U[:, b]))
 
     def nodes(self, *others: np.ndarray) -> Nodes:
         shares = self.masses / self.ball.weights[self.own]

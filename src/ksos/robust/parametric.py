@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +21,12 @@ from ksos.ground.arrays import Array, eye, namespace, to_numpy
 from ksos.ground.memory import FLOAT_BYTES, require_memory
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
-from ksos.observables import KernelFunction
+from ksos.observables import KernelFunction, Observable, Polynomial, coordinate
 from ksos.solvers import Minimum
 from ksos.space import SoSSpace, blocks_of
 
 __all__ = ["FixedRisk", "ParametricRisk", "Risk", "SquareRisk"]
-__all__ += ["affine_moments", "kernel_moments", "least_squares"]
+__all__ += ["affine_moments", "kernel_moments", "least_squares", "second_moments"]
 
 _FLAT = 1e-13  # of a loss: less is a constant after an eigendecomposition of a few hundred rows
 _NO_CURVATURE = 1e-13  # Relative eigenvalues below it are rounding of sums of a few hundred terms.
@@ -177,15 +178,11 @@ def least_squares(Q: np.ndarray, E: np.ndarray, s: np.ndarray, alpha: np.ndarray
 
 def affine_moments(space: SoSSpace, center: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """V for u = (1, (x_1 − center_1)/scale_1, …), shape (d + 1, d + 1, r, r)."""
-    X, d = to_numpy(space.support_points), space.n_features
-    integrals = closed_form(space.kernel, space.measure, d)
-    W = np.exp(integrals.log_gram(X, X) - space.log_unit)
-    first, second = [np.ones_like(W)], [np.ones_like(W)]
-    for k in range(d):
-        _, one, two = integrals.feature_moments(X, k, 2, float(center[k]))
-        first.append(one / scale[k])
-        second.append(two / scale[k] ** 2)
-    return _seen_by(space, d + 1, lambda a, b: W * (second[a] if a == b else first[a] * first[b]))
+    on = space.kernel, to_numpy(space.support_points), space.measure, space.log_unit
+    units = enumerate(zip(center.tolist(), scale.tolist(), strict=True))
+    u: list[Any] = [coordinate(k, center=c) * (1.0 / unit) for k, (c, unit) in units]
+    u, T = [Polynomial.constant(1.0), *u], to_numpy(space.T)
+    return second_moments(len(u), space.rank, lambda a, b: (u[a] * u[b]).matrix(*on, T).values)
 
 
 def kernel_moments(
@@ -198,43 +195,38 @@ def kernel_moments(
     times moments in y.
     """
     X, d, n = to_numpy(space.support_points), space.n_features, centers.shape[0]
-    dx = d - (center is not None)
+    dx, T = d - (center is not None), to_numpy(space.T)
     eta, sigma = space.kernel.sigma_vector(d), kernel.sigma_vector(dx)
     model_x, measure_x = Gaussian(eta[:dx]), space.measure.restrict(range(dx))
-    log_x = closed_form(model_x, measure_x, dx).log_gram(X[:, :dx], X[:, :dx])
-    unit_x = float(np.diag(log_x).max())
-    W_x = np.exp(log_x - unit_x)
-    W_y = [np.full_like(W_x, np.exp(unit_x - space.log_unit))]
+    unit_x = float(closed_form(model_x, measure_x, dx).log_gram(X[:, :dx], X[:, :dx]).max())
+    on_x = model_x, X[:, :dx], measure_x, unit_x
+    W_y = [np.full((X.shape[0],) * 2, np.exp(unit_x - space.log_unit))]
     if center is not None:
-        Y, measure_y = X[:, dx:], space.measure.restrict(range(dx, d))
-        integrals_y = closed_form(Gaussian(eta[dx:]), measure_y, 1)
-        base = np.exp(integrals_y.log_gram(Y, Y) + (unit_x - space.log_unit))
-        W_y = [base * moment for moment in integrals_y.feature_moments(Y, 0, 2, center)]
+        on_y = Gaussian(eta[dx:]), X[:, dx:], space.measure.restrict(range(dx, d))
+        y = coordinate(0, center=center)
+        W_y = [(y**power).matrix(*on_y, space.log_unit - unit_x).values for power in range(3)]
 
-    def in_x(a: int, b: int) -> np.ndarray:
-        """∫ u_a u_b k_i k_j over x."""
+    def entry(a: int, b: int) -> np.ndarray:
         own = [centers[j - 1] for j in (a, b) if 1 <= j <= n]
-        if not own:
-            return W_x
-        # k(x, c)k(x, e) = exp(−‖(c − e)/σ‖²/2)·exp(−2‖(x − (c + e)/2)/σ‖²)
-        c, e = own[0], own[-1]
-        weight = float(np.exp(-0.5 * np.sum(((c - e) / sigma) ** 2)))
-        product = kernel if len(own) == 1 else Gaussian(sigma / np.sqrt(2.0))
-        f = KernelFunction((c + 0.5 * (e - c))[None], [weight], kernel=product)
-        return f.matrix(model_x, X[:, :dx], measure_x, unit_x).values
+        f: Observable = Polynomial.constant(1.0)
+        if own:
+            # k(x, c)k(x, e) = exp(−‖(c − e)/σ‖²/2)·exp(−2‖(x − (c + e)/2)/σ‖²)
+            c, e = own[0], own[-1]
+            weight = float(np.exp(-0.5 * np.sum(((c - e) / sigma) ** 2)))
+            product = kernel if len(own) == 1 else Gaussian(sigma / np.sqrt(2.0))
+            f = KernelFunction((c + 0.5 * (e - c))[None], [weight], kernel=product)
+        M = T.T @ (f.matrix(*on_x).values * W_y[(a > n) + (b > n)]) @ T
+        return np.asarray(0.5 * (M + M.T))
 
-    size = 1 + n + (center is not None)
-    return _seen_by(space, size, lambda a, b: in_x(a, b) * W_y[(a > n) + (b > n)])
+    return second_moments(1 + n + (center is not None), space.rank, entry)
 
 
-def _seen_by(space: SoSSpace, P: int, entry: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """V from its P × P entries between the support points."""
-    T, r = to_numpy(space.T), space.rank
+def second_moments(P: int, r: int, entry: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """V of P functions from its entries, (r, r)."""
     what, fix = f"the second moments of {P} functions", "use fewer support points or kernel centers"
     require_memory(2 * FLOAT_BYTES * P * P * r * r, what, fix)
     V = np.empty((P, P, r, r))
     for a in range(P):
         for b in range(a, P):
-            M = T.T @ entry(a, b) @ T
-            V[a, b] = V[b, a] = 0.5 * (M + M.T)
+            V[a, b] = V[b, a] = entry(a, b)
     return V
