@@ -80,7 +80,11 @@ class JointBarrier:
             if mu > last or decrement > _CENTERED:
                 moved = self._searched(x, mu, radius, direction, decrement, longest)
             if moved is None:
-                return self._found(x, mu, step) if mu <= last and decrement <= _NEAR else None
+                C = np.zeros((self.rank, self.rank))
+                for (rows, _), root in zip(self.blocks, x.inverse_roots, strict=True):
+                    C[rows, rows] = root.T @ root
+                found = BarrierPoint(x.theta, x.y, C / np.trace(C), step)
+                return found if mu <= last and decrement <= _NEAR else None
             x, longest = moved, 1.0
             if decrement <= _NEAR and mu > last:
                 # points of the path are nearly linear in μ: along its tangent, the next one is so
@@ -88,12 +92,6 @@ class JointBarrier:
                 longest = max(_SHRINK, last / mu)
                 mu *= longest
         return None
-
-    def _found(self, x: Iterate, mu: float, n_iter: int) -> BarrierPoint:
-        C = np.zeros((self.rank, self.rank))
-        for (rows, _), root in zip(self.blocks, x.inverse_roots, strict=True):
-            C[rows, rows] = mu * root.T @ root
-        return BarrierPoint(x.theta, x.y, C / np.trace(C), n_iter)
 
     def _at(self, x: np.ndarray, radius: float) -> Iterate | None:
         """The point (θ, y, t, s), or None outside of the domain."""

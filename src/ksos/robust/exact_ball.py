@@ -17,7 +17,7 @@ from ksos.density import SoSDensity, square_of
 from ksos.ground.arrays import to_numpy
 from ksos.ground.run import Run
 from ksos.ground.threads import one_blas_thread
-from ksos.robust.problem import Goal, Point, Problem, Saddle, first_inside, solve, solve_penalized
+from ksos.robust.problem import Goal, Point, Problem, Saddle, solve, solve_penalized
 from ksos.solvers import factor
 from ksos.space import (
     LabeledDensity,
@@ -186,9 +186,6 @@ def _seeing(
 def _mixed_in(answer: Answer, radius: float) -> Exact | None:
     """The density itself if its exact MMD is at most the radius, else its mixture with one deeper
     in the ball, or None if none is in it.
-
-    Squared distances of mixtures are quadratic in the weight: three of them give the weight that is
-    needed.
     """
     problem, found = answer.problem, answer.exact
     if found.mmd <= radius:
@@ -196,14 +193,14 @@ def _mixed_in(answer: Answer, radius: float) -> Exact | None:
     inside = (exactly(problem, point) for point in _deeper(answer, radius))
     if (deeper := next((exact for exact in inside if exact.mmd < radius), None)) is None:
         return None
-
-    def at(t: float) -> tuple[Exact, float]:
-        mixed = exactly(problem, problem.mixed(found.point, deeper.point, t))
-        return mixed, mixed.mmd
-
-    start, middle, end = found.mmd**2, at(0.5)[1] ** 2, deeper.mmd**2
-    slope, curvature = 4.0 * middle - 3.0 * start - end, 2.0 * (start + end) - 4.0 * middle
-    return first_inside((start - radius**2, slope, curvature), at, radius) or deeper
+    # distances of mixtures are convex, so this share is enough up to rounding
+    share = (found.mmd - radius) / (found.mmd - deeper.mmd)
+    while share < 1.0:
+        mixed = exactly(problem, problem.mixed(found.point, deeper.point, share))
+        if mixed.mmd <= radius:
+            return mixed
+        share = 2.0 * share + 1e-14
+    return deeper
 
 
 def _deeper(answer: Answer, radius: float) -> Iterator[Point]:
@@ -215,7 +212,5 @@ def _deeper(answer: Answer, radius: float) -> Iterator[Point]:
     room = radius - near.distance
     # a little of the nearest density costs next to nothing
     if _LITTLE * room < excess < room / 3.0:
-        inner = solve(problem, radius - 3.0 * excess, Goal(rtol=_ROUGH))
-        if not inner.empty:
-            yield inner.point
+        yield solve(problem, radius - 3.0 * excess, Goal(rtol=_ROUGH)).point
     yield near

@@ -167,7 +167,7 @@ def robust_mode(
         if math.isinf(ball.radius):
             raise ValueError("an infinite radius is for the penalty of ksos.worst_case")
         search = _Search(ball, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2))
-        worst: WorstAtoms | MeanEmbedding | None = None
+        worst: WorstCase | WorstAtoms | MeanEmbedding | None = None
         if relaxation or ball.radius == 0.0:
             theta, value, status = search.run(_relaxed(ball))
             if ball.radius > 0.0:
@@ -186,14 +186,13 @@ def robust_mode(
                 more = first.status, ball.radius, first.least_radius, run.elapsed
                 return RobustMode(None, None, None, search.path, *more)
             theta, _, status = search.run(player)
-            end = attack(player.loss_at(theta), ball.radius, goal)[1]
-            status = status if status != "solved" and end.status != "interrupted" else end.status
-            status = "interrupted" if run.interrupted else status
-            more = status, ball.radius, end.least_radius, run.elapsed
-            return RobustMode(
-                theta, None if end.value is None else -end.value, end, search.path, *more
-            )
-        return RobustMode(theta, value, worst, search.path, status, ball.radius, None, run.elapsed)
+            worst = attack(player.loss_at(theta), ball.radius, goal)[1]
+            value = None if worst.value is None else -worst.value
+            if status == "solved" or worst.status == "interrupted":
+                status = worst.status
+        status = "interrupted" if run.interrupted else status
+        more = status, ball.radius, None, run.elapsed
+        return RobustMode(theta, value, worst, search.path, *more)
 
 
 class _Search:

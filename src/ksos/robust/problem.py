@@ -14,10 +14,9 @@ finds θ, y and C together (barrier.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,11 +28,11 @@ from ksos.robust.parametric import ParametricRisk, Risk
 from ksos.solvers import center, lowest_bound, lowest_eigenpairs, minimize, nearest
 from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace
 
-__all__ = ["Goal", "Point", "Problem", "Saddle", "first_inside", "solve", "solve_penalized"]
+__all__ = ["Goal", "Point", "Problem", "Saddle", "solve", "solve_penalized"]
 
-T = TypeVar("T")
 _BARRIER_GAP = 0.5  # of the gap asked for: the rest is for quadrature and a bound of the least risk
 _PROOF_GAP = 0.2  # what the latter may take
+_ROUNDING = 1e-13  # of distances: ten times what minimize leaves of a constraint
 _MOST_STEPS = 300  # of Newton's method for the nearest density: far more than it needs
 
 
@@ -140,19 +139,6 @@ class Problem:
     def mixed(self, one: Point, other: Point, t: float) -> Point:
         return self.point((1.0 - t) * one.C + t * other.C)
 
-    def on_the_sphere(self, outside: Point, inside: Point, radius: float) -> Point:
-        """The mixture of the two whose distance is the radius: h is concave, so it is at least as
-        good as its parts promise.
-        """
-        b, d, goal = outside.a - self.z, inside.a - outside.a, radius * (1.0 - 1e-15)
-        squares = inner(b, b) - goal**2, 2.0 * inner(b, d), inner(d, d)
-
-        def at(t: float) -> tuple[Point, float]:
-            mixed = self.mixed(outside, inside, t)
-            return mixed, mixed.distance
-
-        return first_inside(squares, at, radius) or inside
-
     def matrix(self, theta: np.ndarray) -> Array:
         """M_θ of the loss itself, in the problem's units."""
         M, (middle, unit) = self.risk.true_matrix(theta), self.units
@@ -187,61 +173,58 @@ class Problem:
         return self.point(C), least
 
 
-def first_inside(
-    squares: tuple[float, float, float], at: Callable[[float], tuple[T, float]], radius: float
-) -> T | None:
-    """What ``at(t)`` is for the smallest t < 1 where its distance is at most the radius.
-
-    d² − radius² = excess + slope·t + curvature·t² of squared distances, with an excess > 0: where
-    rounding makes the root a little too small, t grows.
-    """
-    excess, slope, curvature = squares
-    root = -slope + math.sqrt(max(slope * slope - 4.0 * curvature * excess, 0.0))
-    t = max(2.0 * excess / root, 0.0) if root > 0.0 else 1.0
-    more = max(1e-9 * t, 1e-14)
-    while t < 1.0:
-        found, distance = at(t)
-        if distance <= radius:
-            return found
-        t, more = t + more, 10.0 * more
-    return None
+# point, θ, y, status, n_iter, least radius
+Found = tuple[Point, np.ndarray, Array, str, int, float | None]
 
 
 def solve(problem: Problem, radius: float, goal: Goal) -> Saddle:
     """The saddle in the projected ball of this radius."""
     if isinstance(problem.risk, ParametricRisk):
-        return _with_theta(problem, problem.risk, radius, goal)
+        found = _with_theta(problem, problem.risk, radius, goal)
+    else:
+        found = _without_theta(problem, radius, goal)
+    point, theta, y, status, n_iter, least = found
+    target, empty = problem.target(goal, point.risk), point.distance > radius + _ROUNDING
+    upper, constant = problem.upper(theta, y, radius)
+    lower = -math.inf if empty else problem.lower(point, _PROOF_GAP * target)
+    if Run.current().interrupted:
+        status = "interrupted"
+    elif empty and status in ("solved", "solved_inaccurate", "max_iter"):
+        status = "undecided"
+    elif status == "solved" and not upper - lower <= target:
+        status = "solved_inaccurate"
+    return Saddle(point, theta, y, upper, constant, lower, status, n_iter, least, empty)
+
+
+def _without_theta(problem: Problem, radius: float, goal: Goal) -> Found:
     _, vectors = lowest_eigenpairs(-problem.matrix(problem.theta), 1)
-    top = problem.point(vectors @ vectors.T)
+    top, y = problem.point(vectors @ vectors.T), 0.0 * problem.z
     if top.distance <= radius:  # the ball does not bind
-        return _saddle(problem, radius, goal, top, top.theta, 0.0 * problem.z, "solved", 0)
+        return top, top.theta, y, "solved", 0, None
     ball = within(MMD(problem.data), radius)
     found = minimize(problem.loss, problem.space, [ball], tol=problem.target(goal, 1.0))
-    point, y = problem.point(found.parameter), 0.0 * problem.z
+    point = problem.point(found.parameter)
     if 0 in found.ball_vectors:
         y = like(found.ball_vectors[0], y)
     elif found.multipliers:
         y = found.multipliers[0] / radius * (point.a - problem.z)
-    least, empty = found.least_radius, found.gap is None
-    both = point.theta, y, found.status, found.n_iter
-    return _saddle(problem, radius, goal, point, *both, least, empty)
+    return point, point.theta, y, found.status, found.n_iter, found.least_radius
 
 
-def _with_theta(problem: Problem, risk: ParametricRisk, radius: float, goal: Goal) -> Saddle:
+def _with_theta(problem: Problem, risk: ParametricRisk, radius: float, goal: Goal) -> Found:
     near, least = problem.nearest(radius)
-    theta, y, run = near.theta, 0.0 * problem.z, Run.current()
     if least > radius:
-        return _saddle(problem, radius, goal, near, theta, y, "infeasible", 0, least, True)
+        return near, near.theta, 0.0 * problem.z, "infeasible", 0, least
     barrier = JointBarrier(problem.space, risk, problem.z, problem.units[1])
     found = barrier.solve(radius, _BARRIER_GAP * problem.target(goal, near.risk), problem.theta)
-    point, n_iter = near, 0
-    if found is not None:
-        point, theta, y, n_iter = problem.point(found.C), found.theta, found.y, found.n_iter
-        if point.distance > radius:  # by rounding
-            point = problem.on_the_sphere(point, near, radius)
-    status = "solved" if found is not None else "time_limit" if run.over else "solved_inaccurate"
-    empty = point.distance > radius
-    return _saddle(problem, radius, goal, point, theta, y, status, n_iter, None, empty)
+    if found is None:
+        status = "time_limit" if Run.current().over else "solved_inaccurate"
+        return near, near.theta, 0.0 * problem.z, status, 0, None
+    point = problem.point(found.C)
+    if point.distance > radius:  # by rounding; distances of mixtures are convex
+        share = (point.distance - radius) / (point.distance - near.distance)
+        point = problem.mixed(point, near, min(1.001 * share, 1.0))
+    return point, found.theta, found.y, "solved", found.n_iter, None
 
 
 def solve_penalized(problem: Problem, gamma: float, goal: Goal) -> Saddle:
@@ -260,30 +243,3 @@ def solve_penalized(problem: Problem, gamma: float, goal: Goal) -> Saddle:
         status = "solved_inaccurate"
     both = upper, constant, lower
     return Saddle(point, point.theta, y, *both, status, found.n_iter)
-
-
-def _saddle(
-    problem: Problem,
-    radius: float,
-    goal: Goal,
-    point: Point,
-    theta: np.ndarray,
-    y: Array,
-    status: str,
-    n_iter: int,
-    least_radius: float | None = None,
-    empty: bool = False,
-) -> Saddle:
-    """What the point and (θ, y) prove."""
-    target = problem.target(goal, point.risk)
-    lower = -math.inf if empty else problem.lower(point, _PROOF_GAP * target)
-    if Run.current().interrupted:
-        status = "interrupted"
-    elif empty and status in ("solved", "solved_inaccurate", "max_iter"):
-        status = "undecided"
-    upper, constant = problem.upper(theta, y, radius)
-    bounds = upper, constant, lower
-    found = Saddle(point, theta, y, *bounds, status, n_iter, least_radius, empty)
-    if status == "solved" and (found.gap is None or found.gap > target):
-        return replace(found, status="solved_inaccurate")
-    return found
