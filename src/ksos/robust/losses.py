@@ -124,17 +124,14 @@ class UserLoss(ParametricLoss):
             (old_values, values, old_gradients @ move),
             (values, old_values, -(gradients @ move)),
         )
-        below = [here + rise - there for here, there, rise in sides]
-        if max(float(part.max()) for part in below) <= _CANCELED * float(np.abs(values).max()):
-            return  # no more than rounding, which is what nearly every call finds
         # a hinge near its kink is a small difference of terms whose size only its slope tells
         terms = (
             np.abs(values) + np.abs(gradients) @ np.abs(theta),
             np.abs(old_values) + np.abs(old_gradients) @ np.abs(old),
         )
         least = _CANCELED * float(max(part.max() for part in terms))
-        for missing, (here, there, rise) in zip(below, sides, strict=True):
-            size = np.abs(here) + np.abs(there) + np.abs(rise)
+        for here, there, rise in sides:
+            size, missing = np.abs(here) + np.abs(there) + np.abs(rise), here + rise - there
             at = int(np.argmax(missing - _ROUNDING * size))
             if missing[at] > _ROUNDING * size[at] + least + 1e-300:
                 ends = f"theta = {old.tolist()} and {theta.tolist()}"
