@@ -18,7 +18,6 @@ from ksos.solvers.cones import (
     longest_step as longest_step,
 )
 from ksos.solvers.constrained import (
-    follow_central_path as follow_central_path,
     nearest as nearest,
 )
 from ksos.solvers.constrained_problem import (

@@ -408,22 +408,6 @@ class Rounds:
         return replace(self.best, status=status, n_iter=self.n_iter, history=self.history)
 
 
-def follow_central_path(
-    problem: ConstrainedProblem, program: ConicProgram, tol: float, max_iter: int
-) -> ConstrainedOutcome | None:
-    """The interior point alone: its best point, whether or not that closes the gap; None if it
-    finds nothing that is feasible.
-    """
-    rounds = Rounds(problem, [], Goal(tol, max_iter=max_iter), program)
-    found, rounds.latest = None, problem.middle.C
-    with rounds.until_interrupted():
-        found = _along_the_path(rounds)
-    if found is None and rounds.best is not None:
-        stopped = Run.current().interrupted
-        found = rounds.ended("interrupted" if stopped else "solved_inaccurate")
-    return found if found is not None and found.feasible else None
-
-
 def solve_constrained(rounds: Rounds, C: Array) -> ConstrainedOutcome:
     """The interior point, if it has a program; then rounds of minimizing the augmented Lagrangian
     and moving the multipliers to those of the minimizer.
