@@ -7,6 +7,7 @@ exact MMD is at most the radius. Worst cases, modes and learning all end here.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -193,13 +194,20 @@ def _mixed_in(answer: Answer, radius: float) -> Exact | None:
     inside = (exactly(problem, point) for point in _deeper(answer, radius))
     if (deeper := next((exact for exact in inside if exact.mmd < radius), None)) is None:
         return None
-    # distances of mixtures are convex, so this share is enough up to rounding
-    share = (found.mmd - radius) / (found.mmd - deeper.mmd)
+
+    def at(share: float) -> Exact:
+        return exactly(problem, problem.mixed(found.point, deeper.point, share))
+
+    # squared distances of mixtures are quadratic in the share: three of them give the one needed
+    start, middle, end = (one.mmd**2 - radius**2 for one in (found, at(0.5), deeper))
+    slope, curvature = 4.0 * middle - 3.0 * start - end, 2.0 * (start + end) - 4.0 * middle
+    root = math.sqrt(max(slope * slope - 4.0 * curvature * start, 0.0)) - slope
+    share = 2.0 * start / root
+    more = max(1e-9 * share, 1e-14)  # where rounding makes the root a little too small
     while share < 1.0:
-        mixed = exactly(problem, problem.mixed(found.point, deeper.point, share))
-        if mixed.mmd <= radius:
+        if (mixed := at(share)).mmd <= radius:
             return mixed
-        share = 2.0 * share + 1e-14
+        share, more = share + more, 10.0 * more
     return deeper
 
 
@@ -210,7 +218,7 @@ def _deeper(answer: Answer, radius: float) -> Iterator[Point]:
     problem, excess = answer.problem, answer.exact.mmd - radius
     near, _ = problem.nearest(radius)
     room = radius - near.distance
-    # a little of the nearest density costs next to nothing
-    if _LITTLE * room < excess < room / 3.0:
-        yield solve(problem, radius - 3.0 * excess, Goal(rtol=_ROUGH)).point
+    if excess > _LITTLE * room > 0.0:  # else a little of the nearest density costs next to nothing
+        for share in (max(1.0 - 3.0 * excess / room, 0.5), 0.25):
+            yield solve(problem, near.distance + share * room, Goal(rtol=_ROUGH)).point
     yield near
