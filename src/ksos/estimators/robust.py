@@ -137,7 +137,7 @@ class RobustEstimator(BaseEstimator):
         *,
         cv: int | None = None,
     ) -> list[Self]:
-        """Fit one copy per radius, in the order given. Each starts from the one before.
+        """Fit one copy per radius, in the order given.
 
         If the ball of a radius holds no density, an error names the least radius before anything is
         fitted. ``time_limit`` is for all radii together. With ``cv`` folds, each ``solution_`` has
