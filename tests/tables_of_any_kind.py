@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from ksos.density import Column, Columns, Correction, MixedReference, MixedTerms, TableDensity
+from ksos.density import (
+    Column,
+    Columns,
+    Correction,
+    MixedReference,
+    MixedTerms,
+    NormalScores,
+    TableDensity,
+)
+
+# three values that crowd, and a wide rest
+HEAPS = NormalScores(
+    (0.3, 0.3, 0.2, 0.2), (0.5, 1.5, 2.5, 1.0), (0.02, 0.02, 0.05, 2.0), (0.05, 6.0)
+)
 
 KINDS = {
     "plain": Column("plain", "numeric"),
@@ -15,6 +28,8 @@ KINDS = {
     "visits": Column("visits", "count", "int64", atoms=(0.0, 1.0)),
     "seen": Column("seen", "count", "int64", knee=9.0),
     "wind": Column("wind", "circular", sides=(0.0, 360.0), seam=50.0),
+    "heaped": Column("heaped", "numeric", scores=HEAPS),
+    "fare": Column("fare", "positive", scores=HEAPS),
     "origin": Column("origin", "categorical", "object", levels=("EU", "Japan", "USA")),
 }
 

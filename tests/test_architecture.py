@@ -91,7 +91,6 @@ SETTLED: list[str | tuple[str, ...]] = [
     "patches of private names in the tests",
     "places that share 12 lines or more",
     ("kernels", "measures", "integrals", "quadrature", "observables"),
-    ("choose",),
     ("estimators",),
     ("functionals",),
 ]

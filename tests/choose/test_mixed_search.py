@@ -223,3 +223,56 @@ def test_tables_of_one_kind(d: int, levels: tuple[int, ...]) -> None:
     p = search.answer(1e-4)[0].distribution
     assert np.isfinite(p.log_density(u, c)).all()
     assert (p.n_numeric, p.levels) == (d, levels)
+
+
+def with_heaps(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two columns of whole and half numbers, nearly, and a level that depends on both."""
+    rng = np.random.default_rng(seed)
+    z = rng.multivariate_normal(np.zeros(2), [[1.0, 0.6], [0.6, 1.0]], n)
+    u = np.round(2.0 * z * (1.0 + (rng.random((n, 1)) < 0.5)))
+    u = 0.5 * u + 0.003 * rng.normal(size=(n, 2))
+    return u, (z.sum(axis=1) + rng.normal(size=n) > 0.0).astype(int)[:, None]
+
+
+def search_of(u: np.ndarray, c: np.ndarray, scorable: tuple[int, ...]) -> MixedSearch:
+    n = u.shape[0]
+    masses, rng = np.full(n, 1.0 / n), np.random.default_rng(0)
+    folds = random_folds(masses, 5, rng)
+    search = MixedSearch(u, c, (2,), masses, folds, [2.0], [math.inf], scorable=scorable)
+    search.run()
+    return search
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+def test_columns_whose_values_crowd_are_put_on_normal_scores(missing: float) -> None:
+    (u, c), rng = with_heaps(160), np.random.default_rng(1)
+    u[rng.random(u.shape) < missing] = np.nan
+    u, c = u[~np.isnan(u).all(axis=1)], c[~np.isnan(u).all(axis=1)]
+    plain, search = search_of(u, c, ()), search_of(u, c, (0, 1))
+    assert sorted(search.normal_scores) == [0, 1]
+    for k, scores in search.normal_scores.items():
+        np.testing.assert_array_equal(search.u[:, k], scores.of(u[:, k])[0])
+    # new rows, in the units of the data, agree with what held-out rows have promised
+    new_u, new_c = with_heaps(1000, seed=5)
+    expected = plain.reference_of_all.log_density(new_u, new_c).mean()
+    own, slopes = new_u.copy(), np.zeros(1000)
+    for k, scores in search.normal_scores.items():
+        own[:, k], more = scores.of(new_u[:, k])
+        slopes += more
+    found = (search.reference_of_all.log_density(own, new_c) + slopes).mean()
+    assert found > expected + 0.3
+    if not missing:  # three standard errors; fits to all rows are better than those to folds
+        assert plain.best_score + 0.3 < search.best_score < found + 0.3
+
+
+def test_smooth_columns_stay_as_they_are() -> None:
+    u, c = simulated(200)
+    assert search_of(u, c[:, :1], (0, 1)).normal_scores == {}
+
+
+@pytest.mark.filterwarnings("ignore:bandwidth")  # of the column without two values
+def test_a_column_without_two_values_or_without_cells_in_a_fold_stays() -> None:
+    u, c = with_heaps(60)
+    u[:, 0] = 1.0
+    u[5:, 1] = np.nan
+    assert search_of(u, c, (0, 1)).normal_scores == {}

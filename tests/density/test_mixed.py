@@ -254,7 +254,7 @@ def test_conditional_means_of_cells_and_of_functions(scale: float) -> None:
     mean = p.conditional_means(u, c)
     assert mean[0, 1] == pytest.approx(weights @ GRID, abs=1e-11)
     assert mean[1].tolist() == [x, 2.0]
-    found = p.conditional_means(u, c, {1: np.sin})
+    found = p.conditional_means(u, c, {1: (np.sin, 35)})
     assert found[0, 1] == pytest.approx(weights @ np.sin(GRID), abs=1e-9)
     assert found[1].tolist() == [x, math.sin(2.0)]
     assert found[2, 0] == pytest.approx(mean[2, 0], abs=1e-12)
@@ -267,7 +267,7 @@ def test_blocks_of_any_size_give_the_same_answers(block: int) -> None:
     u[rng.random(u.shape) < 0.4], c[rng.random(c.shape) < 0.4] = NAN, -1
 
     def answers() -> list[np.ndarray]:
-        return [p.log_density(u, c), p.matrices(u, c), p.conditional_means(u, c, {0: np.cos})]
+        return [p.log_density(u, c), p.matrices(u, c), p.conditional_means(u, c, {0: (np.cos, 35)})]
 
     whole = answers()
     with resources(block=block):

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ksos.choose.bandwidth import FARTHEST, Units
-from ksos.choose.mixtures import Mixtures, Samples, mixture_path, student_scales
+from ksos.choose.mixtures import Mixtures, Samples, converged, mixture_path, student_scales
 from ksos.choose.reference import FEW_FLOOR, FLOORS, FREEDOM, LADDER, MERGED, Fit, Stack, Step
 from ksos.data import Fold
 from ksos.density import MixedReference
+from ksos.ground import Run
 from ksos.measures import merged_cells
 
 _MOST_LEVELS = 6  # Levels of a column at which fits start: with more, few rows are left for each.
@@ -22,7 +23,8 @@ _ROWS = 8  # Rows for each cluster, on average, that make such a start worth its
 _SMOOTHINGS = (0.1, 10.0)  # rows: worth 0.02 nats where right (benchmarks/mixed_tables.py)
 
 # The draws of a round are chosen on the development tables of benchmarks/mixed_tables.py.
-_DRAWS = (1, 2, 4, 4)  # of missing cells per round: (1, 1, 4) costs 0.1 nats on crabs, 30% missing
+_DRAWS = (1, 2, 4)  # of missing cells per round: (1, 2) costs 0.1 nats on crabs, 30% missing
+_MOST_STEPS = 12  # of EM with what is observed alone: a limit of time, as one takes up to a second
 _MOST_FIRST = 8  # components before the last round, which only feed its draws: a limit of time
 
 
@@ -51,6 +53,8 @@ class MixedStack(Stack):
     from the fits without this fold, so that held-out rows stay unseen. Fits to drawn cells take a
     small part of the time of expectation–maximization over all sets of observed cells [Tanner1987].
     Held-out rows judge the candidates by their observed cells alone.
+
+    A ``brief`` one has one start of few components, and missing cells are drawn once.
     """
 
     def __init__(
@@ -61,17 +65,18 @@ class MixedStack(Stack):
         weights: np.ndarray,
         folds: Sequence[Fold],
         units: Units,
+        brief: bool = False,
     ) -> None:
-        self.u, self.codes, self.counts = u, c, counts
+        self.u, self.codes, self.counts, self.brief = u, c, counts, brief
         super().__init__(u, weights, folds, units)
         y = np.clip(units.of_points(u), -FARTHEST, FARTHEST)
         self.unseen = [Samples.of_cells(y[f.test], c[f.test], counts) for f in folds]
         self.drawn: list[tuple[Samples, np.ndarray]] = []
-        if np.isnan(u).any():
-            self.rounds = len(_DRAWS)
+        self.gaps = bool(np.isnan(u).any())
+        self.rounds = len(_DRAWS) if self.gaps and not brief else 1
 
     def fit(self, begin: Callable[[str], None] = lambda _: None) -> None:
-        if self.rounds > 1:
+        if self.gaps:
             samples, floor = self.samples[0][0], np.where(self.units.still, 1.0, FLOORS[-1])
             center = np.zeros((1, 1), dtype=int)
             (one,) = mixture_path(samples, self.masses[-1:], center, [floor])
@@ -85,6 +90,24 @@ class MixedStack(Stack):
             every = self._mixture(self.weights, [-1])
             self._draw([*folds, every], np.split(self.masses, len(self.masses)), k)
         super().fit(begin)
+        if self.gaps and not self.brief:
+            self._go_on()
+
+    # The candidates of positive weight once more, as EM with what is observed alone goes on from
+    # them: draws blur what columns tell exactly of each other, but keep few rows from being
+    # followed too closely.
+    def _go_on(self) -> None:
+        self.solve()
+        (samples, _), done = self.samples[0], list[Fit]()
+        for fit in [self.fits[j] for j in self.kept]:
+            if fit.floor is None or Run.current().over:
+                continue
+            start = samples, self.masses, fit.mixtures, fit.floor, fit.shared
+            found = converged(*start, _MOST_STEPS)
+            found = self._without_spikes(found, samples, self.masses, fit.floor)
+            done += [Fit(one) for one in self._variants(found, samples, self.masses)]
+        self.held_out = np.column_stack([self.held_out, *map(self._unseen, done)])
+        self.fits += done
 
     # Draw the missing numeric cells from each; levels stay missing.
     def _draw(
@@ -126,7 +149,7 @@ class MixedStack(Stack):
                 for size in [size for size in sizes if size <= most]:
                     steps.append(Step(size, 0, (FEW_FLOOR, *FLOORS), False, column))
                     steps.append(Step(size, 0, FLOORS[-1:], True, column))
-        if self.drawn and not self.last:
+        if self.brief or (self.drawn and not self.last):
             return [step for step in steps if step.start == 0 and step.components <= _MOST_FIRST]
         return steps
 

@@ -4,7 +4,7 @@ categorical cells, some of them missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +13,11 @@ from ksos.choose.bandwidth import bandwidth_unit, whitened
 from ksos.choose.held_out import likelihood_path
 from ksos.choose.mixed_reference import MixedStack, units_of
 from ksos.choose.mixtures import Samples, seeds
+from ksos.choose.normal_scores import rescaled
 from ksos.choose.reference import training_masses
 from ksos.choose.search import SUPPORT, Search
 from ksos.data import Fold
-from ksos.density import MixedReference
+from ksos.density import MixedReference, NormalScores
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue
 from ksos.solvers import Solution, fit_to_cells
@@ -32,15 +33,15 @@ _RANK = 16  # Rows of a factor for a row with missing cells, as a rule.
 
 
 class MixedProblem(NamedTuple):
-    """Cells, folds, the references of every fold and, last, of all rows, and log du/dx of every row
-    in its own units.
+    """Cells, folds, the references of every fold and, last, of all rows, and log du/dx of the
+    held-out rows of every fold.
     """
 
     u: np.ndarray
     c: np.ndarray
     folds: Sequence[Fold]
     references: Sequence[MixedReference]
-    slopes: np.ndarray
+    slopes: Sequence[np.ndarray]
 
     def scores(
         self, k: int, metric: np.ndarray, support: Support, strengths: Sequence[float]
@@ -51,7 +52,7 @@ class MixedProblem(NamedTuple):
         fold, reference = self.folds[k], self.references[k]
         test = self.u[fold.test], self.c[fold.test]
         logs = reference.log_density(*test)
-        first, own = int(np.isinf(strengths[0])), logs + self.slopes[fold.test]
+        first, own = int(np.isinf(strengths[0])), logs + self.slopes[k]
         if first:
             yield own
         if first == len(strengths):
@@ -78,7 +79,8 @@ class MixedSearch(Search):
     (n, q), −1 where missing, with ``levels`` of each categorical column.
 
     ``masses`` are those of the rows, ``folds`` of their numbers, ``slopes`` (n,) what a score is
-    more in units of one's own. The rest is as in :class:`Search`.
+    more in units of one's own. The columns of ``u`` in ``scorable`` may be put on the scale of
+    their normal scores, which are then in ``normal_scores``. The rest is as in :class:`Search`.
     """
 
     problem: Any = None
@@ -97,9 +99,12 @@ class MixedSearch(Search):
         rng: np.random.Generator | None = None,
         verbose: int = 0,
         slopes: np.ndarray | None = None,
+        scorable: Sequence[int] = (),
     ) -> None:
-        self.u, self.c, self.levels = u, c, levels
-        self.slopes = np.zeros(u.shape[0]) if slopes is None else slopes
+        self.u, self.c, self.levels, self.scorable = u, c, levels, scorable
+        self.normal_scores: dict[int, NormalScores] = {}
+        slopes = np.zeros(u.shape[0]) if slopes is None else slopes
+        self.slopes = [slopes[fold.test] for fold in folds]
         weights, rng = masses / masses.sum(), rng or np.random.default_rng(0)
         super().__init__(
             u,
@@ -119,9 +124,27 @@ class MixedSearch(Search):
         )
 
     def __post_init__(self) -> None:
-        self.units = units_of(self.u, self.weights, self.rng)
-        cells = self.u, self.c, self.levels
-        self.stack = MixedStack(*cells, self.weights, self.folds, self.units)
+        self.stack = self._stack_of(self.u)
+
+    def _stack_of(self, u: np.ndarray, brief: bool = False) -> MixedStack:
+        units = units_of(u, self.weights, np.random.default_rng(0))
+        return MixedStack(u, self.c, self.levels, self.weights, self.folds, units, brief)
+
+    # Where cells are missing, fits of few components decide about the scale.
+    def _fit_stack(self, begin: Callable[[str], None]) -> None:
+        assert self.stack is not None
+        brief = self.stack.gaps
+        first = self._stack_of(self.u, brief) if brief else self.stack
+        first.fit(begin)
+        found = None
+        if self.folds:
+            found = rescaled(first, self.scorable, lambda u: self._stack_of(u, brief))
+        if found is not None:
+            self.normal_scores, self.u, self.stack, more = found
+            self.slopes = [a + b for a, b in zip(self.slopes, more, strict=True)]
+        if brief:
+            self.stack = self._stack_of(self.u)
+            self.stack.fit(begin)
 
     @property
     def reference_of_all(self) -> MixedReference:
@@ -141,7 +164,7 @@ class MixedSearch(Search):
         n, d = u.shape
         self.metric, at = np.zeros((0, 0)), np.zeros((n, 0))
         if d:
-            scale = self.units.scale
+            scale = stack.units.scale
             unit = bandwidth_unit(self.kernel, self.measure, u, self.weights, scale, self.rng)
             self.metric, at = unit.matrix(d), whitened(unit, u)
         at = np.concatenate([at, Samples.of_cells(u, c, self.levels).points[:, d:]], axis=1)

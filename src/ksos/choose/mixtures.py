@@ -220,7 +220,7 @@ def mixture_path(
     np.put_along_axis(R, labels.T[:, :, None], masses.T[:, :, None], axis=2)
     found = _maximized(samples, R, floors[0], shared)
     for floor in floors:
-        found = _converged(samples, masses, found, floor, shared)
+        found = converged(samples, masses, found, floor, shared)
         yield found
 
 
@@ -262,13 +262,20 @@ def student_scales(freedom: float) -> tuple[np.ndarray, np.ndarray]:
     return np.diff(np.r_[0.0, inside, 1.0]), scales
 
 
-# EM until the likelihood of a weighting gains less than the tolerance; finished ones stand still.
-def _converged(
-    samples: Samples, masses: np.ndarray, start: Mixtures, floor: np.ndarray, shared: bool
+def converged(
+    samples: Samples,
+    masses: np.ndarray,
+    start: Mixtures,
+    floor: np.ndarray,
+    shared: bool,
+    steps: int = _STEPS,
 ) -> Mixtures:
+    """EM until the likelihood of a weighting gains less than the tolerance, or at most so many
+    ``steps``; finished weightings stand still.
+    """
     found, run = Mixtures(*map(np.array, start)), Run.current()
     active, before = np.arange(masses.shape[0]), np.full(masses.shape[0], -np.inf)
-    for _ in range(_STEPS):
+    for _ in range(steps):
         R, logs = Mixtures(*(part[active] for part in found)).responsibilities(samples)
         value = np.einsum("nb,bn->b", logs, masses[active])
         going = value - before[active] > _TOLERANCE

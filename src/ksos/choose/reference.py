@@ -114,12 +114,15 @@ def certified_weights(
 
 
 class Fit(NamedTuple):
-    """One candidate: its fits to all weightings, and the coordinates y = x·axes, (d, d), that it
-    was fitted in.
+    """One candidate: its fits to all weightings, the coordinates y = x·axes, (d, d), that it was
+    fitted in, and its covariance floor, None if it is no mixture of EM; ``shared``: whether its
+    components have one covariance.
     """
 
     mixtures: Mixtures
     axes: np.ndarray | None = None
+    floor: np.ndarray | None = None
+    shared: bool = False
 
 
 class Step(NamedTuple):
@@ -216,10 +219,14 @@ class Stack:
                     first, several = centers[key][:, :components], components > 1
                     path = mixture_path(begun, masses, first, used, shared=shared)
                     found.append([] if several else self._tails(samples, masses, axes, used[-1]))
+                    origins: list[Any] = [None] * len(found[-1])
                     for mixtures, floor in zip(path, used, strict=True):
                         one = self._without_spikes(mixtures, samples, masses, floor)
-                        found[-1] += self._variants(one, samples, masses)
-                fits += [Fit(Mixtures.joined(parts), axes) for parts in zip(*found, strict=True)]
+                        variants = self._variants(one, samples, masses)
+                        found[-1] += variants
+                        origins += [floor] * len(variants)
+                joined = map(Mixtures.joined, zip(*found, strict=True))
+                fits += [Fit(m, axes, o, shared) for m, o in zip(joined, origins, strict=True)]
             columns = [self._unseen(fit) for fit in fits]
             self.held_out = np.column_stack([self.held_out, *columns])
             self.fits += fits
@@ -330,7 +337,7 @@ class Stack:
     def _components(self, weights: np.ndarray, rows: Sequence[int]) -> list[np.ndarray]:
         parts = []
         for j, weight in zip(self.kept, weights, strict=True):
-            mixtures, axes = self.fits[j]
+            mixtures, axes, *_ = self.fits[j]
             own = rows if j else rows[:1]  # the wide candidate, the first one, hardly differs
             for k in own:
                 shares = mixtures.shares[k] / mixtures.shares[k].sum()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,7 +111,7 @@ class Search:
         later = [*[_CORRECTIONS * total / max(fits, 1)] * fits, _LAST_FIT * total]
         steps = Steps([*costs, *later])
         if self.stack is not None:
-            self.stack.fit(steps.begin)
+            self._fit_stack(steps.begin)
         problem = self._settle()
         if self.stack is not None:
             certified = f"weights within {self.stack.gap:.1e} nats of the best"
@@ -141,6 +142,10 @@ class Search:
             if run.over:
                 break
         return steps
+
+    def _fit_stack(self, begin: Callable[[str], None]) -> None:
+        assert self.stack is not None
+        self.stack.fit(begin)
 
     def kernel_of(self, i: int) -> Kernel:
         """That of a multiple of the bandwidth."""

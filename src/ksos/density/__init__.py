@@ -13,6 +13,7 @@ from ksos.density.mixed import MixedTerms
 from ksos.density.mixed_reference import MixedReference
 from ksos.density.mixed_square import Correction
 from ksos.density.mixture import mixture, reference_density
+from ksos.density.normal_scores import NormalScores
 from ksos.density.normals import Group, inner_product
 from ksos.density.questions.divergence import between_squares, normal_groups
 from ksos.density.questions.expectation import embedded, term_clouds
@@ -35,6 +36,7 @@ __all__ = [
     "MixedReference",
     "MixedTerms",
     "NoMass",
+    "NormalScores",
     "SoSDensity",
     "Square",
     "TableDensity",

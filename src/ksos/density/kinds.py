@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from ksos.density.normal_scores import NormalScores
 from ksos.ground.frames import known_table, typed_frame
 from ksos.ground.names import (
     checked_columns,
@@ -40,6 +41,11 @@ _Values = np.ndarray
 # mass of a cell is right to 1e-4 if the density has at least the width of the noise, and the nodes
 # of several counts multiply.
 _CELL_NODES = {1: 5, 2: 3, 3: 3}
+# Equidistant nodes in 17 standard deviations of a normal density: a step of half a deviation takes
+# functions such as exp to all digits.
+_SMOOTH_NODES = 35
+_STEP_NODES = 1 << 18  # of all rows, where values crowd: seconds
+_STEP_ENDS = (129, 2049)  # of a row: a heap is half a step wrong, 0.07 and 0.004 deviations
 _FEWER_CELL_NODES = 2  # of more counts
 _MOST_COUNTS = 6  # whose cells have 2 nodes; beyond, the middle of the cell stands for it
 _TURNS = 2  # of an angle to each side: a normal of half a period has 6e-7 of its mass beyond them
@@ -105,6 +111,8 @@ class Column:
     knee : float, optional
         Of a positive column or a count, up to where u is logarithmic; beyond it is linear. Tails of
         a density of logarithms would be so long that no mean were left.
+    scores : NormalScores, optional
+        What takes the number that all this gives to the u of the column.
     """
 
     name: str
@@ -117,6 +125,7 @@ class Column:
     sides: tuple[float, float] | None = None
     seam: float = 0.0
     knee: float | None = None
+    scores: NormalScores | None = None
 
     @property
     def low(self) -> float:
@@ -131,6 +140,10 @@ class Column:
     def words(self) -> dict[str, Any]:
         """What a file holds of it."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
+        if self.scores is not None:
+            found["scores"] = tuple(
+                list(getattr(self.scores, f.name)) for f in fields(NormalScores)
+            )
         return {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
 
     @classmethod
@@ -142,6 +155,8 @@ class Column:
         lists = ("levels", "categories", "atoms", "sides")
         given: dict[str, Any] = dict(entry)
         given |= {name: tuple(given[name]) for name in lists if given[name] is not None}
+        if given["scores"] is not None:
+            given["scores"] = NormalScores(*map(tuple, given["scores"]))
         found = cls(**given)
         found.check()
         return found
@@ -169,8 +184,11 @@ class Column:
             and low < high
             and (self.knee is None or (type(self.knee) is float and 0.0 < self.knee < math.inf))
             and self.atoms == atoms.get(self.kind, ())
+            and (self.scores is None or self.can_have_scores)
         ):
             raise ValueError(f"no column is like {repr(self)[:200]}")
+        if self.scores is not None:
+            self.scores.check()
 
     @property
     def is_numeric(self) -> bool:
@@ -180,7 +198,12 @@ class Column:
     @property
     def is_plain(self) -> bool:
         """Whether u is the value itself."""
-        return self.kind == "numeric"
+        return self.kind == "numeric" and self.scores is None
+
+    @property
+    def can_have_scores(self) -> bool:
+        """Whether u may be made standard normal: not a circle, nor counts, which fill cells."""
+        return self.kind in ("numeric", "positive", "nonnegative", "bounded")
 
     @property
     def is_whole(self) -> bool:
@@ -209,6 +232,13 @@ class Column:
 
     def to_line(self, x: _Values) -> tuple[_Values, _Values]:
         """u, and log du/dx, at values without a mass; of a count, ``x`` is inside its cell."""
+        u, log_slopes = self._unscored(x)
+        if self.scores is None:
+            return u, log_slopes
+        scored, more = self.scores.of(u)
+        return scored, log_slopes + more
+
+    def _unscored(self, x: _Values) -> tuple[_Values, _Values]:
         with np.errstate(invalid="ignore", divide="ignore"):
             match self.kind:
                 case "positive" | "nonnegative" | "count":
@@ -232,6 +262,23 @@ class Column:
 
     def amount(self, u: _Values) -> _Values:
         """The same without steps: of a count, where u is in the cells beyond the atoms."""
+        return self._from_unscored(u if self.scores is None else self.scores.values(u))
+
+    def smooth(self, u: _Values) -> _Values:
+        """The same quickly, to be averaged over many u: between knots of normal scores, and of a
+        count the middles of cells.
+        """
+        if self.kind == "count":
+            return self.between + np.maximum(self.amount(u) - 0.5, 0.0)
+        return self._from_unscored(u if self.scores is None else self.scores.interpolated(u))
+
+    def nodes(self, rows: int) -> int:
+        """At how many places in a component :meth:`smooth` is averaged, for so many rows."""
+        if self.scores is None:
+            return _SMOOTH_NODES
+        return int(np.clip(_STEP_NODES // max(rows, 1), *_STEP_ENDS))
+
+    def _from_unscored(self, u: _Values) -> _Values:
         with np.errstate(over="ignore", under="ignore"):
             match self.kind:
                 case "positive" | "nonnegative" | "count":
@@ -418,6 +465,13 @@ class Columns:
     def take(self, keep: Sequence[int]) -> Columns:
         """Some of the columns."""
         return replace(self, listed=tuple(self.listed[k] for k in keep))
+
+    def with_scores(self, scores: Mapping[int, NormalScores]) -> Columns:
+        """The same with normal scores, by the place of a column among the u."""
+        listed = list(self.listed)
+        for i, one in scores.items():
+            listed[self.lines[i]] = replace(listed[self.lines[i]], scores=one)
+        return replace(self, listed=tuple(listed))
 
     def encode(
         self, cells: _Values, noise: Callable[[int], _Values] | None = None

@@ -713,7 +713,11 @@ class TableDensity:
         """
         columns = [self.columns.listed[k] for k in self.columns.lines]
         bent = {i: one for i, one in enumerate(columns) if not one.is_plain}
-        functions = {i: _smooth(one) for i, one in bent.items() if one.kind != "circular"}
+        functions = {
+            i: (one.smooth, one.nodes(cells.shape[0]))
+            for i, one in bent.items()
+            if one.kind != "circular"
+        }
         found = []
         for share, terms, u, c in self._cases(cells):
             if between is not None:
@@ -843,10 +847,3 @@ def _numeric(parts: Parts) -> Terms:
     """Parts without codes as terms by volume."""
     terms = [(w * v, one) for w, mixed in parts for v, one in mixed.numeric().weighted]
     return Terms(terms, Lebesgue())
-
-
-def _smooth(column: Column) -> Any:
-    """The value at u, for quadrature: that of a count without its steps."""
-    if column.kind == "count":
-        return lambda u: column.between + np.maximum(column.amount(u) - 0.5, 0.0)
-    return column.from_line

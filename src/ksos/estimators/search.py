@@ -265,6 +265,7 @@ class KernelSoSDensityCV(DensityEstimator):
             rng,
             self.verbose,
             slopes,
+            [i for i, k in enumerate(columns.lines) if columns.listed[k].can_have_scores],
         )
 
     # The search for checked parameters and samples.
@@ -367,7 +368,9 @@ class KernelSoSDensityCV(DensityEstimator):
         space, (j, i) = self.solution_.space, search.choice
         if columns is not None:
             terms: Any = density
-            self.distribution_ = TableDensity(columns, [(1.0, terms)])
+            self.distribution_ = TableDensity(
+                columns.with_scores(search.normal_scores), [(1.0, terms)]
+            )
             self.reference_, self.support_points_ = (
                 search.reference_of_all,
                 search.support[-1].points,

@@ -156,7 +156,7 @@ def together(a: Columns, b: Columns) -> Columns:
         raise ValueError(f"a has the columns {quoted(names[0])}, but b has {quoted(names[1])}")
     listed = []
     for one in a.listed:
-        other, own = by_name[one.name], ("name", "kind", "atoms", "sides", "seam", "knee")
+        other, own = by_name[one.name], ("name", "kind", "atoms", "sides", "seam", "knee", "scores")
         if any(getattr(one, field) != getattr(other, field) for field in own):
             raise ValueError(
                 f"the column {one.name!r} is {one.kind} in a and {other.kind} in b, or is encoded"
