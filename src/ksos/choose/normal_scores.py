@@ -21,10 +21,7 @@ from ksos.data import Fold, held_out_weights
 from ksos.density import NormalScores
 from ksos.ground import Run
 
-# Components of the mixture of one column. On 27 columns of the development tables of
-# benchmarks/mixed_tables.py these four take a fifth of the time of the sizes of a search, and
-# their held-out scores are no lower.
-_SIZES = (1, 3, 10, 32)
+_SIZES = (1, 3, 10, 32)  # components: those of a search are no better on development columns
 
 
 class _LineStack(Stack):

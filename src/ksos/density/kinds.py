@@ -41,9 +41,7 @@ _Values = np.ndarray
 # mass of a cell is right to 1e-4 if the density has at least the width of the noise, and the nodes
 # of several counts multiply.
 _CELL_NODES = {1: 5, 2: 3, 3: 3}
-# Equidistant nodes in 17 standard deviations of a normal density: a step of half a deviation takes
-# functions such as exp to all digits.
-_SMOOTH_NODES = 35
+_SMOOTH_NODES = 35  # half a standard deviation apart: functions such as exp lose no digit
 _STEP_NODES = 1 << 18  # of all rows, where values crowd: seconds
 _STEP_ENDS = (129, 2049)  # of a row: a heap is half a step wrong, 0.07 and 0.004 deviations
 _FEWER_CELL_NODES = 2  # of more counts

@@ -33,9 +33,7 @@ from ksos.space import (
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 
 _MOST_DIRECTIONS = 60  # far more than ever needed: a handful for the digits of 1e-6 in 5 features
-_ROUGH = (
-    1e-4  # relative gap of points deeper in the ball: their share in an answer is about as small
-)
+_ROUGH = 1e-4  # relative gap of points deeper in the ball, whose share in an answer is as small
 _LITTLE = 1e-4  # of the room to the nearest density: mixing away such an excess costs few digits
 
 
