@@ -92,7 +92,7 @@ class LowRank(Stepper):
     needs = "twice_differentiable"
     needs_in_words = "needs second derivatives; use solver='fista'"
     max_iter: int = 1000
-    first_columns: int = 2
+    first_columns: int = 3
     max_columns: int | None = None
     extra_steps: int = 12
     dense_unknowns: int | None = None
@@ -229,7 +229,7 @@ class LowRank(Stepper):
         r, k = F.shape
         # beyond a third of r, the interior point on all directions is as quick
         columns = max(_FACE_COLUMNS, min(3 * k, int(0.3 * r)))
-        if r <= _FACE_COLUMNS or k + _MOST_NEW_COLUMNS > columns or self.max_columns is not None:
+        if r < 2 * _LEADING or k + _MOST_NEW_COLUMNS > columns or self.max_columns is not None:
             return None
         _, vectors = lowest_eigenpairs(objective.gradient(state.point), columns - k)
         V, _ = xp.linalg.qr(xp.concat([F, vectors], axis=1))
