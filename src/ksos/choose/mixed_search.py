@@ -132,9 +132,8 @@ class MixedSearch(Search):
 
     # Where cells are missing, fits of few components decide about the scale.
     def _fit_stack(self, begin: Callable[[str], None]) -> None:
-        assert self.stack is not None
-        brief = self.stack.gaps
-        first = self._stack_of(self.u, brief) if brief else self.stack
+        brief = bool(np.isnan(self.u).any())
+        self.stack = first = self._stack_of(self.u, brief)
         first.fit(begin)
         found = None
         if self.folds:

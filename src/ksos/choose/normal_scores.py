@@ -61,9 +61,13 @@ def _column(
         for k, fold in enumerate(folds)
     ]
     shares, means, covariances = stack.whole.normals(1)
-    every = shares / shares.sum(), means[:, 0], np.sqrt(covariances[:, 0, 0])
-    ends = float(x[seen].min()), float(x[seen].max())
-    return NormalScores(*(tuple(one.tolist()) for one in every), ends), np.concatenate(held_out)
+    found = NormalScores(
+        tuple((shares / shares.sum()).tolist()),
+        tuple(means[:, 0].tolist()),
+        tuple(np.sqrt(covariances[:, 0, 0]).tolist()),
+        (float(x[seen].min()), float(x[seen].max())),
+    )
+    return found, np.concatenate(held_out)
 
 
 class Rescaled(NamedTuple):

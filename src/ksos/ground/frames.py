@@ -45,7 +45,7 @@ def known_table(X: Any) -> Any:
     return X
 
 
-def frame(values: np.ndarray, names: Sequence[str] | None, make: str = "pandas") -> Any:
+def frame(values: np.ndarray, names: Sequence[Any] | None, make: str = "pandas") -> Any:
     """Rows (n, d) as a frame of that make; without names, of columns x0, x1, …"""
     columns, home = _default_names(values.shape[1], names), _library(make)
     if make == "pandas":
@@ -58,7 +58,7 @@ def frame(values: np.ndarray, names: Sequence[str] | None, make: str = "pandas")
     return home.table(list(np.ascontiguousarray(values.T)), names=columns)
 
 
-def series(values: np.ndarray, names: Sequence[str] | None, make: str = "pandas") -> Any:
+def series(values: np.ndarray, names: Sequence[Any] | None, make: str = "pandas") -> Any:
     """One number per feature as a pandas Series; of another make, a frame of one row."""
     if make != "pandas":
         return frame(values[None, :], names, make)
@@ -118,7 +118,7 @@ def _of_pyarrow(home: Any, column: Any, x: np.ndarray) -> Any:
 _TYPED = {"polars": _of_polars, "pyarrow": _of_pyarrow}
 
 
-def _default_names(d: int, names: Sequence[str] | None) -> list[str]:
+def _default_names(d: int, names: Sequence[Any] | None) -> list[Any]:
     return [f"x{k}" for k in range(d)] if names is None else list(names)
 
 

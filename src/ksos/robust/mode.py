@@ -167,6 +167,7 @@ def robust_mode(
         if math.isinf(ball.radius):
             raise ValueError("an infinite radius is for the penalty of ksos.worst_case")
         search = _Search(ball, None if n_grid is None else as_count(n_grid, "n_grid", minimum=2))
+        value: float | None
         worst: WorstCase | WorstAtoms | MeanEmbedding | None = None
         if relaxation or ball.radius == 0.0:
             theta, value, status = search.run(_relaxed(ball))

@@ -346,8 +346,8 @@ def _within(term: Term, feature: int, side: Side) -> list[Part]:
         return [(math.log(whole), _marginal(some.scaled_to_one(), rest))]
     line, box = _marginal(term, [feature]), BoxIndicator([side[0]], [side[1]])
     logs = log_panel_masses(panel_ends(line), side, line.log_by_volume)[1]
-    found = _integrate_out(term, rest, [feature], term.measure.restrict(rest), box)
-    return [(float(np.logaddexp.reduce(logs, initial=-np.inf)), found)]
+    left = _integrate_out(term, rest, [feature], term.measure.restrict(rest), box)
+    return [(float(np.logaddexp.reduce(logs, initial=-np.inf)), left)]
 
 
 def _at_nodes(term: Term, feature: int, side: Side) -> list[Part]:
