@@ -88,17 +88,18 @@ def test_no_step_lowers_the_likelihood_of_observed_cells() -> None:
     assert values[-1] > values[0]
 
 
-def test_smoothing_draws_levels_towards_those_of_all_rows() -> None:
-    u, c = simulated(150, 2)
-    samples, masses = Samples.of_cells(u, c, LEVELS), np.full((1, 150), 1.0 / 150)
-    (found,) = mixture_path(samples, masses, seeds(samples.points, masses, 3), [np.full(2, 0.03)])
-    every = np.concatenate([np.bincount(column) / 150.0 for column in c.T])
-    away = [
-        float(np.abs(found.smoothed(samples, masses, rows).chances[0] - every).max())
-        for rows in (0.1, 10.0, 1e9)
-    ]
-    assert away[0] > away[1] + 0.05 > away[2] + 0.05
-    assert away[2] < 0.01
+def test_levels_are_smoothed_where_they_depend_on_nothing() -> None:
+    (u, c), rng = simulated(300, 2), np.random.default_rng(9)
+    c[:, 0] = rng.integers(2, size=300)  # independent of the class, as the other one is not
+    samples, masses = Samples.of_cells(u, c, LEVELS), np.full((1, 300), 1.0 / 300)
+    every = np.concatenate([np.bincount(column) / 300.0 for column in c.T])
+    centers = seeds(u, masses, 12)
+    (alone,) = mixture_path(Samples.of(u), masses, centers, [np.full(2, 0.03)])
+    # components of the numbers alone: the levels have not made them
+    found = alone._replace(chances=np.tile(every, (1, 12, 1))).smoothed(samples, masses)
+    away = np.abs(found.chances[0] - every)
+    assert away[:, :2].max() < 0.1
+    assert away[:, 2:].max() > 0.3
 
 
 def test_levels_apart_start_components_at_classes() -> None:

@@ -20,8 +20,6 @@ _MOST_LEVELS = 6  # Levels of a column at which fits start: with more, few rows 
 _CLUSTERS = (1, 2, 3)  # Clusters in each level at a start.
 _ROWS = 8  # Rows for each cluster, on average, that make such a start worth its time.
 
-_SMOOTHINGS = (0.1, 10.0)  # rows: worth 0.02 nats where right (benchmarks/mixed_tables.py)
-
 # The draws of a round are chosen on the development tables of benchmarks/mixed_tables.py.
 _DRAWS = (1, 2, 4)  # of missing cells per round: (1, 2) costs 0.1 nats on crabs, 30% missing
 _MOST_STEPS = 12  # of EM with what is observed alone: a limit of time, as one takes up to a second
@@ -105,7 +103,7 @@ class MixedStack(Stack):
             start = samples, self.masses, fit.mixtures, fit.floor, fit.shared
             found = converged(*start, _MOST_STEPS)
             found = self._without_spikes(found, samples, self.masses, fit.floor)
-            done += [Fit(one) for one in self._variants(found, samples, self.masses)]
+            done.append(Fit(found.smoothed(samples, self.masses)))
         self.held_out = np.column_stack([self.held_out, *map(self._unseen, done)])
         self.fits += done
 
@@ -152,10 +150,6 @@ class MixedStack(Stack):
         if self.brief or (self.drawn and not self.last):
             return [step for step in steps if step.start == 0 and step.components <= _MOST_FIRST]
         return steps
-
-    def _variants(self, mixtures: Mixtures, samples: Samples, masses: np.ndarray) -> list[Mixtures]:
-        more = [mixtures.smoothed(samples, masses, rows) for rows in _SMOOTHINGS]
-        return [mixtures, *more] if self.counts else [mixtures]
 
     # Student distributions and the wide one around the mean, with levels that depend on nothing.
     def _tails(

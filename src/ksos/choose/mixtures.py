@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammainc, gammaincinv
+from scipy.special import gammainc, gammaincinv, gammaln
 
 from ksos.ground import Run
 
@@ -30,7 +30,10 @@ _LLOYD_STEPS = 10  # K-means only starts EM: more steps change no start by a vis
 _CANDIDATES = 3  # of k-means++ per center: 2 + log(centers), as scikit-learn, for three centers
 _EMPTY = 1e-10  # of the mass: a component with less keeps its place, since its moments are rounding
 _APART = 10.0  # Standard deviations: levels that k-means does not put together.
-_SMOOTHING = 1.0  # rows that count for the levels of all components in those of each
+_SMOOTHING = (1.0,)  # rows that count for the levels of all components in those of each, in EM
+_SMOOTHINGS = tuple(
+    10.0 ** np.arange(-1.0, 2.5, 0.5)
+)  # the same at the end, from none to nearly all
 _LEAST_ROWS = 0.5  # In rows: a level that no row of a fold has is still possible.
 MOST_FULL = 40  # features: beyond, a covariance has over 800 numbers, and fits are diagonal
 _STUDENT_ROUNDS = 30  # EM for a Student distribution converges linearly: to below 1e-4 by then
@@ -144,10 +147,15 @@ class Mixtures(NamedTuple):
         """The weightings of several, one after the other."""
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def smoothed(self, samples: Samples, masses: np.ndarray, smoothing: float) -> Mixtures:
-        """The same with levels drawn more, or less, towards those of all components together."""
+    def smoothed(self, samples: Samples, masses: np.ndarray) -> Mixtures:
+        """The same with the levels of every column drawn towards those of all components together,
+        as much as makes the levels of the rows likeliest: a column that depends on the component
+        keeps what it tells.
+        """
+        if samples.cells is None:
+            return self
         R = self.responsibilities(samples)[0] * masses.T[:, :, None]
-        return self._replace(chances=_chances(samples, R, smoothing))
+        return self._replace(chances=_chances(samples, R, _SMOOTHINGS))
 
     def places(self, samples: Samples, masses: np.ndarray) -> np.ndarray:
         """How many samples each component holds, (B, c): (Σr)²/Σr² of its responsibilities times
@@ -377,8 +385,11 @@ def _predictions(
     return start, pull, spread
 
 
-# Probabilities of levels, drawn towards those of all components together by so many rows.
-def _chances(samples: Samples, R: np.ndarray, smoothing: float = _SMOOTHING) -> np.ndarray:
+# Probabilities of levels, drawn towards those of all components together by so many rows: for every
+# column the ``smoothings`` with the largest evidence, the mass of its levels under Dirichlet priors.
+def _chances(
+    samples: Samples, R: np.ndarray, smoothings: Sequence[float] = _SMOOTHING
+) -> np.ndarray:
     n, B, c = R.shape
     if samples.cells is None:
         return np.zeros((B, c, 0))
@@ -389,8 +400,13 @@ def _chances(samples: Samples, R: np.ndarray, smoothing: float = _SMOOTHING) -> 
     rows = (masses.sum(axis=0) ** 2 / np.maximum((masses**2).sum(axis=0), 1e-300))[:, None, None]
     counts = counts * rows / masses.sum(axis=0)[:, None, None]
     every = counts.sum(axis=1, keepdims=True) + _LEAST_ROWS
-    every = every / cells.per_column(every)
-    return np.asarray((counts + smoothing * every) / (cells.per_column(counts) + smoothing))
+    every, totals, evidence = every / cells.per_column(every), cells.per_column(counts), []
+    for a in smoothings if len(smoothings) > 1 else ():
+        levels = cells.per_column(gammaln(a * every + counts) - gammaln(a * every))
+        evidence.append((levels - gammaln(a + totals)).sum(axis=1) + c * gammaln(a))
+    chosen = np.argmax(evidence, axis=0) if evidence else np.zeros(counts.shape[::2], dtype=int)
+    smoothing = np.array(smoothings)[chosen][:, None]
+    return np.asarray((counts + smoothing * every) / (totals + smoothing))
 
 
 # log(share · normal density) of every component at every point, (n, B, c), times the probabilities

@@ -222,9 +222,8 @@ class Stack:
                     origins: list[Any] = [None] * len(found[-1])
                     for mixtures, floor in zip(path, used, strict=True):
                         one = self._without_spikes(mixtures, samples, masses, floor)
-                        variants = self._variants(one, samples, masses)
-                        found[-1] += variants
-                        origins += [floor] * len(variants)
+                        found[-1].append(one.smoothed(samples, masses))
+                        origins.append(floor)
                 joined = map(Mixtures.joined, zip(*found, strict=True))
                 fits += [Fit(m, axes, o, shared) for m, o in zip(joined, origins, strict=True)]
             columns = [self._unseen(fit) for fit in fits]
@@ -266,10 +265,6 @@ class Stack:
         lone = (places < samples.dimension + 1) & ~shared
         added = np.where(lone, max(FLOORS), 0.0)[..., None] * np.eye(samples.dimension)
         return mixtures._replace(covariances=mixtures.covariances + added)
-
-    # The candidates that a fit stands for.
-    def _variants(self, mixtures: Mixtures, samples: Samples, masses: np.ndarray) -> list[Mixtures]:
-        return [mixtures]
 
     def _unseen(self, fit: Fit) -> np.ndarray:
         samples = self.samples[fit.axes is not None][0]
