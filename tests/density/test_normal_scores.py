@@ -35,7 +35,7 @@ def test_inverse(scores: NormalScores, u: list[float]) -> None:
 @given(scores=mixtures(), at=st.floats(-0.4, 1.4))
 def test_slope(scores: NormalScores, at: float) -> None:
     low, high = scores.ends
-    x, step = low + at * (high - low), 1e-6 * min(scores.deviations)
+    x, step = low + at * (high - low), 1e-6 * min(scores.widths)
     if abs(x) * 1e-8 > step or min(abs(x - low), abs(x - high)) <= step:
         return  # rounding, or a kink
     (below, above), _ = scores.of(np.array([x - step, x + step]))
@@ -46,7 +46,7 @@ def test_slope(scores: NormalScores, at: float) -> None:
 @given(scores=mixtures(), at=st.floats(0.0, 1.0))
 def test_between_the_ends_they_are_normal_quantiles(scores: NormalScores, at: float) -> None:
     x = scores.ends[0] + at * (scores.ends[1] - scores.ends[0])
-    F = np.dot(scores.weights, norm.cdf(x, scores.means, scores.deviations))
+    F = np.dot(scores.weights, norm.cdf(x, scores.means, scores.widths))
     (u,), _ = scores.of(np.array([x]))
     assert norm.cdf(u) == pytest.approx(F, rel=1e-9)
     assert scores.interpolated(np.array([u]))[0] == pytest.approx(

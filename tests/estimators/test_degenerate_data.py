@@ -195,7 +195,11 @@ def test_any_options_on_any_data(
         "landmarks": landmarks,
         "random_state": seed,
     }
-    est = fitted(X, weights, **options)
+    try:
+        est = fitted(X, weights, **options)
+    except ValueError as error:  # the median of squares beyond 1e308 is no bandwidth
+        assert np.abs(X).max() > 1e70 and "rescale the data" in str(error)
+        return
     if embedding is not None:
         est = fitted(X, weights, **options, embedding_bandwidth=embedding * est.bandwidth_)
         np.testing.assert_allclose(est.embedding_bandwidth_, embedding * est.bandwidth_)

@@ -150,7 +150,7 @@ class Mixtures(NamedTuple):
     def smoothed(self, samples: Samples, masses: np.ndarray) -> Mixtures:
         """The same with the levels of every column drawn towards those of all components together,
         as much as makes the levels of the rows likeliest: a column that depends on the component
-        keeps what it tells.
+        keeps that dependence.
         """
         if samples.cells is None:
             return self
@@ -386,7 +386,7 @@ def _predictions(
 
 
 # Probabilities of levels, drawn towards those of all components together by so many rows: for every
-# column the ``smoothings`` with the largest evidence, the mass of its levels under Dirichlet priors.
+# column the one of ``smoothings`` with the largest evidence, its mass under Dirichlet priors.
 def _chances(
     samples: Samples, R: np.ndarray, smoothings: Sequence[float] = _SMOOTHING
 ) -> np.ndarray:

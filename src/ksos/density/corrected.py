@@ -250,9 +250,10 @@ class Corrected:
 
     def bound(self) -> float:
         """What p/ρ never exceeds: ‖Fᵀk(x)‖² ≤ λ_max(FᵀKF) since k(x)ᵀK⁻¹k(x) ≤ k(x,x) = 1."""
-        X, F = self.correction
-        largest = float(np.linalg.eigvalsh(F.T @ self.joint.kernel(X, X) @ F)[-1])
-        length = float(np.linalg.norm(self.constant)) + math.sqrt(max(largest, 0.0))
+        (X, F), length = self.correction, float(np.linalg.norm(self.constant))
+        if self.n_corrections:
+            largest = float(np.linalg.eigvalsh(F.T @ self.joint.kernel(X, X) @ F)[-1])
+            length += math.sqrt(max(largest, 0.0))
         return length**2 * math.exp(-self.joint.log_unit)
 
     def draw_reference(self, size: int, rng: np.random.Generator) -> np.ndarray:

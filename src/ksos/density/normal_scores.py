@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-_FAR = 9.0  # Standard deviations: a normal distribution has a mass of 1e-19 beyond.
+_FAR = 9.0  # Standard widths: a normal distribution has a mass of 1e-19 beyond.
 _KNOTS = 73  # For each component: a quarter of its standard deviation apart
 _STEPS = 100  # Of the inverse: even halving its interval alone ends before.
 _ROUNDING = 1e-15  # Relative steps of the inverse that are rounding
@@ -24,7 +24,7 @@ _ROUNDING = 1e-15  # Relative steps of the inverse that are rounding
 
 @dataclass(frozen=True)
 class NormalScores:
-    """u = Φ⁻¹(F(x)) of a mixture with ``weights`` (sum one), ``means`` and ``deviations``.
+    """u = Φ⁻¹(F(x)) of a mixture with ``weights`` (sum one), ``means`` and ``widths``.
 
     Beyond the two ``ends``, the least and the largest value of the data, u is linear: tails of the
     mixture and of a density of u together would be so long that no mean were left.
@@ -37,28 +37,28 @@ class NormalScores:
 
     weights: tuple[float, ...]
     means: tuple[float, ...]
-    deviations: tuple[float, ...]
+    widths: tuple[float, ...]
     ends: tuple[float, float]
 
     def check(self) -> None:
         """Raise ValueError where the numbers are no mixture."""
-        every = (self.weights, self.means, self.deviations)
+        every = (self.weights, self.means, self.widths)
         if not (
             len({len(one) for one in every}) == 1
             and all(
                 type(x) is float and math.isfinite(x) for one in (*every, self.ends) for x in one
             )
-            and all(x > 0.0 for x in self.weights + self.deviations)
+            and all(x > 0.0 for x in self.weights + self.widths)
             and abs(math.fsum(self.weights) - 1.0) < 1e-9  # summed in another order
             and len(self.ends) == 2
             and self.ends[0] < self.ends[1]
             and np.isfinite(self._tails).all()
         ):
-            raise ValueError("normal scores need the weights, means and deviations of a mixture")
+            raise ValueError("normal scores need the weights, means and widths of a mixture")
 
     @cached_property
     def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return np.array(self.weights), np.array(self.means), np.array(self.deviations)
+        return np.array(self.weights), np.array(self.means), np.array(self.widths)
 
     @cached_property
     def _tails(self) -> tuple[np.ndarray, np.ndarray]:
@@ -69,12 +69,12 @@ class NormalScores:
 
     def _inside(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """u and log du/dx between the ends; the smaller tail gives u, so that no digit is lost."""
-        weights, means, deviations = self._arrays
-        t = (x[:, None] - means) / deviations
+        weights, means, widths = self._arrays
+        t = (x[:, None] - means) / widths
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
             below, above = (ndtr(side) @ weights for side in (t, -t))
             u = np.where(below < above, ndtri(below), -ndtri(above))
-            logs = np.log(np.exp(-0.5 * t**2) @ (weights / deviations))
+            logs = np.log(np.exp(-0.5 * t**2) @ (weights / widths))
         # far from a narrow mixture neither has digits
         return u, logs + 0.5 * np.where(np.isinf(logs), 0.0, u) ** 2
 
@@ -101,8 +101,8 @@ class NormalScores:
     @cached_property
     def knots(self) -> tuple[np.ndarray, np.ndarray]:
         """Pairs (u, x), both ascending, so close that x is nearly linear between them."""
-        _, means, deviations = self._arrays
-        x = means[:, None] + deviations[:, None] * np.linspace(-_FAR, _FAR, _KNOTS)
+        _, means, widths = self._arrays
+        x = means[:, None] + widths[:, None] * np.linspace(-_FAR, _FAR, _KNOTS)
         x = np.unique(np.append(np.clip(x, *self.ends), self.ends))
         u = self._inside(x)[0]
         kept = np.diff(u, prepend=-np.inf) > 0.0
