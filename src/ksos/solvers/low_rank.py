@@ -142,8 +142,10 @@ class LowRank(Stepper):
         columns = min(self.first_columns, self.max_columns or r, r)
         # a quarter of all directions; those of labels are not in the order of their mass
         few = max(columns, r // 4) if objective.space.labels is None else r
-        V = eye(r, T)[:, r - few :]
-        G = objective.gradient(objective.point(V @ V.T / few))
+        whole = eye(r, T)
+        first = min(int(objective.space.constant), r - few)  # the constant has a column of its own
+        V = namespace(whole).concat([whole[:, :first], whole[:, r - few :]], axis=1)
+        G = objective.gradient(objective.point(V @ V.T / V.shape[1]))
         _, vectors = lowest_eigenpairs(V.T @ G @ V, columns)
         F = V @ (vectors * like(np.sqrt(np.arange(columns, 0, -1.0)), vectors))
         return self.at(objective, F / norm(F))
