@@ -13,8 +13,16 @@ from ksos.estimators import KernelSoSDensity
 from ksos.explorer.server import LARGEST_BODY, Server
 from ksos.explorer.session import DRAFTS, Cancelled, Samples, Session, Settings
 
-__all__ = ["DRAFTS", "LARGEST_BODY", "Cancelled", "Explorer", "Samples", "Session", "Settings"]
-__all__ += ["explore"]
+__all__ = [
+    "DRAFTS",
+    "LARGEST_BODY",
+    "Cancelled",
+    "Explorer",
+    "Samples",
+    "Session",
+    "Settings",
+    "explore",
+]
 
 _HOW = "# X is the array that was explored"
 
@@ -73,10 +81,8 @@ class Explorer:
     def wait(self) -> None:
         """Serve until :meth:`close`, or Ctrl-C."""
         while self._thread.is_alive():
-            self._thread.join(
-                0.2
-                # in pieces: a join without an end would not hear Ctrl-C everywhere
-            )
+            # in pieces: a join without an end would not hear Ctrl-C everywhere
+            self._thread.join(0.2)
 
     def close(self) -> None:
         """Stop: fits that run are canceled, and the address answers no more."""

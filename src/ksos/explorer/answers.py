@@ -24,8 +24,7 @@ from ksos.explorer.session import (
     Samples,
     Tab,
 )
-from ksos.ground.arrays import to_numpy
-from ksos.ground.validation import as_count
+from ksos.ground import as_count, to_numpy
 from ksos.kernels import KERNELS, Laplace, Matern
 from ksos.space.embedding import MeanEmbedding, mmd
 
@@ -92,12 +91,6 @@ def _levels(data: Samples, feature: int) -> int:
     return 0 if data.columns is None else len(data.columns.listed[feature].levels)
 
 
-# The density whose features are numbers.
-def _density(fitted: Fitted) -> Any:
-    p = fitted.density
-    return p if isinstance(p, TableDensity) else p.with_feature_names(None)
-
-
 # The density on a grid; around the number of a level, its probability.
 def _on_grid(p: Any, data: Samples, features: Any, axes: Sequence[np.ndarray]) -> list[float]:
     points = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(axes))
@@ -119,7 +112,7 @@ def fit(fitted: Fitted, data: Samples) -> dict[str, Any]:
     mixed, d = isinstance(fitted.density, TableDensity), len(features)
     if not mixed and data.columns is None:
         kernel, landmarks = space.embedding_kernel, space.landmarks
-        projected = mmd(_density(fitted), _target(fitted, data), kernel, landmarks)
+        projected = mmd(solution.distribution, _target(fitted, data), kernel, landmarks)
     if mixed and d <= 2:
         axes = [np.linspace(*_range(data, k), _PAGE[d]) for k in features]
         values = _on_grid(fitted.density, data, features, axes)
@@ -203,7 +196,7 @@ def details(tab: Tab, data: Samples) -> dict[str, Any]:
     stale as soon as the tab fits anew.
     """
     fitted, stop = tab.require_fitted(), tab.stop
-    p = _density(fitted)
+    p: Any = fitted.solution.distribution
     found: dict[str, Any] = {"stale": False, "levels": [], "exact_mmd": None, "exact_mmd_why": ""}
     if isinstance(p, TableDensity) or data.columns is not None:
         return found | {"exact_mmd_why": "not computed for tables with text or gaps"}
@@ -244,7 +237,7 @@ def conditional(
         )
     other, features = 1 - int(feature), fitted.settings.features
     value = _value(data, features[int(feature)], value)
-    p = _density(fitted).conditional({int(feature): value})
+    p = fitted.density.conditional({int(feature): value})
     x = np.linspace(*_range(data, features[other]), _LINE)
     pdf = _on_grid(p, data, [features[other]], [x])
     found = {"x": x.tolist(), "pdf": pdf, "other": other, "mean": None, "quantiles": []}
@@ -272,14 +265,14 @@ def box(fitted: Fitted, data: Samples, low: Any = None, high: Any = None) -> dic
         below = {k: _value(data, f, low[k]) for k, f in enumerate(features) if abs(low[k]) < _FAR}
         numbers = [k for k, f in enumerate(features) if not _levels(data, f)]
         low, high = below, {k: high[k] for k in numbers}
-    return {"probability": float(_density(fitted).probability(low, high))}
+    return {"probability": float(fitted.density.probability(low, high))}
 
 
 def samples(fitted: Fitted, _: Samples, size: Any = None, seed: Any = 0) -> dict[str, Any]:
     """Independent samples of the density."""
     if (n := as_count(size, "size")) > _MOST_SAMPLES:
         raise ValueError(f"size must be at most {_MOST_SAMPLES}; got {n}")
-    p = _density(fitted)
+    p = fitted.density
     found = p.rvs(n, as_count(seed, "seed", minimum=0))
     cells = p.columns.read(found) if isinstance(p, TableDensity) else to_numpy(found)
     return {"samples": cells.tolist()}
@@ -287,7 +280,7 @@ def samples(fitted: Fitted, _: Samples, size: Any = None, seed: Any = 0) -> dict
 
 def pairs(fitted: Fitted, data: Samples) -> dict[str, Any]:
     """The marginals of all features and of all pairs of them, on grids over what is drawn."""
-    p, features = _density(fitted), fitted.settings.features
+    p, features = fitted.density, fitted.settings.features
     axes = [np.linspace(*_range(data, k), _SIDE) for k in features]
 
     def seen(*chosen: int) -> list[float]:

@@ -159,9 +159,8 @@ class _Handler(BaseHTTPRequestHandler):
                 "this host name is not served here; use the address that was printed",
             )
         origin = self.headers.get("Origin")
-        if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
-            raise _NotAnswered(HTTPStatus.FORBIDDEN, "requests from other pages are not answered")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+        foreign = origin is not None and origin.removeprefix("http://") not in self.server.hosts
+        if foreign or self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             raise _NotAnswered(HTTPStatus.FORBIDDEN, "requests from other pages are not answered")
         token, slash, rest = self.path.partition("?")[0].removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.server.token.encode()) or not slash:

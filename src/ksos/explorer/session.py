@@ -4,7 +4,6 @@ canceled. While a slider moves, they are drafts.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 import warnings
@@ -18,9 +17,20 @@ import numpy as np
 from ksos.data import Learned, learn
 from ksos.density import Columns, TableDensity
 from ksos.estimators import OBJECTIVES, KernelSoSDensity
-from ksos.ground import Run, as_points, column_names, matrix_of, to_numpy
-from ksos.ground.names import as_feature_names, is_table
-from ksos.ground.validation import as_choice, as_count, as_features, as_masses, as_positive
+from ksos.ground import (
+    Run,
+    as_choice,
+    as_count,
+    as_feature_names,
+    as_features,
+    as_masses,
+    as_points,
+    as_positive,
+    column_names,
+    is_table,
+    six_digits,
+    to_numpy,
+)
 from ksos.kernels import KERNELS
 from ksos.solvers import SOLVERS, Auto, Progress, Solution
 
@@ -32,14 +42,18 @@ REFERENCES = ("none", "normal", "mixture")
 MOST_FEATURES = 6  # shown at once: the panels of more are too small
 MOST_SUPPORT = 300  # so that a fit takes about a second
 WIDEST = 8.0  # a factor of the automatic bandwidth, either way: beyond it, K is near 11ᵀ or I
-_WEAKEST = 1e-9  # in units of w₀: the penalty is then below rounding
-_STRONGEST = 1e3  # the penalty then decides everything
-
+_RANGES = {
+    # the page computes powers of two, and rounds
+    "scale": ((1.0 - 1e-9) / WIDEST, (1.0 + 1e-9) * WIDEST),
+    # in units of w₀: a penalty below rounding, and one that decides everything
+    "regularization": (1e-9, 1e3),
+    "n_support": (1, MOST_SUPPORT),
+}
+"""What the sliders of a page can ask for."""
 _HELD_OUT = 5  # every fifth row, as in five folds
 _FEWEST = 10  # rows of which some are held out: below, each one is needed
 _MOST_TABS = 32  # more than a person has open; each keeps a fit in memory
 _LISTEN = 0.05  # seconds between looks at whether a fit was canceled: shorter than one notices
-_DIGITS = 6  # of parameters: what the page shows is what was fitted
 
 
 @dataclass(frozen=True)
@@ -75,17 +89,11 @@ class Settings:
                 f"a page shows at most {MOST_FEATURES} features at once; got {len(features)};"
                 " choose fewer"
             )
-        if abs(math.log(as_positive(self.scale, "scale"))) > math.log(WIDEST) + 1e-9:
-            raise ValueError(f"scale must be from 1/{WIDEST:g} to {WIDEST:g}; got {self.scale!r}")
-        strength = self.regularization
-        if strength is not None:
-            strength = float(as_positive(strength, "regularization"))
-            if not _WEAKEST <= strength <= _STRONGEST:
-                raise ValueError(
-                    f"regularization must be from {_WEAKEST:g} to {_STRONGEST:g}; got {strength!r}"
-                )
-        if as_count(self.n_support, "n_support") > MOST_SUPPORT:
-            raise ValueError(f"n_support must be at most {MOST_SUPPORT}; got {self.n_support}")
+        as_count(self.n_support, "n_support")
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= as_positive(value, name) <= high:
+                raise ValueError(f"{name} must be from {low:.6g} to {high:.6g}; got {value!r}")
         as_choice(self.reference, "reference", REFERENCES)
         as_choice(self.objective, "objective", OBJECTIVES)
         if as_choice(self.kernel, "kernel", KERNELS) != "gaussian" and self.reference != "none":
@@ -95,7 +103,7 @@ class Settings:
             )
         if not isinstance(self.draft, bool):
             raise TypeError(f"draft must be true or false; got {self.draft!r}")
-        return replace(self, features=features, regularization=strength)
+        return replace(self, features=features)
 
 
 class Cancelled(Exception):
@@ -124,7 +132,7 @@ class Samples:
             weights = None if weights is None else weights[learned.rows]
             return cls(learned.cells, columns.names or (), weights, how_to_read, columns)
         named = column_names(X) if feature_names is None else feature_names
-        points = to_numpy(as_points(matrix_of(X, "X") if is_table(X) else X, "X"))
+        points = to_numpy(as_points(X))
         n, d = points.shape
         weights = None if sample_weight is None else as_masses(sample_weight, n)
         return cls(
@@ -328,7 +336,7 @@ class Session:
                 name: _scaled(getattr(automatic, f"{name}_"), settings.scale)
                 for name in widths[: 1 if mixed else 2]
             },
-            "relative_regularization": float(_rounded(np.asarray(strength))),
+            "relative_regularization": six_digits(float(strength)),
             "n_support": settings.n_support,
             "reference": None if settings.reference == "none" else settings.reference,
             "objective": settings.objective,
@@ -374,8 +382,5 @@ class Session:
 def _scaled(bandwidth: np.ndarray, scale: float) -> Any:
     if not bandwidth.size:  # of categories alone
         return "auto"
-    return _rounded(bandwidth * (scale * scale if bandwidth.ndim == 2 else scale)).tolist()
-
-
-def _rounded(values: np.ndarray) -> np.ndarray:
-    return np.vectorize(lambda value: float(f"{value:.{_DIGITS}g}"))(values)
+    # what the page shows is what is fitted
+    return six_digits(bandwidth * (scale * scale if bandwidth.ndim == 2 else scale))
