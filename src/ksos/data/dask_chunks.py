@@ -90,16 +90,10 @@ class DaskChunks(Chunks):
                 f"the checkpoint is of another source than {self!r}, whose passes are not stopped"
                 " half-way; remove it"
             )
-        leaves = found = self._leaves(begun.update)
-        merge = dask.delayed(_merged)
+        found, merge = self._leaves(begun.update), dask.delayed(_merged)
         while len(found) > 1:
             found = [merge(found[k : k + _FAN_IN]) for k in range(0, len(found), _FAN_IN)]
-        try:
-            value = found[0].compute()
-        except Exception as error:
-            if (named := self._named(error, leaves)) is error:
-                raise
-            raise named from error
+        value = found[0].compute()
         if after is not None:
             after(value)
         return value
@@ -113,23 +107,6 @@ class DaskChunks(Chunks):
                 for leaf, size in zip(self._leaves(work), sizes, strict=True)
             ]
         )
-
-    # What went wrong while a chunk was computed, with the name of the chunk, which is looked for.
-    # What the cluster raises names the task.
-    def _named(self, error: Exception, leaves: list[Any]) -> Exception:
-        if type(error).__module__.startswith("distributed"):
-            return error
-        if any(label in str(error) for label in self._labels):
-            return error
-        for label, leaf in zip(self._labels, leaves, strict=True):
-            try:
-                leaf.compute()
-            except Exception as found:
-                return RuntimeError(
-                    f"{label} of {self.name} cannot be computed: {type(found).__name__}: {found}"
-                )
-        # computed once more, no chunk failed
-        return error
 
 
 def _is_frame(X: Any) -> bool:
@@ -157,15 +134,13 @@ def _weights(weights: Any, sizes: list[float]) -> list[Any]:
             raise ValueError(
                 f"sample_weight must have length {sum(sizes):.0f}; got {sum(weights.chunks[0])}"
             )
-        found = weights.to_delayed().ravel().tolist()
-    else:
-        found = list(weights.to_delayed())
+    found = list(weights.to_delayed())
     if len(found) != len(sizes):
         raise ValueError(
             f"sample_weight has {len(found)} chunks, but the samples have {len(sizes)}; both must"
             " be cut at the same rows"
         )
-    return list(found)
+    return found
 
 
 # What workers do with a chunk: functions of a module, which can be sent to them.
