@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ksos import functionals, kernels, measures, observables, risk
 from ksos._version import __version__ as __version__
-from ksos.data import KernelSums, chunks
+from ksos.data import chunks
 from ksos.density import Compression, Estimate, SoSDensity, TableDensity, mixture
 from ksos.estimators import KernelSoSDensity
 from ksos.exceptions import (
@@ -24,6 +24,7 @@ from ksos.exceptions import (
     ModelFormatError,
 )
 from ksos.ground.lazy import later as _later
+from ksos.kernels import KernelSums
 from ksos.solvers import Progress, Solution, minimize, regularization_path
 from ksos.space import (
     MeanEmbedding,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ksos.data.columns import KINDS, Learned, as_table, learn, learn_target
 from ksos.data.csv_files import LONGEST_LINE, cell_error, excerpt
-from ksos.data.kernel_sums import KernelSums
 from ksos.data.passes import (
     Checks,
     Gathered,
@@ -52,7 +51,6 @@ __all__ = [
     "Chunks",
     "Fold",
     "Gathered",
-    "KernelSums",
     "Learned",
     "LogDensity",
     "MeanScore",

@@ -21,7 +21,6 @@ from numpy.lib import format as npy
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from ksos.data.kernel_sums import KernelSums
 from ksos.data.sources import Chunk, Chunks, as_source
 from ksos.data.survey import Moments, Part, Survey, row_hashes
 from ksos.density import SoSDensity
@@ -43,6 +42,7 @@ from ksos.ground import (
     to_numpy,
     write_state,
 )
+from ksos.kernels import KernelSums
 from ksos.measures import Lebesgue, Measure
 
 _HEAVIEST = 1e200  # 10¹⁰⁸ of such weights can be added up before the sum overflows

@@ -18,7 +18,6 @@ from ksos.data import (
     Chunk,
     Chunks,
     Gathered,
-    KernelSums,
     Learned,
     Part,
     Passes,
@@ -56,7 +55,7 @@ from ksos.ground import (
     warn_caller,
 )
 from ksos.integrals import closed_form
-from ksos.kernels import Gaussian, Kernel, kernel_form
+from ksos.kernels import Gaussian, Kernel, KernelSums, kernel_form
 from ksos.measures import Lebesgue, Measure
 from ksos.solvers import Solver, check_options, minimize
 from ksos.solvers.likelihood_passes import fit_to_all

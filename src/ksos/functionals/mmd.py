@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ksos.data.kernel_sums import KernelSums
 from ksos.density import SoSDensity
 from ksos.functionals.base import BoundTerm, Constraint, EmbeddingQuadratic, Functional, Pair
 from ksos.ground import Array, as_points, as_positive, inner, norm
+from ksos.kernels import KernelSums
 from ksos.space import LabeledDensity, LabeledEmbedding, MeanEmbedding, SoSSpace
 
 _NO_LENGTH = 1e-150  # its square is still a float: at the target itself nothing is divided by zero

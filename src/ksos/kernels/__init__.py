@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ksos.ground import as_choice
-from ksos.kernels.base import Kernel, squared_distances as squared_distances
+from ksos.kernels.base import (
+    Kernel,
+    KernelSums as KernelSums,
+    squared_distances as squared_distances,
+)
 from ksos.kernels.gaussian import Gaussian, Products as Products
 from ksos.kernels.matern import Laplace, Matern
 from ksos.kernels.roots import (

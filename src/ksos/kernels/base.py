@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
@@ -17,24 +18,33 @@ from ksos.ground import (
     CACHE_ELEMENTS,
     Array,
     as_bandwidth,
+    as_choice,
     as_points,
     as_vector,
     column_names,
+    full_single_precision,
     is_numpy,
+    is_tensor,
     like,
     namespace,
     quiet,
+    read_state,
     row_blocks,
     six_digits,
+    to_numpy,
+    write_state,
     zeros,
 )
 
-# half a megabyte: the block stays in the cache from the distances to the product
+# half a gigabyte: a GPU wants few large operations on distances
+DISTANCES_ON_DEVICE = 1 << 26
+# half a megabyte: the block of a sum stays in the cache from the distances to the product
 _BLOCK_ELEMENTS = 1 << 16
 # a gigabyte: a device is busy with one block for longer than a call takes
 _DEVICE_ELEMENTS = 1 << 27
-# half a gigabyte: a GPU wants few large operations on distances
-DISTANCES_ON_DEVICE = 1 << 26
+_KIND = "kernel sums"
+_GRID = 2.0**40  # see KernelSums.at
+_UNDERFLOW = 2.0**-126  # the least normal number of single precision
 DIRECT_FEATURES = 8
 """Up to so many features subtracting one by one, which loses nothing, is as fast as a product."""
 _PRODUCT_ERROR = 1e-12  # of a squared distance, so of log k: above, features are subtracted singly
@@ -93,20 +103,16 @@ class Kernel(ABC):
         """
         return lambda X: self(X, Z)
 
-    def blocks(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array]]:
-        """k(X_i, Z_j) for slices of the rows of X, about ``elements`` entries at a time."""
+    def blocks(
+        self, X: Array, Z: Array, elements: int, *, single: bool = False
+    ) -> Iterator[tuple[slice, Array, float]]:
+        """k(X_i, Z_j) for slices of the rows of X, about ``elements`` entries at a time; in single
+        precision where asked for, with a bound on the relative error of all entries, and in double
+        precision if there is none.
+        """
         at = self.against(Z)
         for rows in row_blocks(X.shape[0], Z.shape[0], elements):
-            yield rows, at(X[rows, :])
-
-    def blocks_in_single(
-        self, X: Array, Z: Array, elements: int
-    ) -> Iterator[tuple[slice, Array, float]]:
-        """The same in single precision, with a bound on the relative error of all entries; in
-        double precision if there is none.
-        """
-        for rows, K in self.blocks(X, Z, elements):
-            yield rows, K, 0.0
+            yield rows, at(X[rows, :]), 0.0
 
     def log(self, X: Array, Y: Array | None = None) -> Array:
         """The matrix log k(X_i, Y_j): finite where k itself underflows."""
@@ -227,24 +233,201 @@ class KernelSum:
         self.kernel = kernel
 
 
-def block_size(Z: Array) -> int:
-    """Kernel values that are summed at a time, where Z is."""
-    return _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS
+class KernelSums:
+    r"""z_j = Σ_i a_i k(x_i, z_j) at landmarks z_j, and the mass Σ_i a_i: a value that grows by
+    chunks and merges, in any order.
 
+    Sums are compensated [Ogita2005]: what rounding takes from one addition is kept and added at the
+    end, so that neither the chunks nor their order show. As a target, such as ``SquaredMMD(sums)``,
+    it stands for the embedding of the data, of mass one, on these landmarks.
 
-@np.errstate(under="ignore")
-def kernel_sums(
-    kernel: Kernel, Z: Array, X: Array, a: Array, before: tuple[Array, Array] | None = None
-) -> tuple[Array, Array]:
-    """Σ_i a_i k(X_i, Z_j) and Σ_i a_i, shape (ℓ + 1,), added to the sums ``before``; and what
-    rounding has taken from them.
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel in which MMD is measured.
+    landmarks : array (ℓ, d)
+    precision : {"double", "single"}
+        "single" computes the values of a Gaussian kernel with half as many bits and in half the
+        memory; sums are kept in double precision. :attr:`error` bounds what that costs. Such sums
+        are for a look at the data: as a target of a fit, whose certificate would not know of the
+        error, they raise.
+
+    >>> import numpy as np
+    >>> from ksos.kernels import Gaussian
+    >>> X, nothing = np.linspace(-1.0, 1.0, 9)[:, None], KernelSums(Gaussian(1.0), [[0.0], [1.0]])
+    >>> parts = nothing.update(X[:4]).merge(nothing.update(X[4:]))
+    >>> parts.count, bool(np.allclose(parts.values, nothing.update(X).values, rtol=1e-15))
+    (9, True)
     """
-    xp, nothing = namespace(Z), zeros((Z.shape[0] + 1,), Z)
-    total, lost = (nothing, nothing) if before is None else before
-    for rows, K in kernel.blocks(X, Z, block_size(Z)):
-        block = xp.concat([a[rows] @ K, xp.reshape(xp.sum(a[rows]), (1,))])
-        total, lost = two_sum(total, lost, block)
-    return total, lost
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        landmarks: Any,
+        precision: str = "double",
+        *,
+        state: tuple[Array, int] | None = None,
+    ) -> None:
+        self.kernel, self.landmarks = kernel, as_points(landmarks, "landmarks")
+        self.precision = as_choice(precision, "precision", ("double", "single"))
+        kernel.check_features(self.n_features)
+        # sums, of which the last is the mass, what rounding has taken from them, and how far single
+        # precision may be off
+        self._sums, self.count = state or (
+            zeros((3, self.landmarks.shape[0] + 1), self.landmarks),
+            0,
+        )
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return int(self.landmarks.shape[1])
+
+    @property
+    def mass(self) -> float:
+        """Σ_i a_i."""
+        return float(self._sums[0, -1] + self._sums[1, -1])
+
+    @property
+    def values(self) -> Array:
+        """Σ_i a_i k(x_i, z_j), shape (ℓ,)."""
+        return (self._sums[0, :] + self._sums[1, :])[:-1]
+
+    @property
+    def error(self) -> float:
+        """No entry of values/mass is off by more than this because of single precision: the largest
+        bound over the landmarks.
+        """
+        largest = namespace(self._sums).max(self._sums[2, :-1])
+        return float(largest) / self.mass if self.count else 0.0
+
+    @np.errstate(under="ignore")
+    def update(self, points: Any, weights: Any = None) -> KernelSums:
+        """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
+        X = like(as_points(points, "points", n_features=self.n_features), self.landmarks)
+        if weights is None:
+            weights = zeros((X.shape[0],), X) + 1.0
+        elif is_tensor(weights) and tuple(weights.shape) == (X.shape[0],):  # it stays there
+            weights = as_points(weights[:, None], "weights")[:, 0]
+        else:
+            weights = as_vector(weights, "weights", length=X.shape[0])
+        a, Z, single = like(weights, X), self.landmarks, self.precision == "single"
+        xp, (total, lost, error) = namespace(Z), (self._sums[k, :] for k in range(3))
+        elements = (_BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS) * (1 + single)
+        with full_single_precision():
+            for rows, K, rho in self.kernel.blocks(X, Z, elements, single=single):
+                some, K = a[rows], xp.astype(K, xp.float64, copy=False)
+                block = xp.concat([some @ K, xp.reshape(xp.sum(some), (1,))])
+                total, lost = two_sum(total, lost, block)
+                if single:
+                    # of values that are off by ρ each, a sum with weights of one sign is off by
+                    # ρ/(1 − ρ) of itself; what underflows adds its own
+                    sizes = xp.abs(some)
+                    off = rho / (1.0 - rho) * (sizes @ K) + _UNDERFLOW * xp.sum(sizes)
+                    error = error + xp.concat([off, zeros((1,), Z)])
+        return self._with(total, lost, error, self.count + int(X.shape[0]))
+
+    def _with(self, total: Array, lost: Array, error: Array, count: int) -> KernelSums:
+        state = namespace(total).stack([total, lost, error]), count
+        return KernelSums(self.kernel, self.landmarks, self.precision, state=state)
+
+    def beside(self, points: Array) -> KernelSums:
+        """The same sums on the device of ``points``."""
+        state, landmarks = (like(self._sums, points), self.count), like(self.landmarks, points)
+        return KernelSums(self.kernel, landmarks, self.precision, state=state)
+
+    def merge(self, other: KernelSums) -> KernelSums:
+        """The sums over both sets of samples."""
+        if not self.same_question(other):
+            raise ValueError(
+                "kernel sums add up that have one kernel, the same landmarks and precision; make"
+                " both with KernelSums(kernel, landmarks)"
+            )
+        mine, others = self._sums, like(other._sums, self._sums)
+        total, lost = two_sum(mine[0, :], mine[1, :] + others[1, :], others[0, :])
+        return self._with(total, lost, mine[2, :] + others[2, :], self.count + other.count)
+
+    def same_question(self, other: KernelSums) -> bool:
+        """Whether kernel, landmarks and precision are the same."""
+        return (
+            self.kernel == other.kernel
+            and self.precision == other.precision
+            and self.sees(other.landmarks)
+        )
+
+    def sees(self, Z: Array) -> bool:
+        """Whether the landmarks are these."""
+        return Z is self.landmarks or bool(np.array_equal(to_numpy(Z), to_numpy(self.landmarks)))
+
+    def at(self, Z: Array) -> Array:
+        """The embedding of the data, of mass one, at the landmarks Z, which must be those of the
+        sums.
+
+        Rounded to multiples of 2⁻⁴⁰, far above what order and chunks change (1e-17) and far below
+        what any gap resolves: a solver then begins with the same bits and ends with the same
+        density, whatever the chunks.
+        """
+        if not self.sees(Z):
+            raise ValueError(
+                "kernel sums know the data only at their own landmarks; give them to the space as"
+                " landmarks=sums.landmarks"
+            )
+        if self.precision == "single":
+            raise ValueError(
+                f"kernel sums in single precision, known to {self.error:.1g}, are no target: a"
+                ' certificate would not know of their error; make them with precision="double"'
+            )
+        if not self.mass > 0.0:
+            raise ValueError(
+                f"the samples of these kernel sums have mass {self.mass:g}; add samples with"
+                " update(points)"
+            )
+        return like(namespace(self.values).round(self.values / self.mass * _GRID) / _GRID, Z)
+
+    def state(self) -> dict[str, Any]:
+        """Plain values and arrays from which :meth:`of_state` makes the same value."""
+        from ksos.kernels import KERNELS  # which imports this file
+
+        # a file names the kernel and never holds code, so that it can be opened without trust
+        if KERNELS.get(self.kernel.name) is not type(self.kernel):
+            raise ValueError(
+                f"sums with {self.kernel!r} cannot be saved: only the kernels {', '.join(KERNELS)}"
+                " are known to files"
+            )
+        return {
+            "kernel": self.kernel.name,
+            "parameters": self.kernel.parameters(),
+            "precision": self.precision,
+            "landmarks": to_numpy(self.landmarks),
+            "sums": to_numpy(self._sums),
+            "count": self.count,
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> KernelSums:
+        """The value that :meth:`state` described."""
+        from ksos.kernels import KERNELS  # which imports this file
+
+        kernel = KERNELS[state["kernel"]](**state["parameters"])
+        sums = state["sums"], int(state["count"])
+        return cls(kernel, state["landmarks"], state["precision"], state=sums)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the sums to a file, whole or not at all: a killed process leaves the old file or
+        the new one.
+        """
+        write_state(path, _KIND, self.state())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> KernelSums:
+        """The sums that :meth:`save` wrote, bit for bit."""
+        return cls.of_state(read_state(path, _KIND))
+
+    def __repr__(self) -> str:
+        return (
+            f"KernelSums({self.count} samples at {self.landmarks.shape[0]} landmarks,"
+            f" kernel={self.kernel!r})"
+        )
 
 
 def two_sum(total: Array, lost: Array, more: Array) -> tuple[Array, Array]:

@@ -96,17 +96,14 @@ class Gaussian(Kernel):
 
         return at
 
-    def blocks(self, X: Array, Z: Array, elements: int) -> Iterator[tuple[slice, Array]]:
-        if is_numpy(Z):
+    def blocks(
+        self, X: Array, Z: Array, elements: int, *, single: bool = False
+    ) -> Iterator[tuple[slice, Array, float]]:
+        if is_numpy(Z) and not single:
             yield from super().blocks(X, Z, elements)
             return
-        for rows, log_k, _ in Products(Z, self._root(Z)).blocks(X, elements):
-            yield rows, self(X[rows, :], Z) if log_k is None else exp_in_place(log_k)
-
-    def blocks_in_single(
-        self, X: Array, Z: Array, elements: int
-    ) -> Iterator[tuple[slice, Array, float]]:
-        for rows, log_k, error in Products(Z, self._root(Z), single=True).blocks(X, elements):
+        products = Products(Z, self._root(Z), single=single)
+        for rows, log_k, error in products.blocks(X, elements):
             if log_k is None:
                 yield rows, self(X[rows, :], Z), 0.0
             else:

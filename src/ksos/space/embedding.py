@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from ksos.data.kernel_sums import KernelSums
 from ksos.data.passes import Checks, Gathered
 from ksos.data.sources import Chunks, as_source
 from ksos.density import (
@@ -42,7 +41,7 @@ from ksos.integrals.box_pairs import BoxPairs
 from ksos.integrals.gaussian import BELL_NODES, GaussianBox, axes_of
 from ksos.integrals.quadruple import density_inner, density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
-from ksos.kernels.base import KernelSum, kernel_sums
+from ksos.kernels.base import KernelSum, KernelSums
 from ksos.kernels.roots import whiten_columns
 from ksos.measures import Box, Measure
 from ksos.observables import KernelFunction, Observable
@@ -102,11 +101,11 @@ class MeanEmbedding(KernelSum):
     def __call__(self, Z: Any) -> Array:
         """v(Z_r) = Σ_i a_i k(Z_r, x_i), shape (ℓ,)."""
         Z = as_points(in_order(Z, self.feature_names, "Z"), "Z", n_features=self.n_features)
-        return _atoms_at(self, self.kernel, like(Z, self.points))
+        return evaluate(self, self.kernel, like(Z, self.points))
 
     def norm(self) -> float:
         """‖v‖ in the RKHS."""
-        square = inner(self.weights, _atoms_at(self, self.kernel, self.points))
+        square = inner(self.weights, evaluate(self, self.kernel, self.points))
         return math.sqrt(max(square, 0.0))
 
     def __repr__(self) -> str:
@@ -131,7 +130,7 @@ class TableEmbedding(MeanEmbedding):
 
     def at_rows(self, rows: np.ndarray) -> np.ndarray:
         """The same at encoded rows."""
-        return np.asarray(_atoms_at(self, self.kernel, rows))
+        return np.asarray(evaluate(self, self.kernel, rows))
 
 
 # what a target becomes: its embedding can be evaluated anywhere
@@ -410,16 +409,11 @@ def evaluate(target: Embedded, kernel: Kernel, Z: Array) -> Array:
             f"the target has {target.n_features} features, but the landmarks have {Z.shape[1]}"
         )
     if isinstance(target, MeanEmbedding):
-        return _atoms_at(target, kernel, Z)
+        return KernelSums(kernel, Z).update(target.points, target.weights).values
     return sum(
         (weight * embedded(term, kernel, Z) for weight, term in target.terms.parts),
         zeros((Z.shape[0],), Z),
     )
-
-
-def _atoms_at(target: MeanEmbedding, kernel: Kernel, Z: Array) -> Array:
-    total, lost = kernel_sums(kernel, Z, like(target.points, Z), like(target.weights, Z))
-    return (total + lost)[:-1]
 
 
 def sums_at(

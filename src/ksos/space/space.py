@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ksos.data.kernel_sums import KernelSums
 from ksos.density import SoSDensity, Square, from_terms
 from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
@@ -20,7 +19,7 @@ from ksos.ground.run import Run
 from ksos.ground.validation import as_choice, as_points, as_positive
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.regions import Rule, importance_rules, panel_rules
-from ksos.kernels import Kernel
+from ksos.kernels import Kernel, KernelSums
 from ksos.kernels.roots import ROUTES, Whitening, thin_root, whiten, whiten_columns
 from ksos.measures import Lebesgue, Measure
 from ksos.observables import KernelFunction, Observable
