@@ -8,8 +8,8 @@ samples per second, many support points.
 Every part prints lines of JSON. "solve": data without rank decay (ten features, bandwidth 2), all m
 points are support points and landmarks; times include the mass matrix, the whitening and the kernel
 sums. "stream": samples made on the device, chunk by chunk, whose kernel sums at m landmarks are
-taken by hand, by ``KernelSums`` in both precisions and by a whole fit; and from the host, through
-pinned buffers. "sample": exact samples of a density of two features and 200 support points.
+taken by hand, by ``KernelSums`` in both precisions and by a whole fit; and from the host.
+"sample": exact samples of a density of two features and 200 support points.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from ksos.ground import (
     known_table,
     matrix_of,
     require_numbers,
-    send,
     to_device,
 )
 from ksos.ground.lazy import needed
@@ -109,8 +108,6 @@ class Chunks:
     def to(self, device: Any) -> Chunks:
         """The same source with chunks that are torch tensors on ``device``, such as "cuda": the fit
         then runs there.
-
-        The next chunk is read and copied while the device works on this one.
         """
         begin = partial(_on_device, self, device)
         return Chunks(begin, self.name, self.files, again=self.again)
@@ -494,18 +491,11 @@ def _numbered(items: Any) -> Iterator[Chunk]:
             yield Chunk(item, None, f"chunk {k}")
 
 
-# The same chunks with their data as float64 tensors on ``device``: each is read and on its way
-# there before the caller is given the one before.
+# The same chunks with their data as tensors on ``device``.
 def _on_device(chunks: Iterable[Chunk], device: Any) -> Iterator[Chunk]:
     # this raises if there is no such device, and names the reason
     wanted = to_device(np.zeros(0), device).device
-    sent: tuple[Chunk, Callable[[], Any]] | None = None
     for chunk in chunks:
         data = chunk.data
-        data = data if is_tensor(data) else np.asarray(require_numbers(data))
-        begun = chunk._replace(data=None), send(data, wanted)
-        if sent is not None:
-            yield sent[0]._replace(data=sent[1]())
-        sent = begun
-    if sent is not None:
-        yield sent[0]._replace(data=sent[1]())
+        data = data.to(wanted) if is_tensor(data) else to_device(require_numbers(data), wanted)
+        yield chunk._replace(data=data)

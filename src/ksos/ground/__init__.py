@@ -22,7 +22,6 @@ from ksos.ground.arrays import (
     on_host as on_host,
     quiet as quiet,
     row_squares as row_squares,
-    send as send,
     six_digits as six_digits,
     to_device as to_device,
     to_numpy as to_numpy,
@@ -44,6 +43,7 @@ from ksos.ground.frames import (
     square as square,
     typed_frame as typed_frame,
 )
+from ksos.ground.lazy import needed as needed
 from ksos.ground.memory import (
     CACHE_ELEMENTS as CACHE_ELEMENTS,
     FLOAT_BYTES as FLOAT_BYTES,
@@ -56,6 +56,7 @@ from ksos.ground.memory import (
 from ksos.ground.names import (
     as_feature_names as as_feature_names,
     as_row as as_row,
+    checked_columns as checked_columns,
     column_names as column_names,
     columns_of as columns_of,
     feature_numbers as feature_numbers,
