@@ -39,7 +39,7 @@ def test_a_command_leaves_the_terminal_clean(
     assert lines[:2] == ["", "drawing 7 samples ..."] and lines[-1] == ""
     assert all(
         line.startswith("drawing 7 samples ...: ") and line.endswith(" of 7 rows")
-        for line in lines[2:-1]
+        for line in filter(None, lines[2:-1])
     )
 
 
@@ -53,7 +53,7 @@ def test_a_line_replaces_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     console.error("again")
     assert (
         terminal.getvalue()
-        == "\r\x1b[Kworking\r\x1b[Kksos fit: error: no\nksos fit: error: again\n"
+        == "\r\x1b[Kworking\r\x1b[Kksos fit: error: no\n\r\x1b[Kksos fit: error: again\n"
     )
 
 

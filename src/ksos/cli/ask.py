@@ -3,8 +3,6 @@ probabilities.
 """
 
 import argparse
-import csv
-import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -227,19 +225,15 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
     )
 
 
-def csv_lines(samples: Any, names: Sequence[str]) -> Iterator[str]:
+def csv_lines(samples: Any, names: Sequence[str] | None = None) -> list[str]:
     """A header with the names, and the rows of an array or a data frame with the digits that give
     each number back exactly.
     """
-    if not isinstance(samples, np.ndarray):
-        yield from samples.to_csv(index=False).splitlines()
-        return
-    header = io.StringIO()
-    # a name may contain a comma
-    csv.writer(header, lineterminator="").writerow(names)
-    yield header.getvalue()
-    for row in samples:
-        yield ",".join(map(repr, row.tolist()))
+    import pandas  # heavy, and not needed for --help
+
+    if isinstance(samples, np.ndarray):
+        samples = pandas.DataFrame(samples, columns=names)
+    return str(samples.to_csv(index=False)).splitlines()
 
 
 IMPUTE = [
@@ -286,7 +280,7 @@ def impute(arguments: argparse.Namespace, console: Console) -> int:
     table: Any = open_samples(arguments, console, density)
     X = table.as_frame()
     filled = density.impute(X, how=arguments.how, rng=arguments.seed)
-    n, lines = int(np.sum(X.isna().to_numpy())), csv_lines(filled, ())
+    n, lines = int(np.sum(X.isna().to_numpy())), csv_lines(filled)
     value = {"n_samples": len(X), "n_imputed": n, "how": arguments.how, "output": arguments.output}
     if arguments.output is None:
         more = {"rows": filled.to_dict("records")} if arguments.json else {}

@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
@@ -34,12 +33,8 @@ class Console:
     """The two streams of one command. ``program`` ("ksos fit") begins every line on stderr."""
 
     def __init__(self, program: str) -> None:
-        self.program = program
-        self._status_shown = False
+        self.program, self._answering = program, False
         self._warned: set[str] = set()
-        # the library's progress comes from a thread of its own
-        self._lock = threading.RLock()
-        self._answering = False
 
     def result(self, lines: Iterable[str]) -> None:
         """Write lines to stdout. A reader that has gone away (``| head``) is no error."""
@@ -73,9 +68,8 @@ class Console:
     def note(self, message: str) -> None:
         """One line on stderr that is neither; none for an empty message."""
         if words := " ".join(message.split()):
-            with self._lock:
-                self.erase()
-                self._to_stderr(f"{self.program}: {words}\n")
+            # at once: the library's progress comes from a thread of its own
+            self._to_stderr(f"{ERASE * self.watched}{self.program}: {words}\n")
 
     @property
     def watched(self) -> bool:
@@ -84,17 +78,13 @@ class Console:
 
     def write(self, what: str, when: str = "") -> None:
         """Show a line of progress in the place of the last."""
-        with self._lock:
-            if self.watched and not self._answering:
-                self._to_stderr(f"{ERASE}{shortened(' '.join(what.split()), when)}")
-                self._status_shown = True
+        if self.watched and not self._answering:
+            self._to_stderr(f"{ERASE}{shortened(' '.join(what.split()), when)}")
 
     def erase(self) -> None:
         """Take the line of progress away."""
-        with self._lock:
-            if self._status_shown:
-                self._to_stderr(ERASE)
-                self._status_shown = False
+        if self.watched:
+            self._to_stderr(ERASE)
 
     @contextlib.contextmanager
     def warnings_as_lines(self) -> Iterator[None]:

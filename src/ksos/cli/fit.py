@@ -688,4 +688,4 @@ def predict(arguments: argparse.Namespace, console: Console) -> int:
         ends = estimator.predict_interval(X, arguments.interval, method=method)
         found |= {"low": ends[:, 0], "high": ends[:, 1]}
     value |= {name: column.tolist() for name, column in found.items()}
-    return console.answer(arguments.json, value, csv_lines(pandas.DataFrame(found), []))
+    return console.answer(arguments.json, value, csv_lines(pandas.DataFrame(found)))
