@@ -72,6 +72,7 @@ def color_map(cmap: Any) -> Colormap:
 
 def single_axes(ax: Any, size: tuple[float, float]) -> tuple[Figure | SubFigure, Axes]:
     """``ax`` with its figure, or the axes of a new figure of ``size`` inches."""
+    require_matplotlib()
     from matplotlib.axes import Axes
 
     if ax is None:
@@ -86,6 +87,7 @@ def axes_grid(
     ax: Any, rows: int, columns: int, size: tuple[float, float], **grid: Any
 ) -> tuple[Figure | SubFigure, np.ndarray]:
     """A grid of axes: in a new figure (None), in the place of one Axes, or the axes in an array."""
+    require_matplotlib()
     from matplotlib.axes import Axes
 
     if ax is None:
@@ -109,6 +111,15 @@ def axes_grid(
     if given.size != rows * columns or not all(isinstance(one, Axes) for one in given.ravel()):
         raise ValueError(f"ax must be one Axes, or {rows}×{columns} of them; got {ax!r}")
     return given.flat[0].figure, given.reshape(rows, columns)
+
+
+def lower_triangle(axes: np.ndarray) -> Iterator[tuple[int, int, Axes]]:
+    """The places and axes on and below the diagonal of a square grid; those above stay empty."""
+    for (i, j), here in np.ndenumerate(axes):
+        if j > i:
+            here.set_axis_off()
+        else:
+            yield i, j, here
 
 
 @contextmanager

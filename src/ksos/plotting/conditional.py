@@ -12,7 +12,7 @@ from scipy.stats import binom
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_choice, as_count, as_levels, as_vector
-from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, color_map, single_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,7 +170,6 @@ class ConditionalDisplay(Display):
         cmap : color map, optional
             Of a fan; default: from white to blue.
         """
-        require_matplotlib()
         bars = as_count(bins, "bins", minimum=1)
         (self.figure_, self.ax_), self.artists_ = single_axes(ax, (6.0, 4.0)), {}
         draw = {"fan": self._draw_fan, "pit": self._draw_pit, "calibration": self._draw_calibration}

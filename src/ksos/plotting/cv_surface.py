@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_grid, as_positive
-from ksos.plotting.canvas import Display, color_map, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, color_map, single_axes
 
 _CHOSEN, _LINE, _UNSEEN, _NEAR = "#B5480A", "#375f99", "#e6e6e6", "#1a1a1a"
 _BANDS = 12  # of color: as many as an eye tells apart in a color bar
@@ -140,7 +140,6 @@ class CrossValidationDisplay(Display):
         cmap : optional
             A matplotlib color map. Default: white to blue.
         """
-        require_matplotlib()
         known = self.scores[np.isfinite(self.scores)]
         if known.size == 0:
             raise ValueError("there is no finite score to draw")

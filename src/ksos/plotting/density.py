@@ -16,10 +16,25 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ksos.density import SoSDensity
-from ksos.ground.arrays import is_other_array, to_numpy
-from ksos.ground.names import in_order, quoted
-from ksos.ground.validation import as_count, as_features, as_points, as_vector, require_numbers
-from ksos.plotting.canvas import Display, axes_grid, color_map, require_matplotlib, single_axes
+from ksos.ground import (
+    as_count,
+    as_features,
+    as_points,
+    as_vector,
+    in_order,
+    is_other_array,
+    quoted,
+    require_numbers,
+    to_numpy,
+)
+from ksos.plotting.canvas import (
+    Display,
+    axes_grid,
+    color_map,
+    lower_triangle,
+    require_matplotlib,
+    single_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,12 +114,8 @@ class DensityDisplay(Display):
         X: np.ndarray | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        self.panels, self.features, self.X, self.feature_names = (
-            panels,
-            tuple(features),
-            X,
-            feature_names,
-        )
+        self.panels, self.features = panels, tuple(features)
+        self.X, self.feature_names = X, feature_names
 
     @classmethod
     def from_density(
@@ -231,7 +242,6 @@ class DensityDisplay(Display):
             For two features. Default: only in a new figure, not beside axes of your own.
         legend : bool
         """
-        require_matplotlib()
         paired = len(self.features) > 2
         few = len(next(iter(self.panels.values())).support) <= _MOST_SUPPORT
         look = Look(
@@ -259,17 +269,12 @@ class DensityDisplay(Display):
     def _plot_pairs(self, ax: Any, look: Look, legend: bool) -> None:
         k = len(self.features)
         self.figure_, self.ax_ = axes_grid(ax, k, k, figure_size(k), wspace=0.05, hspace=0.05)
-        for i, row in enumerate(self.features):
-            for j, column in enumerate(self.features):
-                here = self.ax_[i, j]
-                if j > i:
-                    here.set_axis_off()
-                    continue
-                pair = (row,) if i == j else (column, row)
-                self._draw(here, pair, look)
-                here.label_outer(remove_inner_ticks=True)
-                if i == j:
-                    here.set_ylabel(self._name(row) if i == 0 and k > 1 else "")
+        for i, j, here in lower_triangle(self.ax_):
+            row, column = self.features[i], self.features[j]
+            self._draw(here, (row,) if i == j else (column, row), look)
+            here.label_outer(remove_inner_ticks=True)
+            if i == j:
+                here.set_ylabel(self._name(row) if i == 0 else "")
         self.figure_.align_ylabels(list(self.ax_[:, 0]))
         if legend:
             handles, labels = self.ax_[1, 0].get_legend_handles_labels()

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ksos.ground.validation import as_choice
-from ksos.plotting.canvas import Display, axes_grid, require_matplotlib, single_axes
+from ksos.plotting.canvas import Display, axes_grid, single_axes
 from ksos.solvers import Progress, Solution
 
 if TYPE_CHECKING:
@@ -104,7 +104,6 @@ class SolutionDisplay(Display):
         against : {"iteration", "time"}
             What the horizontal axis counts.
         """
-        require_matplotlib()
         as_choice(against, "against", ("iteration", "time"))
         names = ("n_iter" if against == "iteration" else "time", "objective", "gap")
         x, objective, gap = (
@@ -218,7 +217,6 @@ class RobustPathDisplay(Display):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw. ``ax`` is where; default: a new figure."""
-        require_matplotlib()
         (self.figure_, self.ax_), plain = single_axes(ax, (6.4, 4.0)), self.path[0]
         radii, costs, errors, bounds = np.array(
             [(each.radius, each.cost, each.cost_error, each.value) for each in self.path], float

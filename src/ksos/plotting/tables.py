@@ -12,7 +12,7 @@ import numpy as np
 
 from ksos.density import Column, TableDensity
 from ksos.ground.validation import as_features
-from ksos.plotting.canvas import Display, axes_grid, color_map, require_matplotlib
+from ksos.plotting.canvas import Display, axes_grid, color_map, lower_triangle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,33 +101,27 @@ class TableDisplay(Display):
         ----------
         ax : Axes, optional
         """
-        require_matplotlib()
         k, gaps = len(self.columns), {"wspace": 0.06, "hspace": 0.06}
         self.figure_, self.ax_ = axes_grid(ax, k, k, table_size(k), **gaps)
         cells = None if self.X is None else self.density.columns.read(self.X)
         drawn = self.density.columns.read(self.density.rvs(_DRAWS, rng=0))
         self._drawn, self._window = drawn, cache(self._find_window)
-        for i, row in enumerate(self.columns):
-            for j, column in enumerate(self.columns):
-                here = self.ax_[i, j]
-                if j > i:
-                    here.set_axis_off()
-                    continue
-                known = None
-                if cells is not None:
-                    known = cells[:, [column, row]]
-                    known = known[~np.isnan(known).any(axis=1)]
+        for i, j, here in lower_triangle(self.ax_):
+            row, column = self.columns[i], self.columns[j]
+            known = None
+            if cells is not None:
+                known = cells[:, [column, row]]
+                known = known[~np.isnan(known).any(axis=1)]
+            if i == j:
+                self._draw(here, row, None if known is None else known[:, 0])
+            else:
+                self._draw_pair(here, column, row, known)
+                self._name(here.yaxis, row)
+            self._name(here.xaxis, column)
+            if k > 1:
+                here.label_outer(remove_inner_ticks=True)
                 if i == j:
-                    self._draw(here, row, None if known is None else known[:, 0])
-                else:
-                    self._draw_pair(here, column, row, known)
-                    self._name(here.yaxis, row)
-                self._name(here.xaxis, column)
-                if k > 1:
-                    here.label_outer(remove_inner_ticks=True)
-                    if i == j:
-                        here.set_yticks([])
-                        here.set_ylabel("")
+                    here.set(yticks=[], ylabel="")
         self.figure_.align_ylabels(list(self.ax_[:, 0]))
         return self
 
