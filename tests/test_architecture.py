@@ -93,6 +93,9 @@ SETTLED: list[str | tuple[str, ...]] = [
     ("kernels", "measures", "integrals", "quadrature", "observables"),
     ("estimators",),
     ("functionals",),
+    ("data",),
+    ("explorer",),
+    ("adapters",),
 ]
 
 

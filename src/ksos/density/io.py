@@ -23,11 +23,15 @@ from ksos.density.square import Square
 from ksos.density.table import TableDensity
 from ksos.density.terms import Term, Terms, as_term
 from ksos.exceptions import ModelFormatError
-from ksos.ground.arrays import quiet, to_numpy
-from ksos.ground.files import replace_whole
-from ksos.ground.frames import MAKES
-from ksos.ground.memory import FLOAT_BYTES, require_memory
-from ksos.ground.names import as_feature_names
+from ksos.ground import (
+    FLOAT_BYTES,
+    MAKES,
+    as_feature_names,
+    quiet,
+    replace_whole,
+    require_memory,
+    to_numpy,
+)
 from ksos.kernels import KERNELS
 from ksos.measures import MEASURES
 

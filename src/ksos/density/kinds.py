@@ -21,17 +21,18 @@ import numpy as np
 from scipy.special import expit
 
 from ksos.density.normal_scores import NormalScores
-from ksos.ground.frames import known_table, typed_frame
-from ksos.ground.names import (
+from ksos.ground import (
     checked_columns,
     column_names,
     columns_of,
     is_gap,
+    known_table,
     order_of,
     quoted,
+    require_unmasked,
     said,
+    typed_frame,
 )
-from ksos.ground.validation import require_unmasked
 from ksos.quadrature import legendre
 
 Side = float | tuple[float, float]

@@ -25,16 +25,26 @@ from ksos.density.mixed_square import Correction
 from ksos.density.questions import without_underflow
 from ksos.density.questions.expectation import expectation, total
 from ksos.density.terms import Terms
-from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device
-from ksos.ground.frames import frame, known_table, series, square
-from ksos.ground.names import column_names, feature_numbers, is_table, quoted
-from ksos.ground.validation import (
+from ksos.ground import (
+    Array,
     as_choice,
     as_count,
     as_features,
     as_levels,
     as_vector,
+    column_names,
+    feature_numbers,
+    frame,
     instead,
+    is_numpy,
+    is_table,
+    known_table,
+    like,
+    namespace,
+    quoted,
+    series,
+    square,
+    to_device,
 )
 from ksos.measures import Lebesgue
 
