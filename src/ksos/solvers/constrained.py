@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -110,23 +109,19 @@ def minimize_constrained(
         for stepper in steppers
     ]
     limit = goal.max_iter or max(_ROUND.max_iter, steppers[-1].max_iter)
-    rounds = Rounds(problem, steppers, goal._replace(max_iter=limit), program)
+    rounds = Rounds(problem, steppers, goal._replace(max_iter=limit), C, program)
     if isinstance(solver, InteriorPoint):
         rounds.fraction = solver.step_fraction
-    outcome, rounds.latest = None, C
-    with rounds.until_interrupted():
+    try:
         if (note := _unattainable(problem)) is not None:
             return partial(_solution, problem, violating(problem, C), name, goal.tol, (note, None))
-        for constraint in _balls(constraints):
-            closest, least = nearest(constraint, space, C, limit)
-            if least > constraint.bound:
-                outside, why = violating(problem, closest), _too_small(constraint, least)
-                return partial(_solution, problem, outside, name, goal.tol, why)
-            C = rounds.latest = closest if start is None else C
         if start is not None:
             rounds.record(problem.point(C))
-        outcome = solve_constrained(rounds, C)
-    outcome = rounds.ended("interrupted") if outcome is None else outcome
+        outcome = solve_constrained(rounds)
+    except KeyboardInterrupt:
+        run.interrupt()
+        rounds.record(problem.point(rounds.latest))
+        outcome = rounds.ended("interrupted")
     return partial(_certified, rounds, outcome, name)
 
 
@@ -177,7 +172,9 @@ def _balls(constraints: Sequence[Constraint]) -> list[Constraint]:
     return [constraint for constraint in constraints if isinstance(constraint.functional, MMD)]
 
 
-def nearest(ball: Constraint, space: SoSSpace, C: Array, max_iter: int) -> tuple[Array, float]:
+def nearest(
+    ball: Constraint, space: SoSSpace, C: Array, max_iter: int | None
+) -> tuple[Array, float]:
     """The C whose density is nearest to the center of a ball, to as many digits as it takes to tell
     whether that is below the radius; and a proven lower bound of the distance.
     """
@@ -224,15 +221,18 @@ def _why(rounds: Rounds, outcome: ConstrainedOutcome) -> Why:
     ball among them.
     """
     problem, balls = rounds.problem, _balls(rounds.problem.given)
+    for ball in balls:
+        C = outcome.G @ outcome.G.T
+        _, least = nearest(ball, problem.space, C, rounds.goal.max_iter)
+        if least > ball.bound:
+            return _too_small(ball, least)
     if len(balls) == 1 and len(problem.given) > 1:
         others = [constraint for constraint in problem.given if constraint is not balls[0]]
         distance = ConstrainedProblem(_squared_distance(balls[0], problem.space), others)
-        least = solve_constrained(
-            Rounds(distance, [LowRank()], Goal(rounds.goal.tol, max_iter=rounds.goal.max_iter)),
-            problem.middle.C,
-        )
-        if least.status != "infeasible":
-            radius = math.sqrt(max(least.bound, 0.0))
+        goal = Goal(rounds.goal.tol, max_iter=rounds.goal.max_iter)
+        found = solve_constrained(Rounds(distance, [LowRank()], goal, problem.middle.C))
+        if found.status != "infeasible":
+            radius = math.sqrt(max(found.bound, 0.0))
             note = f"given the other constraints, the least radius of {balls[0]!r} that holds a"
             return f"{note} density is {radius:.6g} (certified)", radius
     note = "they can be met one by one, but not together: at best one is violated by"
@@ -308,6 +308,7 @@ class Rounds:
     # the next one takes over for good if the steps of one round run out
     steppers: Sequence[Stepper]
     goal: Goal
+    latest: Array  # where the latest unconstrained problem has ended, at first the start
     # what the interior point follows the path of; None if it cannot, or has done so
     program: ConicProgram | None = None
     fraction: float = InteriorPoint.step_fraction
@@ -315,19 +316,7 @@ class Rounds:
     n_iter: int = 0
     history: list[Progress] = field(default_factory=list)
     best: ConstrainedOutcome | None = None
-    # where the latest unconstrained problem has ended, at first the start
-    latest: Array | None = None
     last_step: int = sys.maxsize  # after so many steps the rounds end for want of progress
-
-    # inside, Ctrl-C ends the run, and the latest point is looked at too
-    @contextmanager
-    def until_interrupted(self) -> Iterator[None]:
-        try:
-            yield
-        except KeyboardInterrupt:
-            Run.current().interrupt()
-            if self.latest is not None:
-                self.record(self.problem.point(self.latest))
 
     # one unconstrained problem: outcome, point and its multipliers
     def inner(
@@ -402,21 +391,26 @@ class Rounds:
         self.best = found if better else best
         return better
 
+    # a point that violates the constraints least
+    def without_solution(self, C: Array, **known: Any) -> ConstrainedOutcome:
+        found = violating(self.problem, C)
+        return replace(found, n_iter=self.n_iter, history=self.history, **known)
+
     # the best point, with a status
     def ended(self, status: str) -> ConstrainedOutcome:
         assert self.best is not None
         return replace(self.best, status=status, n_iter=self.n_iter, history=self.history)
 
 
-def solve_constrained(rounds: Rounds, C: Array) -> ConstrainedOutcome:
+def solve_constrained(rounds: Rounds) -> ConstrainedOutcome:
     """The interior point, if it has a program; then rounds of minimizing the augmented Lagrangian
     and moving the multipliers to those of the minimizer.
     """
-    problem, tol, unit = rounds.problem, rounds.goal.tol, max(rounds.problem.size, 1e-12)
+    problem, tol, C = rounds.problem, rounds.goal.tol, rounds.latest
+    unit = max(problem.size, 1e-12)
     # of one size of a constraint, in units of how much f varies
     w, penalty = 0.0 * problem.sizes, 10.0
     last_violation, inner_tol, since_best, doubted = np.inf, 1e-2 * unit, 0, False
-    least_gap = least_violation = np.inf
     if rounds.program is not None:
         if (found := _along_the_path(rounds)) is not None:
             return found
@@ -426,14 +420,15 @@ def solve_constrained(rounds: Rounds, C: Array) -> ConstrainedOutcome:
             # whose multipliers are nearly right
             C, w = rounds.resumed()
             penalty, inner_tol = 100.0, 10.0 * tol
+    for ball in _balls(problem.given) if rounds.best is None or not rounds.best.feasible else []:
+        C, least = nearest(ball, problem.space, C, rounds.goal.max_iter)
+        if least > ball.bound:
+            return rounds.without_solution(C)
     for _ in range(60):  # with ten times the penalty in each, rounding ends them long before
         augmented = problem.augmented(w, penalty * unit / problem.sizes**2)
         outcome, point, w = rounds.inner(augmented, C, max(inner_tol, 0.1 * tol))
         C, violation = point.C, problem.violation(point)
-        rounds.record(point, Multipliers(w))
-        gap = rounds.history[-1].gap
-        since_best = 0 if gap < least_gap or violation < 0.5 * least_violation else since_best + 1
-        least_gap, least_violation = min(gap, least_gap), min(violation, least_violation)
+        since_best = 0 if rounds.record(point, Multipliers(w)) else since_best + 1
         assert rounds.best is not None
         if (found := rounds.finished(C)) is not None:
             return found
@@ -469,8 +464,6 @@ def _along_the_path(rounds: Rounds) -> ConstrainedOutcome | None:
         largest = float(np.abs(multipliers.weights * problem.sizes).max()) / size
         # where nothing is feasible they grow along a ray that proves it (Farkas)
         if largest > _DOUBTFUL and problem.proven_empty(multipliers, point):
-            if not rounds.steppers:
-                return violating(problem, C)
             return _least_violation(rounds, C, multipliers)
         if largest > 1e12:  # and without end if rounding hides the proof
             break
@@ -502,23 +495,12 @@ def _least_violation(
     objective, precision = rounds.problem.infeasibility(), 1e-6 if proof is None else 1e-2
     _, point, w = rounds.inner(objective, C, precision * objective.value(objective.point(C)))
     proof = Multipliers(w) if proof is None else proof
-    return replace(
-        violating(rounds.problem, point.C),
-        multipliers=proof,
-        n_iter=rounds.n_iter,
-        history=rounds.history,
-    )
+    return rounds.without_solution(point.C, multipliers=proof)
 
 
 def violating(problem: ConstrainedProblem, C: Array) -> ConstrainedOutcome:
     """A point of an infeasible problem."""
     G = factor(C)
-    point = problem.point(G @ G.T)
-    return ConstrainedOutcome(
-        G,
-        Multipliers(0.0 * problem.sizes),
-        problem.value(point),
-        np.inf,
-        problem.violation(point),
-        "infeasible",
-    )
+    point, zero = problem.point(G @ G.T), Multipliers(0.0 * problem.sizes)
+    value, violation = problem.value(point), problem.violation(point)
+    return ConstrainedOutcome(G, zero, value, np.inf, violation, "infeasible")
