@@ -161,6 +161,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Layout, **settings)
+        # what is a value, although it begins as an option does
+        self._negative_number_matcher = re.compile(r"-(\d|\.\d|inf)", re.IGNORECASE)
 
     def add(self, declared: Iterable[Argument]) -> None:
         """The arguments of a command. The line of usage shows those that are needed."""
@@ -178,19 +180,11 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """The arguments in ``words``."""
-        joined: list[str] = []
-        for word in words:
-            flag = word.partition("=")[0]
-            if word.startswith("--") and flag not in {"--", *self._option_string_actions}:
-                known = self._option_string_actions
+        known = {"--", *self._option_string_actions}
+        for flag in (word.partition("=")[0] for word in words if word.startswith("--")):
+            if flag not in known:
                 self.error(f"unrecognized arguments: {flag}{meant(flag, known)}")
-            # --low -1 becomes --low=-1: argparse would read the second word as an option
-            negative = re.match(r"-(\d|\.\d|inf)", word, re.IGNORECASE)
-            if negative and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
-                joined[-1] += f"={word}"
-            else:
-                joined.append(word)
-        return self.parse_args(joined)
+        return self.parse_args(words)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")

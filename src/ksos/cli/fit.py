@@ -171,7 +171,7 @@ FIT = [
     ),
     _paper(
         "--bandwidth",
-        type=values.expected(values.SEVERAL, values.one_or_several, RULES),
+        type=values.expected(values.SEVERAL, RULES)(values.one_or_several),
         metavar="SIGMA",
         help=f"{', '.join(RULES)}, a number, or one per column, with commas (default: auto)",
     ),
@@ -202,7 +202,7 @@ FIT = [
     ),
     _paper(
         "--regularization",
-        type=values.expected("a number", float, ["auto"]),
+        type=values.expected("a number", ["auto"])(float),
         metavar="LAMBDA",
         help="its weight lambda, a number or auto (default: auto)",
     ),

@@ -35,33 +35,31 @@ def dest(one: Argument) -> str:
 
 
 def expected(
-    what: str, parse: Callable[[str], Any], words: Collection[str] = ()
-) -> Callable[[str], Any]:
-    """The parser of one of ``words``, or of ``what`` parse reads, which its errors name.
+    what: str, words: Collection[str] = (), limits: tuple[float, float] | None = None
+) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
+    """A decorator of what reads a value: one of ``words`` is accepted too, a number must lie within
+    ``limits``, and the error says what was expected.
 
-    >>> auto = expected("a number", float, ["auto"])
+    >>> auto = expected("a number", ["auto"])(float)
     >>> auto("2"), auto("auto")
     (2.0, 'auto')
     """
     known = f"{', '.join(words)} or {what}" if words else what
 
-    def parsed(text: str) -> Any:
-        if text in words:
-            return text
-        with suppress(ValueError, LookupError, csv.Error):
-            return parse(text)
-        raise argparse.ArgumentTypeError(f"{known} was expected; got {text!r}")
+    def decorated(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+        def parsed(text: str) -> Any:
+            if text in words:
+                return text
+            with suppress(ValueError, LookupError, csv.Error):
+                value = parse(text)
+                if limits is None or limits[0] <= value <= limits[1]:
+                    return value
+            raise argparse.ArgumentTypeError(f"{known} was expected; got {text!r}")
 
-    return parsed
+        parsed.__doc__ = parse.__doc__
+        return parsed
 
-
-def _within(parse: Callable[[str], Any], least: float, most: float) -> Callable[[str], Any]:
-    def parsed(text: str) -> Any:
-        if not least <= (value := parse(text)) <= most:
-            raise ValueError(text)
-        return value
-
-    return parsed
+    return decorated
 
 
 def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], int]:
@@ -72,7 +70,17 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Callable[[str], i
     """
     where = f" from {least} to {most}" if most < math.inf else f" of at least {least}"
     what = f"a whole number{where if least > -math.inf else ''}"
-    return expected(what, _within(int, least, most))
+    return expected(what, limits=(least, most))(int)
+
+
+SEVERAL = "a number, or several separated by commas,"
+number = expected("a number")(float)
+share = expected("a number between 0 and 1", limits=(5e-324, 1.0 - 2.0**-53))(float)
+"""From the least positive float to the last one below 1."""
+count = whole()
+"""A whole number; the library checks its bounds."""
+seed = whole(0, 2**32 - 1)
+"""The seed of every random choice: NumPy's are 32 bits."""
 
 
 def _listed(text: str) -> list[float]:
@@ -88,14 +96,22 @@ def one_or_several(text: str) -> float | list[float]:
     return values if len(values := _listed(text)) > 1 else values[0]
 
 
-def _probabilities(text: str) -> list[float]:
+number_list = expected(SEVERAL)(_listed)
+numbers = expected(SEVERAL)(one_or_several)
+
+
+@expected("a list of numbers from 0 to 1, separated by commas,")
+def probabilities(text: str) -> list[float]:
+    """Levels of quantiles, or of regions."""
     levels = _listed(text)
     if not all(0.0 <= level <= 1.0 for level in levels):
         raise ValueError(text)
     return levels
 
 
-def _columns(text: str) -> list[str]:
+@expected("a list of names or numbers of columns, separated by commas,")
+def columns(text: str) -> list[str]:
+    """A name that contains a comma is put in double quotes."""
     (words,) = csv.reader([text], strict=True, skipinitialspace=True)
     names = [word.strip() for word in words]
     if not names or not all(names):
@@ -119,7 +135,9 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _bounds(text: str) -> list[tuple[str | None, float]]:
+@expected("a number, or several separated by commas, or NAME=NUMBER,")
+def bounds(text: str) -> list[tuple[str | None, float]]:
+    """The name of a column, None if it is not given, and its bound."""
     if "=" not in text:
         return [(None, value) for value in _listed(text)]
     return [(name, float(value)) for name, value in _pairs(text)]
@@ -129,7 +147,12 @@ Condition = float | tuple[float, float] | str
 """A value, an interval, or the level of a column of categories."""
 
 
-def _conditions(text: str) -> list[tuple[str, Condition]]:
+@expected(
+    "NAME=VALUE with a finite value, or an interval NAME=LOW:HIGH with LOW < HIGH, or several"
+    " separated by commas,"
+)
+def conditions(text: str) -> list[tuple[str, Condition]]:
+    """The name of a column and what it is given as."""
     found: list[tuple[str, Condition]] = []
     for name, value in _pairs(text):
         if re.match(r"[^\W\d]", value) and value.lower() not in ("inf", "nan", "infinity"):
@@ -142,10 +165,14 @@ def _conditions(text: str) -> list[tuple[str, Condition]]:
     return found
 
 
-def _kinds(text: str) -> dict[str, Any]:
+@expected(
+    f"NAME=KIND, with {', '.join(KINDS)}, LOW:HIGH or circular:PERIOD, or several separated by"
+    " commas,"
+)
+def kinds(text: str) -> dict[str, Any]:
     """NAME=KIND, separated by commas.
 
-    >>> _kinds("rain=nonnegative,share=0:1,wind=circular:360")
+    >>> kinds("rain=nonnegative,share=0:1,wind=circular:360")
     {'rain': 'nonnegative', 'share': (0.0, 1.0), 'wind': ('circular', 360.0)}
     """
     found: dict[str, Any] = {}
@@ -159,45 +186,18 @@ def _kinds(text: str) -> dict[str, Any]:
     return found
 
 
-def _delimiter(text: str) -> str:
+@expected("one character that no number contains (',', ';', '|', ' ' or tab)")
+def delimiter(text: str) -> str:
+    """What separates cells; a tab by its name."""
     character = "\t" if text in ("tab", "\\t") else text
     if len(character) != 1 or character in '"\r\n\0+-.' or character.isalnum():
         raise ValueError(text)
     return character
 
 
-def _encoding(text: str) -> str:
+@expected("the name of an encoding such as utf-8, latin-1 or cp1252")
+def encoding(text: str) -> str:
+    """The name that Python has for it."""
     # raises for codecs that make no text, such as zip
     b"".decode(text)
     return codecs.lookup(text).name
-
-
-SEVERAL = "a number, or several separated by commas,"
-
-number = expected("a number", float)
-numbers = expected(SEVERAL, one_or_several)
-share = expected("a number between 0 and 1", _within(float, 5e-324, 1.0 - 2.0**-53))
-"""From the least positive float to the last one below 1."""
-number_list = expected(SEVERAL, _listed)
-probabilities = expected("a list of numbers from 0 to 1, separated by commas,", _probabilities)
-columns = expected("a list of names or numbers of columns, separated by commas,", _columns)
-"""A name that contains a comma is put in double quotes."""
-bounds = expected("a number, or several separated by commas, or NAME=NUMBER,", _bounds)
-conditions = expected(
-    "NAME=VALUE with a finite value, or an interval NAME=LOW:HIGH with LOW < HIGH, or several"
-    " separated by commas,",
-    _conditions,
-)
-kinds = expected(
-    f"NAME=KIND, with {', '.join(KINDS)}, LOW:HIGH or circular:PERIOD, or several separated by"
-    " commas,",
-    _kinds,
-)
-delimiter = expected(
-    "one character that no number contains (',', ';', '|', ' ' or tab)", _delimiter
-)
-encoding = expected("the name of an encoding such as utf-8, latin-1 or cp1252", _encoding)
-count = whole()
-"""A whole number; the library checks its bounds."""
-seed = whole(0, 2**32 - 1)
-"""The seed of every random choice: NumPy's are 32 bits."""

@@ -38,7 +38,7 @@ WORST_CASE = [
     ),
     values.argument(
         "--radius",
-        type=values.expected("a number", float, ["bootstrap"]),
+        type=values.expected("a number", ["bootstrap"])(float),
         metavar="R",
         help="of the ball, in MMD: a number, or bootstrap",
     ),
