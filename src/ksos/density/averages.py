@@ -21,9 +21,7 @@ from ksos.density.questions.expectation import (
 from ksos.density.questions.moments import mean_and_covariance, moment
 from ksos.density.scores import Scores
 from ksos.density.terms import Terms
-from ksos.ground.names import order_of
-from ksos.ground.run import Run
-from ksos.ground.validation import as_count, as_positive, as_powers
+from ksos.ground import Run, as_count, as_positive, as_powers, order_of
 
 
 @without_underflow

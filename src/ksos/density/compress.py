@@ -12,8 +12,7 @@ from ksos.density.corrected import Corrected
 from ksos.density.mixed import MixedTerms
 from ksos.density.square import assemble
 from ksos.density.terms import Term
-from ksos.ground.memory import FLOAT_BYTES, require_memory
-from ksos.ground.validation import as_count
+from ksos.ground import FLOAT_BYTES, as_count, require_memory
 
 _RESOLVED = 1e-10  # squared, relative distance to the chosen functions: closer ones add rounding
 

@@ -20,20 +20,13 @@ from ksos.density.questions.moments import mean_and_covariance
 from ksos.density.sampling import draw_terms
 from ksos.density.square import NoMass, Square
 from ksos.density.terms import Terms, as_by_volume, as_term
-from ksos.ground.arrays import Array, is_numpy, like, namespace, to_device, to_numpy
-from ksos.ground.frames import frame, series, square
-from ksos.ground.names import (
-    as_feature_names,
-    per_feature,
-    quoted,
-    said,
-    shown_names,
-)
-from ksos.ground.run import Run
-from ksos.ground.validation import (
+from ksos.ground import (
+    Array,
+    Run,
     as_box,
     as_conditions,
     as_count,
+    as_feature_names,
     as_features,
     as_invertible,
     as_levels,
@@ -41,7 +34,19 @@ from ksos.ground.validation import (
     as_points,
     as_scales,
     as_vector,
+    frame,
     instead,
+    is_numpy,
+    like,
+    namespace,
+    per_feature,
+    quoted,
+    said,
+    series,
+    shown_names,
+    square,
+    to_device,
+    to_numpy,
 )
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel

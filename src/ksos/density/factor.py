@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import qr
 
-from ksos.ground.arrays import Array, namespace, quiet, row_squares
-from ksos.ground.memory import FLOAT_BYTES, require_memory
-from ksos.ground.threads import one_blas_thread
+from ksos.ground import (
+    FLOAT_BYTES,
+    Array,
+    namespace,
+    one_blas_thread,
+    quiet,
+    require_memory,
+    row_squares,
+)
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _DROP = 1e-15  # relative to the largest: eigenvalues below it are rounding

@@ -12,9 +12,7 @@ from ksos.density.density import SoSDensity, from_terms
 from ksos.density.questions import condition
 from ksos.density.square import Square, assemble
 from ksos.density.terms import Term, Terms
-from ksos.ground.arrays import is_numpy, like
-from ksos.ground.names import order_of
-from ksos.ground.validation import as_weights
+from ksos.ground import as_weights, is_numpy, like, order_of
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Measure
 

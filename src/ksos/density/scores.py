@@ -16,11 +16,19 @@ from ksos.density.questions import without_underflow
 from ksos.density.questions.line import crps
 from ksos.density.sampling import draw_terms
 from ksos.density.terms import Terms
-from ksos.ground.arrays import Array, is_other_array, like, to_numpy
-from ksos.ground.memory import row_blocks
-from ksos.ground.names import in_order, is_table
-from ksos.ground.run import Run
-from ksos.ground.validation import as_count, as_points, as_vector
+from ksos.ground import (
+    Array,
+    Run,
+    as_count,
+    as_points,
+    as_vector,
+    in_order,
+    is_other_array,
+    is_table,
+    like,
+    row_blocks,
+    to_numpy,
+)
 
 _GROUPS = 16  # independent groups of samples, whose spread is the error, known to a fifth
 _BLOCK = 1 << 20  # distances that are held at a time: 8 MB

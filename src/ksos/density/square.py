@@ -12,18 +12,19 @@ import numpy as np
 
 from ksos.density.factor import log_squares, merge_points, split_columns, unit_rows
 from ksos.density.normals import Group
-from ksos.ground.arrays import (
+from ksos.ground import (
+    CACHE_ELEMENTS,
     Array,
     is_numpy,
     like,
     namespace,
     on_host,
     quiet,
+    row_blocks,
     row_squares,
     to_numpy,
     zeros,
 )
-from ksos.ground.memory import CACHE_ELEMENTS, row_blocks
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.kernels import Gaussian, Kernel

@@ -13,10 +13,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ksos.density import SoSDensity
-from ksos.ground.arrays import to_numpy
-from ksos.ground.memory import row_blocks
-from ksos.ground.names import column_names
-from ksos.ground.validation import (
+from ksos.ground import (
     as_bandwidth,
     as_count,
     as_features,
@@ -24,6 +21,9 @@ from ksos.ground.validation import (
     as_points,
     as_vector,
     as_weights,
+    column_names,
+    row_blocks,
+    to_numpy,
 )
 from ksos.kernels import Kernel, kernel_form
 from ksos.measures import Box, Discrete, Lebesgue, Measure

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from ksos.ground.arrays import to_numpy
-from ksos.ground.run import Run
+from ksos.ground import Run, to_numpy
 from ksos.robust.parametric import ParametricRisk
 from ksos.space import SoSSpace, blocks_of
 

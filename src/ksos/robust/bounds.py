@@ -31,9 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq, nnls
 
-from ksos.ground.arrays import to_numpy
-from ksos.ground.run import Run
-from ksos.ground.validation import as_points
+from ksos.ground import Run, as_points, to_numpy
 from ksos.measures import Box, Measure
 from ksos.observables import (
     BoxIndicator,

@@ -32,10 +32,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
-from ksos.ground.arrays import to_numpy
-from ksos.ground.run import Run
-from ksos.ground.threads import one_blas_thread
-from ksos.ground.validation import as_points, as_positive
+from ksos.ground import Run, as_points, as_positive, one_blas_thread, to_numpy
 from ksos.kernels.roots import choose_pivots
 from ksos.measures import Box
 from ksos.observables import (

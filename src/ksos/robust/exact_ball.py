@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ksos.density import SoSDensity, square_of
-from ksos.ground.arrays import to_numpy
-from ksos.ground.run import Run
-from ksos.ground.threads import one_blas_thread
+from ksos.ground import Run, one_blas_thread, to_numpy
 from ksos.robust.problem import Goal, Point, Problem, Saddle, solve, solve_penalized
 from ksos.solvers import factor
 from ksos.space import (

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.ground.run import Run
-from ksos.ground.validation import as_count, as_vector
+from ksos.ground import Run, as_count, as_vector
 from ksos.observables import NumericFunction, Observable
 from ksos.robust.ball import Adversary, Ball, adversary_in, require_ball
 from ksos.robust.losses import NodeRisk, ParametricLoss, UserLoss, least_expected, proven_expected

@@ -17,10 +17,7 @@ from typing import Any
 import numpy as np
 
 from ksos.density import SoSDensity
-from ksos.ground.arrays import to_numpy
-from ksos.ground.run import Run, TimeUp
-from ksos.ground.threads import one_blas_thread
-from ksos.ground.validation import as_choice, as_count
+from ksos.ground import Run, TimeUp, as_choice, as_count, one_blas_thread, to_numpy
 from ksos.observables import KernelFunction
 from ksos.robust.ball import Adversary, Ball, adversary_in
 from ksos.robust.bounds import AtomicBall, WorstAtoms

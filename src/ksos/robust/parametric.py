@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.ground.arrays import Array, eye, namespace, to_numpy
-from ksos.ground.memory import FLOAT_BYTES, require_memory
+from ksos.ground import FLOAT_BYTES, Array, eye, namespace, require_memory, to_numpy
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian
 from ksos.observables import KernelFunction, Observable, Polynomial, coordinate

@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ksos.functionals import MMD, Bound, BoundLinear, BoundSquaredMMD, within
-from ksos.ground.arrays import Array, eye, inner, like, norm
-from ksos.ground.run import Run
+from ksos.ground import Array, Run, eye, inner, like, norm
 from ksos.robust.barrier import JointBarrier
 from ksos.robust.parametric import ParametricRisk, Risk
 from ksos.solvers import center, lowest_bound, lowest_eigenpairs, minimize, nearest

@@ -16,10 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ksos.exceptions import InternalError
 from ksos.functionals import BoundLinear, Expectation
-from ksos.ground.arrays import inner, like, namespace, to_numpy
-from ksos.ground.run import Run
-from ksos.ground.threads import one_blas_thread
-from ksos.ground.validation import as_nonnegative, as_positive
+from ksos.ground import (
+    Run,
+    as_nonnegative,
+    as_positive,
+    inner,
+    like,
+    namespace,
+    one_blas_thread,
+    to_numpy,
+)
 from ksos.kernels import Kernel
 from ksos.observables import KernelFunction, Observable, as_observable
 from ksos.robust.ball import Adversary, Ball, adversary_in

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ksos.ground.arrays import (
+from ksos.ground import (
     Array,
     cholesky_solver,
     eye,
@@ -23,9 +23,9 @@ from ksos.ground.arrays import (
     like,
     linalg_errors,
     namespace,
+    row_blocks,
     zeros,
 )
-from ksos.ground.memory import row_blocks
 
 _BLOCK_ELEMENTS = 500_000  # of the tensor at a time: 4 MB stay in cache between the two products
 _DEVICE_ELEMENTS = 125_000_000  # 1 GB: a GPU wants few large products instead

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ksos.functionals import Objective, Point
-from ksos.ground.arrays import inner, like, norm
-from ksos.ground.run import Run
+from ksos.ground import Run, inner, like, norm
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import lowest_eigenpairs, project, step_along
 

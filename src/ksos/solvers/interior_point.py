@@ -24,8 +24,10 @@ from itertools import chain
 import numpy as np
 
 from ksos.functionals import BoundBall, Objective, Point
-from ksos.ground.arrays import (
+from ksos.ground import (
+    FLOAT_BYTES,
     Array,
+    Run,
     eye,
     flat,
     inner,
@@ -33,11 +35,10 @@ from ksos.ground.arrays import (
     linalg_errors,
     namespace,
     norm,
+    require_memory,
     to_numpy,
     zeros,
 )
-from ksos.ground.memory import FLOAT_BYTES, require_memory
-from ksos.ground.run import Run
 from ksos.solvers.cones import (
     ConePair,
     ScaledPair,

@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ksos.functionals import BoundLinear, Objective, Point
-from ksos.ground.arrays import (
+from ksos.ground import (
     Array,
+    Run,
+    as_nonnegative,
     eye,
     flat,
     inner,
@@ -26,8 +28,6 @@ from ksos.ground.arrays import (
     to_numpy,
     zeros,
 )
-from ksos.ground.run import Run
-from ksos.ground.validation import as_nonnegative
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import DENSE, center, grown, lowest_bound, lowest_eigenpairs, pruned
 

@@ -36,9 +36,7 @@ from ksos.functionals import (
     from_values,
     likelihood_term,
 )
-from ksos.ground.arrays import Array, inner, like, norm, to_numpy
-from ksos.ground.run import Run
-from ksos.ground.validation import naming
+from ksos.ground import Array, Run, inner, like, naming, norm, to_numpy
 from ksos.solvers import Progress, Solution
 from ksos.solvers.spectraplex import lowest_bound
 from ksos.space.space import SoSSpace

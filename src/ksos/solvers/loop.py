@@ -15,9 +15,16 @@ import numpy as np
 
 from ksos.density import SoSDensity
 from ksos.functionals import BoundTerm, Objective, Point
-from ksos.ground.arrays import Array, is_numpy, linalg_errors, namespace
-from ksos.ground.run import Run, TimeUp
-from ksos.ground.validation import as_callback, as_count
+from ksos.ground import (
+    Array,
+    Run,
+    TimeUp,
+    as_callback,
+    as_count,
+    is_numpy,
+    linalg_errors,
+    namespace,
+)
 from ksos.solvers.spectraplex import certify, factor
 from ksos.space.space import SoSSpace
 

@@ -14,18 +14,22 @@ from typing import Any
 import numpy as np
 
 from ksos.functionals import Bound, Constraint, Functional, Objective, Point
-from ksos.ground.arrays import (
+from ksos.ground import (
     Array,
+    Run,
+    TimeUp,
+    as_choice,
+    as_count,
+    as_nonnegative,
+    as_positive,
     eye,
     like,
     memory_errors,
     namespace,
     norm,
+    one_blas_thread,
     zeros,
 )
-from ksos.ground.run import Run, TimeUp
-from ksos.ground.threads import one_blas_thread
-from ksos.ground.validation import as_choice, as_count, as_nonnegative, as_positive
 from ksos.solvers.constrained import Goal, minimize_constrained
 from ksos.solvers.first_order import Fista, FrankWolfe, ProjectedGradient
 from ksos.solvers.interior_point import InteriorPoint

@@ -13,10 +13,21 @@ from typing import Any
 import numpy as np
 
 from ksos.density import SoSDensity, Square, from_terms
-from ksos.ground.arrays import Array, is_numpy, like, namespace, to_numpy, zeros
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.run import Run
-from ksos.ground.validation import as_choice, as_points, as_positive
+from ksos.ground import (
+    FLOAT_BYTES,
+    Array,
+    Run,
+    as_choice,
+    as_points,
+    as_positive,
+    is_numpy,
+    like,
+    namespace,
+    require_memory,
+    row_blocks,
+    to_numpy,
+    zeros,
+)
 from ksos.integrals import Integrals, closed_form
 from ksos.integrals.regions import Rule, importance_rules, panel_rules
 from ksos.kernels import Kernel, KernelSums

@@ -10,9 +10,15 @@ import math
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ksos.ground.arrays import Array, namespace
-from ksos.ground.memory import CACHE_ELEMENTS, FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.run import Run
+from ksos.ground import (
+    CACHE_ELEMENTS,
+    FLOAT_BYTES,
+    Array,
+    Run,
+    namespace,
+    require_memory,
+    row_blocks,
+)
 from ksos.integrals import Integrals, closed_form
 from ksos.kernels import Kernel
 from ksos.kernels.roots import VERY_MANY_POINTS, choose_pivots, definite_root

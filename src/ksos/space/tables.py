@@ -17,10 +17,7 @@ import numpy as np
 
 from ksos.data.columns import learn
 from ksos.density import Column, Columns, TableDensity, restored
-from ksos.ground.arrays import Array
-from ksos.ground.frames import make_of
-from ksos.ground.memory import row_blocks
-from ksos.ground.names import column_names, is_table, quoted
+from ksos.ground import Array, column_names, is_table, make_of, quoted, row_blocks
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import squared_distances
 from ksos.space.bandwidth import bandwidth_rule

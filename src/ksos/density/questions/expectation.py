@@ -20,8 +20,7 @@ from ksos.density.questions.moments import term_moment
 from ksos.density.square import Square
 from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
-from ksos.ground.arrays import Array, like, namespace, to_numpy
-from ksos.ground.run import Run
+from ksos.ground import Array, Run, like, namespace, to_numpy
 from ksos.integrals import closed_form
 from ksos.integrals.regions import cells, importance_rules
 from ksos.integrals.triple import apply_triple

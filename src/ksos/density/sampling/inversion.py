@@ -24,21 +24,22 @@ import numpy as np
 
 from ksos.density.factor import fewer_rows, hadamard_rows
 from ksos.density.standard import standardize
-from ksos.ground.arrays import (
+from ksos.ground import (
     Array,
+    Run,
     is_numpy,
     like,
     namespace,
     on_accelerator,
+    one_blas_thread,
     quiet,
+    require_memory,
+    row_blocks,
     row_squares,
     to_numpy,
     uniforms,
     zeros,
 )
-from ksos.ground.memory import require_memory, row_blocks
-from ksos.ground.run import Run
-from ksos.ground.threads import one_blas_thread
 from ksos.integrals import closed_form
 from ksos.integrals.regions import intervals, kinks
 from ksos.quadrature import PanelDistribution, Panels, cut, positions

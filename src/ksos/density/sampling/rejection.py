@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ksos.ground.memory import FLOAT_BYTES, row_blocks
-from ksos.ground.run import Run
+from ksos.ground import FLOAT_BYTES, Run, row_blocks
 from ksos.integrals import closed_form
 from ksos.kernels import Laplace, Matern
 

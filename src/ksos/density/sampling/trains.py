@@ -33,9 +33,7 @@ from ksos.density.factor import split_columns
 from ksos.density.sampling.inversion import NODES_PER_PANEL, Axis, without_silent_points
 from ksos.density.sampling.rejection import gathered
 from ksos.density.standard import standardize
-from ksos.ground.memory import row_blocks
-from ksos.ground.run import Run
-from ksos.ground.threads import one_blas_thread
+from ksos.ground import Run, one_blas_thread, row_blocks
 from ksos.integrals.erf import normal_between
 from ksos.quadrature import Panels, from_nodes, position_on_panel, positions
 
