@@ -39,9 +39,7 @@ def X() -> np.ndarray:
 
 
 def test_hashes_are_those_of_the_host(X: np.ndarray) -> None:
-    np.testing.assert_array_equal(
-        to_numpy(row_hashes(torch.asarray(X))).view(np.uint64), row_hashes(X)
-    )
+    np.testing.assert_array_equal(to_numpy(row_hashes(torch.asarray(X))), row_hashes(X))
 
 
 @pytest.mark.parametrize("most", [100, 50_000])

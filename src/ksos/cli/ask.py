@@ -373,12 +373,10 @@ def query(arguments: argparse.Namespace, console: Console) -> int:
             )
         places = find_columns(wanted, names, len(names), "--probabilities: the model")
         # the whole knows which columns of numbers are whole
-        each = [whole.probabilities(view.features[k], view.given or None) for k in places]
-        every = {names[k]: one.to_dict() for k, one in zip(places, each, strict=True)}
-        found["probabilities"] = {
-            name: {str(level): float(p) for level, p in each.items()}
-            for name, each in every.items()
-        }
+        found["probabilities"] = every = {}
+        for k in places:
+            each = whole.probabilities(view.features[k], view.given or None)
+            every[names[k]] = {str(level): float(p) for level, p in each.items()}
         lines += [
             _probability(f"{name} = {level}", view, p)
             for name, each in every.items()

@@ -16,6 +16,8 @@ import numpy as np
 
 from ksos.density import DTYPES, Column, Columns
 from ksos.ground import (
+    REMEDIES,
+    UNITS,
     as_choice,
     column_names,
     columns_of,
@@ -43,8 +45,6 @@ _MODELED = (
     "they are modeled (missing='model'), which assumes that whether a cell is missing does not"
     " depend on its value, given the others"
 )
-_DATES = "leave the column out, or make it a number such as the days since its first date"
-_DURATIONS = "divide it by a unit, such as numpy.timedelta64(1, 's')"
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d\d)\b.*")
 
 
@@ -209,9 +209,8 @@ class _Given:
         if empty:
             self.problems.append(f"column {name!r} has no observed cell (all are NaN); drop it")
         elif letter in "Mm" or not (self.is_level or self.is_number):
-            known = {"M": "dates", "m": "durations", "c": "complex numbers"}
-            what = known.get(letter, f"values of type {type(self.kept[0]).__name__}")
-            fix = {"dates": _DATES, "durations": _DURATIONS}.get(what, "leave the column out")
+            what = UNITS.get(letter, f"values of type {type(self.kept[0]).__name__}")
+            fix = REMEDIES.get(what, "leave the column out")
             if len(types) > 1:
                 what, fix = "values of several types", "make all numbers, or all text"
             self.problems.append(
@@ -253,7 +252,9 @@ class _Given:
             return None
         # a date is text of its own kind
         if self.is_text and all(_DATE.fullmatch(cell) for cell in cells):
-            self.problems.append(f"column {self.name!r} holds dates such as {cells[0]!r}; {_DATES}")
+            self.problems.append(
+                f"column {self.name!r} holds dates such as {cells[0]!r}; {REMEDIES['dates']}"
+            )
             return None
         distinct = set(cells)
         # numbers before words, each in their order

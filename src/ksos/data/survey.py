@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ksos.ground import Array, bits, is_numpy, namespace, row_blocks, to_numpy
+from ksos.ground import CACHE_ELEMENTS, Array, bits, is_numpy, namespace, row_blocks, to_numpy
 
-_ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # SplitMix64 [Steele2014]
 _SIGN = -(2**63)  # the bit of the sign alone
+# SplitMix64 [Steele2014], as signed integers of the same bits
+_ODD = tuple(n + 2 * _SIGN for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 # a block is sorted while it is in the cache, and a call of np.unique costs a fraction of it
 _BLOCK_ROWS = 1 << 17
 # up to so many distinct samples are counted, more are estimated from as many hashes, to 1/√(2¹⁵) =
@@ -114,7 +115,7 @@ class Survey:
     @classmethod
     def empty(cls, most: int, n_features: int) -> Survey:
         none, points = np.empty(0), np.empty((0, n_features))
-        return cls(most, none.astype(np.uint64), none.astype(np.int64), none, none, points)
+        return cls(most, none.astype(np.int64), none.astype(np.int64), none, none, points)
 
     @property
     def complete(self) -> bool:
@@ -140,10 +141,9 @@ class Survey:
     # Which rows of a tensor may be kept. The others need not come to the host: they change nothing
     # but the count.
     def _that_count(self, X: Array, masses: Array) -> Array:
-        # without the sign, signed integers are in the order of their bits
-        xp, order, counted = namespace(X), row_hashes(X) ^ _SIGN, masses > 0.0
+        xp, order, counted = namespace(X), row_hashes(X), masses > 0.0
         if self.overflown:
-            return counted & (order <= (_signed(int(self.hashes[-1])) ^ _SIGN))
+            return counted & (order <= int(self.hashes[-1]))
         lowest = xp.sort(xp.unique_values(order[counted]))
         # one hash more than there is room for shows that there are more
         return counted & (order <= lowest[self.room]) if len(lowest) > self.room else counted
@@ -207,7 +207,7 @@ class Survey:
         known = self.hashes.shape[0]
         if not self.overflown:
             return known
-        estimate = (known - 1) / ((float(self.hashes[-1]) + 1.0) / 2.0**64)
+        estimate = (known - 1) / ((float(self.hashes[-1]) - _SIGN + 1.0) / 2.0**64)
         # no copy among the lowest hashes: there are hardly any among the others
         single = int(self.copies.sum()) == known and abs(
             estimate - self.count
@@ -235,33 +235,22 @@ def _gathered(which: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def row_hashes(X: Array) -> Array:
-    """64 bits for each row of floats, spread evenly: the finalizer of SplitMix64 [Steele2014] after
-    every feature. Those of a tensor are signed integers of the same bits.
+    """64 bits for each row of floats, spread evenly, as signed integers in the order of the bits:
+    the finalizer of SplitMix64 [Steele2014] after every feature.
     """
-    if not is_numpy(X):
-        return _hashes(bits(X + 0.0), tuple(map(_signed, _ODD)))
-    out, odd = np.empty(X.shape[0], dtype=np.uint64), tuple(map(np.uint64, _ODD))
-    for rows in row_blocks(X.shape[0], X.shape[1]):
+    xp, found = namespace(X), []
+    n, d = X.shape
+    for rows in row_blocks(n, d, CACHE_ELEMENTS if is_numpy(X) else n * d):
         # + 0.0: one sign of zero
-        out[rows] = _hashes(bits(X[rows] + 0.0), odd)
-    return out
-
-
-def _hashes(columns: Array, odd: tuple[Any, ...]) -> Array:
-    # sums and products wrap around in the same way with and without a sign
-    hashes, signed = columns[:, 0] ^ columns[:, 0], not is_numpy(columns)
-    for k in range(columns.shape[1]):
-        hashes ^= columns[:, k]
-        hashes += odd[0]
-        for shift, factor in ((30, odd[1]), (27, odd[2]), (31, None)):
-            right = hashes >> shift
-            # zeros come from the left, as they do without a sign
-            hashes ^= right & ((1 << (64 - shift)) - 1) if signed else right
-            if factor is not None:
+        columns = bits(X[rows, :] + 0.0)
+        hashes = columns[:, 0] ^ columns[:, 0]
+        # sums and products wrap around
+        for k in range(columns.shape[1]):
+            hashes ^= columns[:, k]
+            hashes += _ODD[0]
+            for shift, factor in ((30, _ODD[1]), (27, _ODD[2]), (31, 1)):
+                # zeros come from the left, as they do without a sign
+                hashes ^= (hashes >> shift) & ((1 << (64 - shift)) - 1)
                 hashes *= factor
-    return hashes
-
-
-# The signed integer of the same 64 bits.
-def _signed(number: int) -> int:
-    return number - 2**64 if number >= 2**63 else number
+        found.append(hashes ^ _SIGN)
+    return xp.concat(found) if found else bits(X[:, 0])

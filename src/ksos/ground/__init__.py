@@ -54,6 +54,8 @@ from ksos.ground.memory import (
     row_blocks as row_blocks,
 )
 from ksos.ground.names import (
+    REMEDIES as REMEDIES,
+    UNITS as UNITS,
     as_feature_names as as_feature_names,
     as_row as as_row,
     checked_columns as checked_columns,

@@ -188,7 +188,7 @@ def bits(A: Array) -> Array:
     torch tensor.
     """
     if isinstance(A, np.ndarray):
-        return A.view(np.uint64)
+        return A.view(np.int64)
     import torch
 
     return A.view(torch.int64)

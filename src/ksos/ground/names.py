@@ -19,7 +19,8 @@ import numpy as np
 from ksos.ground.frames import known_table
 
 _SHOWN = 6  # names in a message
-_UNITS = {
+# what NumPy's kinds of arrays hold that are no real numbers, and what to do about it
+UNITS = {
     "M": "dates",
     "m": "durations",
     "U": "text",
@@ -28,7 +29,7 @@ _UNITS = {
     "V": "records",
     "c": "complex numbers",
 }
-_REMEDIES = {
+REMEDIES = {
     "dates": "leave the column out, or make it a number such as the days since its first date",
     "durations": "divide it by a unit, such as numpy.timedelta64(1, 's')",
     "text": "leave the column out, or turn it into numbers first",
@@ -305,14 +306,14 @@ def _numbers(column: Any, gaps: bool) -> tuple[np.ndarray, str, str, str]:
     values = np.asarray(column)
     # categories look like text or like numbers, by the library that holds them
     kind = values.dtype.kind
-    wrong = _UNITS.get(kind)
+    wrong = UNITS.get(kind)
     if hasattr(column, "dtype") and str(column.dtype).lower().startswith(("categor", "enum")):
         wrong = "categories"
     if kind == "O" and wrong is None:
         values, wrong = _as_floats(values)
     if wrong is not None:
         example = f" such as {str(values[0])!r}" if values.size else ""
-        fix = _REMEDIES.get(wrong.split()[0], "leave the column out, or turn it into real numbers")
+        fix = REMEDIES.get(wrong.split()[0], "leave the column out, or turn it into real numbers")
         return values, "{} must hold real numbers, but ", f"holds {wrong}{example}", fix
     if kind in "biu":
         return values, "", "", ""
