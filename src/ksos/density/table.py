@@ -266,14 +266,16 @@ class TableDensity:
 
     def _conditions(self, conditions: Any, what: str = "conditions") -> dict[int, list[Piece]]:
         """Pieces by column, of a mapping from columns to conditions on them."""
-        if not isinstance(conditions, Mapping):
-            raise TypeError(
-                f"{what} must be a mapping from columns to values, intervals (low, high) or sets of"
-                f" levels; got {conditions!r}"
-            )
-        places = feature_numbers(conditions, self.n_features, self.feature_names, what)
-        pairs = zip(places, conditions.values(), strict=True)
-        return {k: self.columns.listed[k].pieces(one) for k, one in pairs}
+        kinds = "values, intervals (low, high) or sets of levels"
+        given = self._by_number(conditions, what, kinds)
+        return {k: self.columns.listed[k].pieces(one) for k, one in given.items()}
+
+    def _by_number(self, given: Any, what: str, values: str) -> dict[int, Any]:
+        """A mapping from columns to ``values``, as these are called in an error."""
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{what} must be a mapping from columns to {values}; got {given!r}")
+        places = feature_numbers(given, self.n_features, self.feature_names, what)
+        return dict(zip(places, given.values(), strict=True))
 
     def conditional(self, conditions: Any) -> Any:
         """The density of the other columns given some; a :class:`SoSDensity` if all that are left
@@ -363,13 +365,8 @@ class TableDensity:
         return min(math.exp(self._log_mass(known | event | shared) - log_known), 1.0)
 
     def _intervals(self, low: Any, high: Any) -> dict[int, Any]:
-        sides = []
-        for side, what in ((low, "low"), (high, "high")):
-            if not isinstance(side, Mapping):
-                raise TypeError(f"{what} must be a mapping from columns to bounds; got {side!r}")
-            places = feature_numbers(side, self.n_features, self.feature_names, what)
-            sides.append(dict(zip(places, side.values(), strict=True)))
-        below, above = sides
+        below = self._by_number(low, "low", "bounds")
+        above = self._by_number(high, "high", "bounds")
         found: dict[int, Any] = {}
         for k in {**below, **above}:
             column = self.columns.listed[k]
