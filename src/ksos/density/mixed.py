@@ -10,28 +10,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ksos.density.corrected import Corrected
 from ksos.density.factor import hadamard_factor, log_sum, unit_rows
 from ksos.density.mixed_reference import MixedReference, patterns
-from ksos.density.mixed_square import Correction, Expected, ExpectedOf, Sides
+from ksos.density.mixed_square import Correction, Expected, ExpectedOf
 from ksos.density.normals import Group
-from ksos.density.questions.condition import in_interval
-from ksos.density.questions.moments import mean_and_covariance
 from ksos.density.square import NoMass, Square
-from ksos.density.terms import Terms, Weighted
 from ksos.ground.arrays import Array, like, namespace, quiet, to_numpy
 from ksos.ground.memory import row_blocks
-from ksos.integrals.erf import log_gauss_mass
+from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Gaussian
-from ksos.measures import GaussianMixture, Lebesgue, Normal
+from ksos.measures import GaussianMixture, Lebesgue, Normal, Normals
+from ksos.observables.over_normals import pairs_over
+
+if TYPE_CHECKING:
+    from ksos.density.terms import Terms, Weighted
 
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
+_CACHE_ELEMENTS = 1 << 18  # of one component at many rows: 2 MB, which a core's cache holds
+_FEW_ELEMENTS = 1 << 17  # of several components at once, whose calls take longer than their sums
 _UNSEEN = -37.0  # log share: a component below e^−37 = 1e-16 of all of them together is rounding
 _UNSEEN_OF_MOMENTS = -25.0  # the same for moments of missing cells: e^−25 = 1e-11 is rounding there
 _NODES_END = 8.5  # Standard deviations: a normal density has a mass of 2e-17 beyond.
@@ -39,11 +42,14 @@ _PROPOSALS = 1 << 16  # proposals at a time
 _LEAST_ACCEPTANCE = 1e-6  # of proposals: where fewer are accepted, a sample would take minutes
 _REPEATS = 64  # proposals for one row at a time: with few rows, several rounds would take longer
 
+_RTOL = 1e-8  # of means of functions within intervals, which are cubatures
 _ROUNDING = 1e-8  # of a mass of one, or probabilities that sum to one in another order
 _WHOLE = ("levels", "codes", "numeric_shown", "categorical_shown")
 _CORRECTION = ("metric", "thetas", "points", "codes", "factor", "constant")
 _NAMES = (*_WHOLE, *_CORRECTION, "weights", "means", "covariances", "chances", "within")
 
+Sides = dict[int, tuple[float, float]]
+"""Numeric columns that are known to lie between two sides."""
 Value = float | tuple[float, float]
 Levels = int | Iterable[int]
 Function = tuple[Callable[[np.ndarray], np.ndarray], int]
@@ -113,16 +119,19 @@ class MixedTerms:
         """log p of the observed cells of every row, (n,); 0 for a row without any. It is computed
         where ``u`` lies.
         """
-        found = self._raw(*self._joint(u, c)) - self._log_total
+        found = self.log_integral(u, c) - self._log_total
         found[np.isnan(to_numpy(u)).all(axis=1) & (c < 0).all(axis=1)] = 0.0
         return found
 
     @cached_property
     def _log_total(self) -> float:
         """The logarithm of the mass, within the intervals."""
-        d, q = self.reference.shape
-        found = self._raw(np.full((1, d), np.nan), np.full((1, q), -1))
+        found = self.log_integral(*self.nothing(1))
         return float(found[0])
+
+    def nothing(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of which no cell is observed."""
+        return np.full((n, self.n_numeric), np.nan), np.full((n, len(self.levels)), -1)
 
     def _joint(self, u: Array, c: np.ndarray) -> tuple[Array, np.ndarray]:
         """The cells of all columns, hidden ones being missing."""
@@ -132,30 +141,48 @@ class MixedTerms:
         all_c[:, list(self.categorical_shown)] = c
         return like(all_u, u), all_c
 
-    def _raw(self, u: Array, c: np.ndarray) -> Array:
-        """log ∫ of ρ·‖a + Fᵀφ‖² over what is missing, before it is scaled."""
-        logs = self.reference.log_components(u, c)
-        if self._is_reference:
-            a = self.correction.constant
-            return log_sum(logs.T)[0] + math.log(float(a @ a))
-        out, xp = namespace(u).full_like(logs, -math.inf), namespace(u)
-        with quiet():
-            for part in self._blocks(u, c, logs):
-                value = xp.log(part.of.values(part.x, part.near)).T
-                out[part.rows[:, None], part.which] = part.logs + value
+    def log_integral(self, u: Array, c: np.ndarray) -> Array:
+        """log ∫ of ρ·‖a + Fᵀφ‖² over what is missing, before it is scaled.
+
+        The largest component of a row comes first, others only where they can add to it: none
+        exceeds its share of ρ times the bound of the square.
+        """
+        u, c = self._joint(u, c)
+        logs, one, xp = self.reference.log_components(u, c), self.correction, namespace(u)
+        if one.is_silent and len(self.within) <= 1:
+            for k, between in self.within.items():
+                logs = logs + like(self.reference.log_inside(u, k, between), u)
+            return log_sum(logs.T)[0] + math.log(float(one.constant @ one.constant))
+        if self.within:
+            return like(self._log_within(to_numpy(u), c), u)
+        out, known = xp.full_like(logs, -math.inf), to_numpy(logs)
+
+        def add(needed: np.ndarray) -> None:
+            with quiet():
+                for part in self._blocks(u, c, logs, needed):
+                    value = xp.log(part.of.values(part.x, part.near)).T
+                    out[part.rows[:, None], part.which] = part.logs + value
+
+        add(first := known == known.max(axis=1, keepdims=True))
+        least = to_numpy(out).max(axis=1) - math.log(one.bound) + _UNSEEN
+        # of a complete row, all components have been seen at once
+        gaps = np.isnan(to_numpy(u)).any(axis=1) | (c < 0).any(axis=1)
+        add((known >= least[:, None]) & gaps[:, None] & ~first)
         return log_sum(out.T)[0]
 
     def _blocks(
-        self, u: Array, c: np.ndarray, logs: Array, unseen: float = _UNSEEN, nodes: int = 1
+        self, u: Array, c: np.ndarray, logs: Array, needed_of: np.ndarray, nodes: int = 1
     ) -> Iterator[_Block]:
-        """Components at the rows where they are not negligible, pattern by pattern. What has
-        ``nodes`` places for every row and component has a bounded size.
+        """The components that rows need, (n, K), pattern by pattern. What has ``nodes`` places for
+        every row and component has a bounded size.
         """
         m = self.correction.points.shape[0]
-        needed_of = to_numpy(logs > namespace(logs).max(logs, axis=1)[:, None] + unseen)
         for every, seen, known in patterns(u, c):
-            all_of = Expected(self.reference, self.correction, seen, known, self.within)
-            for some in row_blocks(every.size, m * nodes, _BLOCK_ELEMENTS):
+            every = every[needed_of[every].any(axis=1)]
+            if not every.size:
+                continue
+            all_of = self._expected(seen, known)
+            for some in row_blocks(every.size, m * nodes, _CACHE_ELEMENTS):
                 rows = every[some]
                 needed = needed_of[rows]
                 which = np.flatnonzero(needed.any(axis=0))
@@ -167,16 +194,45 @@ class MixedTerms:
                     yield _Block(rows, one, all_of.of(one, near), x, near, log)
                     continue
                 size = m * max(m, rows.size * nodes)
-                for ks in row_blocks(which.size, size, 1 if self.within else _BLOCK_ELEMENTS):
+                for ks in row_blocks(which.size, size, _FEW_ELEMENTS):
                     at = np.flatnonzero(needed[:, which[ks]].any(axis=1))
                     log = logs[rows[at][:, None], which[ks]]
                     of = all_of.of(which[ks], near)
                     yield _Block(rows[at], which[ks], of, x[at], near[at], log)
 
-    @property
-    def _is_reference(self) -> bool:
-        """Whether neither a correction nor an interval changes the reference."""
-        return self.correction.is_silent and not self.within
+    def _log_within(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """The same, row by row: the density of what is observed, and given that the probability of
+        the intervals, of a signed sum of normal densities.
+        """
+        (d, q), out = self.reference.shape, np.full(u.shape[0], -math.inf)
+        low, high = np.array(list(self.within.values())).T
+        whole = MixedTerms(self.reference, self.correction, tuple(range(d)), tuple(range(q)), {})
+        for row in range(u.shape[0]):
+            numbers, codes = np.flatnonzero(~np.isnan(u[row])), np.flatnonzero(c[row] >= 0)
+            values = dict(zip(numbers.tolist(), u[row, numbers].tolist(), strict=True))
+            levels = dict(zip(codes.tolist(), c[row, codes].tolist(), strict=True))
+            with suppress(NoMass):
+                log, left = whole._given(values, levels)
+                inside = [k - int(np.sum(numbers < k)) for k in self.within]
+                mass = sum(
+                    group.weights
+                    @ box_masses(low - group.means, high - group.means, group.covariance).mean(0)
+                    for group, _ in left.marginal(inside, []).groups()
+                )
+                out[row] = log + math.log(mass) if mass > 0.0 else -math.inf
+        return out + whole._log_total
+
+    def _expected(self, seen: np.ndarray, known: np.ndarray) -> Expected:
+        """Expectations given these cells; the last ones are kept."""
+        key = seen.tobytes(), known.tobytes()
+        if key not in self._kept:
+            self._kept.clear()
+            self._kept[key] = Expected(self.reference, self.correction, seen, known)
+        return self._kept[key]
+
+    @cached_property
+    def _kept(self) -> dict[tuple[bytes, bytes], Expected]:
+        return {}
 
     def matrices(self, u: np.ndarray, c: np.ndarray, unseen: float = _UNSEEN) -> np.ndarray:
         """M(o) = E_ρ[(1, φ)(1, φ)ᵀ | o] of every row, (n, 1 + m, 1 + m), without components whose
@@ -185,8 +241,9 @@ class MixedTerms:
         size = 1 + self.correction.points.shape[0]
         out, u_c = np.zeros((u.shape[0], size, size)), self._joint(u, c)
         logs = self.reference.log_components(*u_c)
+        needed = logs > logs.max(axis=1, keepdims=True) + unseen
         logs = logs - log_sum(logs.T)[0][:, None]
-        for part in self._blocks(*u_c, logs, unseen=unseen):
+        for part in self._blocks(*u_c, logs, needed):
             for some in row_blocks(part.rows.shape[0], size * size, _BLOCK_ELEMENTS):
                 weights = np.exp(part.logs[some].T)
                 out[part.rows[some]] += part.of.matrices(part.x[some], part.near[some], weights)
@@ -196,8 +253,7 @@ class MixedTerms:
 
     def probabilities(self, j: int) -> np.ndarray:
         """P(c_j = level) of every level."""
-        u, c = np.full((1, self.n_numeric), np.nan), np.full((1, len(self.levels)), -1)
-        return np.asarray(self.posterior(u, c, j)[0])
+        return np.asarray(self.posterior(*self.nothing(1), j)[0])
 
     def posterior(self, u: np.ndarray, c: np.ndarray, j: int) -> np.ndarray:
         """P(c_j = level | the other observed cells) of every row, (n, levels)."""
@@ -281,6 +337,9 @@ class MixedTerms:
                 f"a density of {self.n_numeric} numeric and {len(self.levels)} categorical columns"
                 " is not one of numeric columns alone: condition on the others, or take a marginal"
             )
+        from ksos.density.questions.condition import in_interval  # asks terms, made of these
+        from ksos.density.terms import Terms
+
         shown = [*self.numeric_shown, *self.within]
         terms = Terms(self._numeric_parts(shown), Lebesgue())
         for place, sides in reversed(list(enumerate(self.within.values()))):
@@ -291,10 +350,12 @@ class MixedTerms:
         """One corrected mixture, or where categories are integrated out one corrected normal
         density for every component: (F Fᵀ) ∘ T_k has a factor.
         """
-        (weights, means, covariances), one = self._normals, self.correction
+        from ksos.density.corrected import Corrected  # which is evaluated as cells
+
+        (weights, means, covariances), one = self.reference.normals, self.correction
         silent, hides = one.is_silent, bool(self.reference.chances)
         points, factor = (
-            (one.points[:1], 0.0 * one.factor[:1]) if silent else (one.points, one.factor)
+            (means[:1], np.zeros((1, one.constant.size))) if silent else (one.points, one.factor)
         )
         kernel = Gaussian(one.metric)
         if silent or not hides:
@@ -321,26 +382,24 @@ class MixedTerms:
                 "a density given an interval has no closed form here; take samples of it, as"
                 " p.rvs(1000), or condition on values and levels"
             )
-        (d, q), one, shown = self.reference.shape, self.correction, list(self.numeric_shown)
-        nothing = np.zeros(d, dtype=bool), np.zeros(q, dtype=bool)
-        every = Expected(self.reference, one, *nothing, {})
-        row, near = np.empty((1, 0)), np.ones((1, one.points.shape[0]))
-        for k, share in enumerate(self.reference.weights):
-            for weights, means, V, (i, j) in every.of(np.array([k]), near).normals(row, near):
-                total, levels = share * weights, {}
-                for column, chances in enumerate(self.reference.chances):
-                    of_one = one.codes[:, [column]] == np.arange(chances.shape[1])
-                    kappa = np.where(of_one, 1.0, one.thetas[column])
-                    kappa = np.concatenate([np.ones((1, chances.shape[1])), kappa])
-                    levels[column] = chances[k] * kappa[i] * kappa[j]
-                for column in levels.keys() - set(self.categorical_shown):
-                    total = total * levels[column].sum(axis=1)
-                group = Group(total, means, V).restrict(shown)
-                yield group, [levels[column] for column in self.categorical_shown]
-
-    @property
-    def _normals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self.reference.weights, self.reference.means, self.reference.covariances
+        one, shown = self.correction, np.array(self.numeric_shown, dtype=int)
+        points = one.points[:0] if one.is_silent else one.points
+        G = np.concatenate([one.constant[None], one.factor])
+        B = (G @ G.T) * (2.0 - np.eye(G.shape[0]))  # every pair once
+        hidden = set(range(self.reference.shape[1])) - set(self.categorical_shown)
+        for k, normal in enumerate(zip(*self.reference.normals, strict=True)):
+            alone = Normals(*(part[None] for part in normal))
+            T = B * one.levels(self.reference, [k], hidden)[0]
+            for i, j, weights, means, V in pairs_over(
+                alone, one.metric, points, 0.0, shown, constant=True
+            ):
+                levels = []
+                for column in self.categorical_shown:
+                    chances = self.reference.chances[column][k]
+                    kappa = one.kappa(column, range(chances.size)).T
+                    kappa = np.concatenate([np.ones((1, chances.size)), kappa])
+                    levels.append(chances * kappa[i] * kappa[j])
+                yield Group(T[i, j] * weights, means, V), levels
 
     # Cells that are missing
 
@@ -352,7 +411,9 @@ class MixedTerms:
         The ``functions`` take arrays; without one, g_k is the identity. A missing cell with a
         function is seen at equidistant nodes of every component, for smooth functions the quickest.
         """
-        out = self._means_within(u, c) if self.within else self._means(u, c)
+        if self.within:
+            return self._means_within(u, c, functions or {})
+        out = self._means(u, c)
         for position, function in (functions or {}).items():
             out[:, position] = function[0](out[:, position])
             rows = np.flatnonzero(np.isnan(u[:, position]))
@@ -368,7 +429,7 @@ class MixedTerms:
         total, sums = np.zeros(n), np.zeros((n, d))
         # about the mean of all, so that a far column keeps its digits
         middle = self.reference.weights @ self.reference.means
-        for part in self._blocks(*joint, logs, _UNSEEN_OF_MOMENTS):
+        for part in self._blocks(*joint, logs, logs > _UNSEEN_OF_MOMENTS):
             hidden = part.of.all_of.hidden
             R = np.setdiff1d(columns, hidden.seen)
             m = hidden.means(part.which, part.x) - middle[R]
@@ -384,9 +445,14 @@ class MixedTerms:
         logs = self.reference.log_components(u, c)
         return logs - logs.max(axis=1, keepdims=True)
 
-    def _means_within(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
+    def _means_within(
+        self, u: np.ndarray, c: np.ndarray, functions: Mapping[int, Function]
+    ) -> np.ndarray:
         """The same with intervals, row by row."""
-        mean = u.copy()
+        from ksos.density.questions.expectation import expectation  # of terms
+        from ksos.density.questions.moments import mean_and_covariance
+
+        mean, work = u.copy(), {"rtol": _RTOL, "max_evaluations": None, "rng": 0}
         for row in range(u.shape[0]):
             missing = np.flatnonzero(np.isnan(u[row])).tolist()
             values = {k: float(u[row, k]) for k in range(u.shape[1]) if k not in missing}
@@ -395,6 +461,14 @@ class MixedTerms:
                 left = self.given(values, codes)
                 terms = left.marginal(range(left.n_numeric), []).numeric()
                 mean[row, missing] = mean_and_covariance(terms)[0]
+                for place, k in enumerate(missing):
+                    if k in functions:
+                        alone = left.marginal([place], []).numeric()
+                        mean[row, k] = expectation(
+                            alone, lambda u, k=k: functions[k][0](u[:, 0]), work
+                        )
+        for k, (g, _) in functions.items():
+            mean[:, k] = np.where(np.isnan(u[:, k]), mean[:, k], g(u[:, k]))
         return mean
 
     def _mean_of(
@@ -404,15 +478,15 @@ class MixedTerms:
         a, nodes = self.numeric_shown[position], np.linspace(-_NODES_END, _NODES_END, count)
         node_weights = np.exp(-0.5 * nodes**2)
         u, c = self._joint(u, c)
-        sums = np.zeros((2, u.shape[0]))
-        for part in self._blocks(u, c, self._log_shares(u, c), _UNSEEN_OF_MOMENTS, count):
+        logs, sums = self._log_shares(u, c), np.zeros((2, u.shape[0]))
+        for part in self._blocks(u, c, logs, logs > _UNSEEN_OF_MOMENTS, count):
             before, which = part.of.all_of, part.which
             place = a - np.searchsorted(before.seen, a)
             mean = before.hidden.means(which, part.x)[..., place]
             deviation = np.sqrt(before.hidden.covariances[which, place, place])
             t = mean[..., None] + deviation[:, None, None] * nodes
             weights = np.exp(part.logs.T)[..., None] * node_weights
-            if not self._is_reference:
+            if not self.correction.is_silent:
                 after = before.and_seen(a)
                 x = np.broadcast_to(part.x[:, None], (*t.shape, before.seen.size))
                 x = np.insert(x, np.searchsorted(before.seen, a), t, axis=-1)
@@ -427,57 +501,82 @@ class MixedTerms:
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Independent samples (u, c)."""
-        return self.draw_given(
-            np.full((n, self.n_numeric), np.nan), np.full((n, len(self.levels)), -1), rng
-        )
+        from ksos.density.sampling.rejection import gathered  # samplers are made of terms
+
+        propose, d = self._proposals(*self.nothing(1)), self.n_numeric
+
+        def accepted(count: int) -> np.ndarray:
+            u, c, kept = propose(np.zeros(count, dtype=int), rng)
+            return np.column_stack([u, c])[kept]
+
+        times = 1.1 * math.exp(math.log(self.correction.bound) - self._log_total)
+        drawn = gathered(accepted, n, d + len(self.levels), times, _PROPOSALS)
+        return drawn[:, :d], drawn[:, d:].astype(int)
 
     def draw_given(
         self, u: np.ndarray, c: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """One draw of the missing cells of every row given the others: from the reference, which
-        is exact in the rarest of the intervals, kept with probability ‖a + Fᵀφ‖² over its bound.
+        """One draw of the missing cells of every row given the others."""
+        propose, waiting = self._proposals(u, c), np.arange(u.shape[0])
+        u, c = u.copy(), c.copy()
+        while waiting.size:
+            # several proposals for each of few rows
+            rows = np.repeat(waiting, max(1, min(_PROPOSALS // waiting.size, _REPEATS)))
+            some_u, some_c, kept = propose(rows, rng)
+            # the first one of each row that is kept
+            chosen = np.flatnonzero(kept)
+            chosen = chosen[np.diff(rows[chosen], prepend=-1) > 0]
+            done = rows[chosen]
+            u[done], c[done] = some_u[chosen], some_c[chosen]
+            waiting = np.delete(waiting, np.searchsorted(waiting, done))
+        return u, c
+
+    def _proposals(
+        self, u: np.ndarray, c: np.ndarray
+    ) -> Callable[[np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """What completes some of the rows, by number, and says which results to keep: draws from
+        the reference, exact in the rarest of the intervals, with probability ‖a + Fᵀφ‖² over its
+        bound.
         """
         u, c = self._joint(u, c)
         logs, rarest = self.reference.log_components(u, c), None
         for k, between in self.within.items():
-            sides = self.reference.sides(u, k, between)[2:]
-            inside = logs + log_gauss_mass(*(side / math.sqrt(2.0) for side in sides))
+            inside = logs + self.reference.log_inside(u, k, between)
             mass = float(log_sum(inside.T)[0].sum())
             if rarest is None or mass < rarest[0]:
                 rarest = mass, inside, (k, between)
         _, logs, rare = rarest or (0.0, logs, None)
-        shares = log_sum(logs.T)[1].T
-        log_bound, waiting = math.log(self.correction.bound()), np.arange(u.shape[0])
-        out_u, out_c, tried = u.copy(), c.copy(), 0
-        while waiting.shape[0]:
-            # several proposals for each of few rows
-            rows = np.repeat(waiting, max(1, min(_PROPOSALS // waiting.shape[0], _REPEATS)))
-            tried += rows.shape[0]
+        shares, one = log_sum(logs.T)[1].T, self.correction
+        log_bound, tried, found = math.log(one.bound), 0, 1
+
+        def propose(rows: np.ndarray, rng: np.random.Generator) -> Any:
+            nonlocal tried, found
             some_u, some_c = self.reference.complete(u[rows], c[rows], shares[rows], rng, rare)
-            kept = np.ones(rows.shape[0], dtype=bool)
+            kept = np.ones(rows.size, dtype=bool)
             for k, (low, high) in self.within.items():
                 kept &= (low <= some_u[:, k]) & (some_u[:, k] <= high)
-            if not self.correction.is_silent:
-                log_f = np.log(self.correction.values(some_u[kept], some_c[kept]))
-                uniform = rng.random(log_f.shape[0])
-                kept[kept] = np.log(uniform) + log_bound <= log_f
-            # the first one of each row that is kept
-            done, first = np.unique(rows[kept], return_index=True)
-            chosen = np.flatnonzero(kept)[first]
-            out_u[done], out_c[done] = some_u[chosen], some_c[chosen]
-            waiting = np.setdiff1d(waiting, done)
-            if waiting.shape[0] and tried * _LEAST_ACCEPTANCE > u.shape[0]:
+            if not one.is_silent:
+                log_f = np.log(one.values(some_u[kept], some_c[kept]))
+                kept[kept] = np.log(rng.random(log_f.size)) + log_bound <= log_f
+            tried, found = tried + rows.size, found + int(kept.sum())
+            if tried * _LEAST_ACCEPTANCE > found:
                 raise ValueError(
                     f"sampling has accepted too few of {tried} proposals: the condition is too"
                     " rare, or the correction changes its reference too much"
                 )
-        return out_u[:, list(self.numeric_shown)], out_c[:, list(self.categorical_shown)]
+            return (
+                some_u[:, list(self.numeric_shown)],
+                some_c[:, list(self.categorical_shown)],
+                kept,
+            )
+
+        return propose
 
     # Files
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything it is made of, by name."""
-        one, (weights, means, covariances) = self.correction, self._normals
+        one, (weights, means, covariances) = self.correction, self.reference.normals
         within = [(k, *sides) for k, sides in self.within.items()]
         return {
             "weights": weights,
@@ -521,7 +620,7 @@ class MixedTerms:
     def _require_density(self) -> None:
         """Raise ValueError unless shapes fit and the mass is one."""
         (d, q), one = self.reference.shape, self.correction
-        (weights, means, covariances), (m, r) = self._normals, one.factor.shape
+        (weights, means, covariances), (m, r) = self.reference.normals, one.factor.shape
         K = weights.shape[0]
         shapes = {
             "covariances": (covariances.shape, (K, d, d)),

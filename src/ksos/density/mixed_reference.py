@@ -11,16 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ksos.density.factor import log_sum
-from ksos.density.normals import conditional_normals
 from ksos.density.square import NoMass
-from ksos.ground.arrays import Array, like, namespace, row_squares, to_numpy
+from ksos.ground.arrays import Array, like, namespace, quiet, row_squares, to_numpy
 from ksos.ground.memory import row_blocks
-from ksos.integrals.erf import normal_between
+from ksos.integrals.erf import log_gauss_mass, normal_between
 from ksos.measures import Normals
 
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
@@ -29,7 +28,9 @@ _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
 def patterns(u: np.ndarray, c: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(rows, numeric cells, categorical cells): the rows that have just these cells, as masks."""
     seen = np.concatenate([~np.isnan(to_numpy(u)), c >= 0], axis=1)
-    if not seen.shape[0]:
+    if not seen.shape[0] or (seen == seen[0]).all():
+        every = np.arange(seen.shape[0])
+        yield from ((every, one[: u.shape[1]], one[u.shape[1] :]) for one in seen[:1])
         return
     # sorted as bytes: hundreds of patterns among thousands of rows are found at once
     codes = np.packbits(seen, axis=1)
@@ -43,22 +44,20 @@ def patterns(u: np.ndarray, c: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
 @dataclass(frozen=True)
 class Hidden:
     """What the numeric cells that are not seen are in every component, given those that are: normal
-    with mean start_k + pull_k x_S and covariance covariances_k.
+    with mean center_k + pull_k (x_S − seen_center_k) and covariance covariances_k. Far values keep
+    their digits so.
     """
 
     seen: np.ndarray
-    start: np.ndarray
+    seen_center: np.ndarray
+    center: np.ndarray
     pull: np.ndarray
     covariances: np.ndarray
 
-    def means(self, which: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def means(self, which: Any, x: np.ndarray) -> np.ndarray:
         """Those of some components at rows of the cells that are seen, (k, n, hidden)."""
-        return np.asarray(self.start[which][:, None] + x @ self.pull[which].mT)
-
-    @cached_property
-    def roots(self) -> np.ndarray:
-        """Cholesky factors of the covariances."""
-        return np.linalg.cholesky(self.covariances)
+        away = x - self.seen_center[which][:, None]
+        return np.asarray(self.center[which][:, None] + away @ self.pull[which].mT)
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,11 @@ class MixedReference:
     def shape(self) -> tuple[int, int]:
         """How many numeric and how many categorical columns there are."""
         return self.means.shape[1], len(self.chances)
+
+    @property
+    def normals(self) -> Normals:
+        """Weights, means and covariances."""
+        return Normals(self.weights, self.means, self.covariances)
 
     def log_components(self, u: Array, c: np.ndarray) -> Array:
         """log(weight · density of the observed cells) of every component, (n, K)."""
@@ -107,7 +111,8 @@ class MixedReference:
         logs -= 0.5 * d * math.log(2.0 * math.pi)
         at, roots, logs = (like(one, x) for one in (self.means[:, None, seen], roots.mT, logs))
         for rows in row_blocks(x.shape[0], K * d, _BLOCK_ELEMENTS):
-            out[rows] = (logs[:, None] - 0.5 * row_squares((x[rows] - at) @ roots)).T
+            with quiet():
+                out[rows] = (logs[:, None] - 0.5 * row_squares((x[rows] - at) @ roots)).T
         return out
 
     def hidden(self, seen: np.ndarray) -> Hidden:
@@ -117,8 +122,8 @@ class MixedReference:
         at = self.covariances[:, S[:, None], S]
         pull = np.linalg.solve(at, across).transpose(0, 2, 1)
         left = self.covariances[:, R[:, None], R] - pull @ across
-        start = self.means[:, R] - np.einsum("krs,ks->kr", pull, self.means[:, S])
-        return Hidden(S, start, pull, 0.5 * (left + left.transpose(0, 2, 1)))
+        left = 0.5 * (left + left.transpose(0, 2, 1))
+        return Hidden(S, self.means[:, S], self.means[:, R], pull, left)
 
     def given_levels(self, j: int, codes: Sequence[int]) -> tuple[float, MixedReference]:
         """log P(c_j in ``codes``), and what is left, where c_j has no other level."""
@@ -139,28 +144,25 @@ class MixedReference:
         """The log-density of the values of the numeric columns ``at``, and what is left of the
         others.
         """
-        normals = Normals(self.weights, self.means, self.covariances)
-        found = conditional_normals(normals, at, values)
-        if found is None:
+        order = np.argsort(at)
+        seen, x = np.isin(np.arange(self.shape[0]), at), values[order]
+        hidden = self.hidden(seen)
+        logs = self._log_normals(hidden.seen, x[None, :])[0] + np.log(self.weights)
+        if not math.isfinite(float(logs.max())):
             raise NoMass
-        shares, means, covariances = found[1]
-        left = MixedReference(shares / shares.sum(), means, covariances, self.chances)
-        return found[0], left._components(left.weights > 0.0)
+        means, (log, shares) = hidden.means(slice(None), x[None])[:, 0], log_sum(logs[:, None])
+        left = MixedReference(shares[:, 0], means, hidden.covariances, self.chances)
+        return float(log[0]), left._components(left.weights > 0.0)
 
-    def sides(
-        self, u: np.ndarray, k: int, between: tuple[float, float]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the missing cell k in every component, given the other
-        cells of its row, and an interval in these units, (n, K) each.
-        """
-        mean, deviation = np.empty((2, u.shape[0], self.weights.shape[0]))
+    def log_inside(self, u: np.ndarray, k: int, between: tuple[float, float]) -> np.ndarray:
+        """log P(the missing cell k is between | the other cells) in every component, (n, K)."""
+        out = np.empty((u.shape[0], self.weights.shape[0]))
         for rows, seen, _ in patterns(u, np.empty((u.shape[0], 0), dtype=int)):
             hidden, place = self.hidden(seen), int(np.sum(~seen[:k]))
-            pulled = np.einsum("ns,ks->nk", u[rows][:, seen], hidden.pull[:, place])
-            mean[rows] = hidden.start[:, place] + pulled
-            deviation[rows] = np.sqrt(hidden.covariances[:, place, place])
-        low, high = ((end - mean) / deviation for end in between)
-        return mean, deviation, low, high
+            mean = hidden.means(slice(None), u[rows][:, seen])[..., place].T
+            deviation = np.sqrt(2.0 * hidden.covariances[:, place, place])
+            out[rows] = log_gauss_mass(*((end - mean) / deviation for end in between))
+        return out
 
     def _components(self, kept: np.ndarray) -> MixedReference:
         chances = tuple(one[kept] for one in self.chances)
@@ -186,16 +188,20 @@ class MixedReference:
             steps = np.cumsum(chances, axis=1)[which[missing]]
             uniform = rng.random((missing.shape[0], 1)) * steps[:, -1:]
             c[missing, j] = np.sum(steps < uniform, axis=1)
-        if within is not None:
-            every = self.sides(u, *within)
-            mean, deviation, low, high = (one[np.arange(u.shape[0]), which] for one in every)
-            u[:, within[0]] = mean + deviation * normal_between(low, high, rng.random(low.shape))[0]
         for rows, seen, _ in patterns(u, np.empty((u.shape[0], 0), dtype=int)):
-            if seen.all():
-                continue
-            hidden, k, R = self.hidden(seen), which[rows], np.flatnonzero(~seen)
-            noise = rng.standard_normal((rows.shape[0], R.shape[0]))
-            found = hidden.start[k] + np.einsum("nrs,ns->nr", hidden.pull[k], u[rows][:, seen])
-            found += np.einsum("nij,nj->ni", hidden.roots[k], noise)
-            u[rows[:, None], R] = found
+            hidden, R = self.hidden(seen), np.flatnonzero(~seen)
+            for k in np.flatnonzero(np.bincount(which[rows])):
+                some = rows[which[rows] == k]
+                mean, V = hidden.means([k], u[some][:, seen])[0], hidden.covariances[k]
+                drawn = mean + rng.standard_normal(mean.shape) @ np.linalg.cholesky(V).T
+                if within is not None:
+                    # a draw given t is any draw, moved along the regression on t
+                    (feature, between), uniform = within, rng.random(some.shape[0])
+                    place = int(np.sum(~seen[:feature]))
+                    middle, deviation = mean[:, place], math.sqrt(V[place, place])
+                    low, high = ((end - middle) / deviation for end in between)
+                    t = middle + deviation * normal_between(low, high, uniform)[0]
+                    drawn += np.outer(t - drawn[:, place], V[place] / V[place, place])
+                    drawn[:, place] = t  # to the last bit
+                u[np.ix_(some, R)] = drawn
         return u, c

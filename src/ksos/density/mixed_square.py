@@ -18,20 +18,23 @@ share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ksos.density.factor import hadamard_factor, unit_rows
 from ksos.density.mixed_reference import MixedReference
-from ksos.ground.arrays import Array, like, namespace, row_squares, to_numpy
-from ksos.integrals.normal_boxes import box_masses
+from ksos.ground.arrays import Array, like, namespace, row_products, row_squares, to_numpy
+from ksos.ground.memory import row_blocks
 from ksos.kernels.base import squared_distances
 
-Sides = dict[int, tuple[float, float]]
-"""Numeric columns that are known to lie between two sides."""
+_BLOCK_ELEMENTS = 1 << 18  # numbers held at a time: 2 MB, which a core's cache holds
+_ROUNDING = 2.3e-16  # the rounding of one operation in float64
+_SEVERAL = 8  # groups of components that are kept beside single ones
+_TOLERANCE = 1e-12  # of the value: where rounding may be more, the product is factored
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ class Correction:
         """S⁻¹."""
         return np.linalg.inv(self.metric)
 
+    @cached_property
+    def root(self) -> np.ndarray:
+        """L with LLᵀ = S⁻¹."""
+        return np.linalg.cholesky(self.precision)
+
     @property
     def is_silent(self) -> bool:
         """Whether nothing is corrected: the density is the reference."""
@@ -67,9 +75,12 @@ class Correction:
         """φ at complete rows, (n, m), or what of it is observed where only the numeric cells
         ``seen`` and the categorical ones ``known`` are; ``u`` are those that are seen.
         """
-        metric = self.metric[seen][:, seen]
-        root = like(np.linalg.cholesky(np.linalg.inv(metric)), u)
-        away = _distances(u @ root, like(self.points[:, seen], u) @ root)
+        root = self.root
+        if not isinstance(seen, slice):
+            root = np.linalg.cholesky(np.linalg.inv(self.metric[seen][:, seen]))
+        root = like(root, u)
+        at = like(self.points[:, seen], u) @ root
+        away = squared_distances(u @ root, at, np.ones(at.shape[1]), 1)
         out = namespace(u).exp(-away)
         for j in range(c.shape[1]) if known is None else known:
             levels, which = np.unique(c[:, j], return_inverse=True)
@@ -78,9 +89,12 @@ class Correction:
 
     def values(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
         """‖a + Fᵀφ‖² at complete rows."""
-        psi = self.constant + self.features(u, c) @ self.factor
-        return np.einsum("nr,nr->n", psi, psi)
+        out = np.empty(u.shape[0])
+        for rows in row_blocks(u.shape[0], self.points.shape[0], _BLOCK_ELEMENTS):
+            out[rows] = row_squares(self.constant + self.features(u[rows], c[rows]) @ self.factor)
+        return out
 
+    @cached_property
     def bound(self) -> float:
         """What the values never exceed, for φᵀK⁻¹φ ≤ 1 with the kernel matrix K."""
         K = self.features(self.points, self.codes)
@@ -108,8 +122,7 @@ class Correction:
 class Expected:
     """Expectations of φ in every component, for rows of which the same cells are observed.
 
-    ``seen`` and ``known`` are masks of the numeric and the categorical cells, ``within`` are
-    intervals of numeric cells that are not seen.
+    ``seen`` and ``known`` are masks of the numeric and the categorical cells.
     """
 
     def __init__(
@@ -118,19 +131,18 @@ class Expected:
         correction: Correction,
         seen: np.ndarray,
         known: np.ndarray,
-        within: Sides,
     ) -> None:
         self.reference, self.correction, self.hidden = reference, correction, reference.hidden(seen)
         self.known, self.missing = np.flatnonzero(known), np.flatnonzero(~known)
-        self.within = within
         S, R = np.flatnonzero(seen), np.flatnonzero(~seen)
         P, X = correction.precision, correction.points
         self.seen, self.is_whole = S, not (R.size or self.missing.size)
         self.P = P[np.ix_(R, R)]
         self.widths = np.linalg.inv(self.P)
         slope = self.widths @ P[np.ix_(R, S)]
-        # t_i = start_i − y, where y = E[x_R | x_S] + slope·x_S
-        self.start, self.pull = X[:, R] + X[:, S] @ slope.T, self.hidden.pull + slope
+        # t_i = start_i − y, where y = E[x_R | x_S] + slope·x_S about the means of a component
+        away = X - reference.means[:, None]
+        self.start, self.pull = away[..., R] + away[..., S] @ slope.T, self.hidden.pull + slope
         # of all components: of one kernel and of two
         V, d = self.hidden.covariances, R.size
         once, twice = (np.linalg.inv(self.widths / q + 2.0 * V) for q in (1, 2))
@@ -139,10 +151,8 @@ class Expected:
             -0.5 / q * np.linalg.slogdet(np.eye(d) + 2.0 * q * V @ self.P)[1] for q in (1, 2)
         ]
         self.apart = _root(0.5 * self.P - 0.25 * twice)
-        # positions of the intervals among the hidden cells
-        self.inside = [int(np.flatnonzero(feature == R)[0]) for feature in within]
-        self.sides = np.array(list(within.values())).reshape(-1, 2).T
         self._more = dict[int, Expected]()
+        self._made = dict[Any, ExpectedOf]()
 
     def near(self, x: Array, c: np.ndarray) -> Array:
         """The part of φ that is observed, (n, m), at rows of the numeric cells that are seen."""
@@ -153,13 +163,17 @@ class Expected:
         if feature not in self._more:
             seen = np.isin(np.arange(self.reference.shape[0]), [*self.seen, feature])
             known = np.isin(np.arange(self.reference.shape[1]), self.known)
-            within = {k: sides for k, sides in self.within.items() if k != feature}
-            self._more[feature] = Expected(self.reference, self.correction, seen, known, within)
+            self._more[feature] = Expected(self.reference, self.correction, seen, known)
         return self._more[feature]
 
     def of(self, which: np.ndarray, home: Array) -> ExpectedOf:
         """Those of some components, where the array ``home`` lies."""
-        return ExpectedOf(self, which, home)
+        key = which.tobytes(), type(home), home.device
+        if len(self._made) > self.reference.weights.size + _SEVERAL:
+            self._made.clear()
+        if key not in self._made:
+            self._made[key] = ExpectedOf(self, which, home)
+        return self._made[key]
 
 
 class ExpectedOf:
@@ -173,15 +187,16 @@ class ExpectedOf:
     def __init__(self, all_of: Expected, which: np.ndarray, home: Array) -> None:
         self.all_of, self.which, one = all_of, which, all_of.correction
         self.levels = like(one.levels(all_of.reference, which, all_of.missing), home)
-        self.tau, self.start = self.levels[:, 0, 1:], like(all_of.start, home)
+        self.tau, self.start = self.levels[:, 0, 1:], like(all_of.start[which], home)
         self.F, self.a = like(one.factor, home), like(one.constant, home)
+        self.lengths = like(np.linalg.norm(one.factor, axis=1), home)
         self.linear, self.own = self.tau * (self.F @ self.a), float(one.constant @ one.constant)
 
     @cached_property
     def apart(self) -> Array:
         """C, (k, m, m)."""
         at = self.start @ like(self.all_of.apart[self.which], self.start)
-        return namespace(at).exp(-_distances(at, at))
+        return namespace(at).exp(-squared_distances(at, at, np.ones(at.shape[-1])))
 
     @cached_property
     def pairs(self) -> Array:
@@ -196,26 +211,37 @@ class ExpectedOf:
     def parts(self, x: Array, near: Array) -> tuple[Array, Array, Array]:
         """h and b, (k, n, m), and y, (k, n, hidden)."""
         all_of, xp = self.all_of, namespace(x)
-        start, pull = (like(one[self.which], x) for one in (all_of.hidden.start, all_of.pull))
-        y, found = start[:, None, :] + x @ pull.mT, []
+        one = all_of.hidden.seen_center, all_of.pull
+        center, pull = (like(of[self.which], x) for of in one)
+        y, found = (x - center[:, None]) @ pull.mT, []
         for roots, logs in zip(all_of.roots, all_of.logs, strict=True):
             root, log = like(roots[self.which], x), like(logs[self.which], x)
-            away = _distances(y @ root, self.start @ root)
+            away = squared_distances(y @ root, self.start @ root, np.ones(root.shape[-1]), 1)
             found.append(near * xp.exp(log[:, None, None] - away))
         return found[0], found[1], y
 
     def values(self, x: Array, near: Array) -> Array:
-        """E_k[‖a + Fᵀφ‖² | observed], within the intervals if there are any, (k, n)."""
-        if self.all_of.inside:
-            return like(self._values_inside(to_numpy(x), to_numpy(near)), x)
+        """E_k[‖a + Fᵀφ‖² | observed], (k, n)."""
         if self.all_of.is_whole:
             return row_squares(self.a + near @ self.F)[None]
         h, b, _ = self.parts(x, near)
-        squares = namespace(x).sum((b @ self.product) * b, axis=-1)
-        value = self.own + 2.0 * (h @ self.linear[..., None])[..., 0] + squares
+        xp = namespace(x)
+        squares = row_products(b @ self.product, b)
+        value = self.own + 2.0 * (h @ self.linear[..., None])[..., 0]
         # Jensen's inequality: rounding does not take the value below
-        least = row_squares(self.a + (h * self.tau[:, None]) @ self.F)
-        return namespace(x).maximum(value, least)
+        least = row_squares(self.a + h @ (self.tau[..., None] * self.F))
+        terms = (b @ self.lengths) ** 2
+        rough = _ROUNDING * terms > _TOLERANCE * xp.maximum(value + squares, least)
+        for k in np.flatnonzero(to_numpy(xp.any(rough, axis=1))).tolist():
+            exact = row_squares(b[k] @ like(self.root(k), x))
+            squares[k] = xp.where(rough[k], exact, squares[k])
+        return xp.maximum(value + squares, least)
+
+    def root(self, k: int) -> np.ndarray:
+        """L with LLᵀ = (F Fᵀ) ∘ C ∘ T, whose squares lose no digits."""
+        rows, log_lengths = unit_rows(self.all_of.correction.factor)
+        L = hadamard_factor(rows, to_numpy(self.pairs[k]))
+        return np.asarray(L * np.exp(log_lengths)[:, None])
 
     def matrices(self, x: np.ndarray, near: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_k weights_kn·E_k[(1, φ)(1, φ)ᵀ | observed], (n, 1 + m, 1 + m)."""
@@ -240,15 +266,14 @@ class ExpectedOf:
         if self.all_of.correction.is_silent:
             return self.own, self.own * m
         h, b, y = self.parts(x, near)
-        start, shift = self.all_of.start, np.zeros(m.shape)
         total: Any = self.own
-        center = start.mean(axis=0)
+        shift = np.zeros(m.shape)
         for W, of in zip(
             self.pulls, (2.0 * h * self.linear[:, None], b * (b @ self.product)), strict=True
         ):
             sums = of.sum(axis=-1)
             total = total + sums
-            shift += (of @ (start - center) - sums[..., None] * (y - center)) @ W.mT
+            shift += (of @ self.start - sums[..., None] * y) @ W.mT
         return total, total[..., None] * m + shift
 
     @cached_property
@@ -257,50 +282,8 @@ class ExpectedOf:
         V, widths = self.all_of.hidden.covariances[self.which], self.all_of.widths
         return [V @ np.linalg.inv(V + widths / (2.0 * q)) for q in (1, 2)]
 
-    def normals(
-        self, x: np.ndarray, near: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]]:
-        """f·N of one row and the first of the components as a signed sum of normal densities of the
-        hidden cells, with no kernel, one and two: weights, means, a covariance, and which kernels;
-        ``levels`` of these are not among the weights.
-        """
-        all_of, (h, b, y) = self.all_of, (one[0] for one in self.parts(x, near))
-        V = all_of.hidden.covariances[self.which[0]]
-        F, a = self.F, self.a
-        mean, t, m = all_of.hidden.means(self.which[:1], x)[0, 0], all_of.start - y[0], h.shape[1]
-        yield np.array([self.own]), mean[None], V, (np.zeros(1, int), np.zeros(1, int))
-        if all_of.correction.is_silent:
-            return
-        W1, W2 = (one[0] for one in self.pulls)
-        once = np.zeros(m, int), 1 + np.arange(m)
-        yield 2.0 * h[0] * (F @ a), mean + t @ W1.T, V - W1 @ V, once
-        i, j = np.triu_indices(m)
-        weights = np.where(i == j, 1.0, 2.0) * (F @ F.T * self.apart[0])[i, j] * b[0, i] * b[0, j]
-        yield weights, mean + 0.5 * (t[i] + t[j]) @ W2.T, V - W2 @ V, (1 + i, 1 + j)
-
-    def _values_inside(self, x: np.ndarray, near: np.ndarray) -> np.ndarray:
-        """The same where hidden cells lie in intervals."""
-        inside, (low, high) = self.all_of.inside, self.all_of.sides
-        out = np.zeros((self.which.size, x.shape[-2]))
-        for k, component in enumerate(self.which):
-            one = self.all_of.of(np.array([component]), near)
-            rows, features = (a if a.ndim == 2 else a[k] for a in (x, near))
-            for n in range(out.shape[1]):
-                for weights, means, V, which in one.normals(rows[[n]], features[[n]]):
-                    at = means[:, inside]
-                    masses = box_masses(low - at, high - at, V[np.ix_(inside, inside)])
-                    out[k, n] += weights * one.levels[0][which] @ masses.mean(axis=0)
-        return np.maximum(out, 0.0)
-
 
 def _root(Q: np.ndarray) -> np.ndarray:
     """L with LLᵀ = Q, which may be singular; of every matrix of a stack."""
     values, axes = np.linalg.eigh(0.5 * (Q + Q.swapaxes(-1, -2)))
     return np.asarray(axes * np.sqrt(np.maximum(values, 0.0))[..., None, :])
-
-
-def _distances(X: Array, Y: Array) -> Array:
-    """‖x_i − y_j‖², zero without coordinates."""
-    if X.shape[-1]:
-        return squared_distances(X, Y, np.ones(X.shape[-1]))
-    return namespace(X).zeros((*X.shape[:-1], Y.shape[-2]), dtype=X.dtype, device=X.device)

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos.density.factor import log_sum
 from ksos.ground.memory import row_blocks
-from ksos.integrals.erf import gauss_mass, log_gauss_mass, normal_between, truncated_moments
+from ksos.integrals.erf import gauss_mass, log_gauss_mass, truncated_moments
 from ksos.kernels.base import squared_distances
 from ksos.measures import GaussianMixture, Normals
 from ksos.observables.over_normals import End, Powers, stein
@@ -33,29 +32,6 @@ class Interval(NamedTuple):
         """The bounds in standard deviations from the mean."""
         deviation = np.sqrt(variance)
         return (self.low - mean) / deviation, (self.high - mean) / deviation
-
-    def log_masses(self, normals: Normals) -> np.ndarray:
-        """log P_c(t ∈ I), shape (c,)."""
-        a, b = self.scaled(
-            normals.means[:, self.feature], 2.0 * normals.covariances[:, self.feature, self.feature]
-        )
-        return log_gauss_mass(a, b)
-
-    def draw(self, normals: Normals, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Samples of Σ_c w_c N_c given t ∈ I: a normal density, then t, then the others given t."""
-        weights, means, covariances = normals
-        T, logs = self.feature, np.log(weights) + self.log_masses(normals)
-        which = rng.choice(weights.shape[0], size=size, p=log_sum(logs[:, None])[1][:, 0])
-        variance = covariances[:, T, T]
-        a, b = self.scaled(means[:, T], variance)
-        z, _ = normal_between(a[which], b[which], rng.random(size))
-        pull = covariances[:, :, T] / np.sqrt(variance)[:, None]
-        rest = np.delete(np.arange(means.shape[1]), T)
-        given = (covariances - pull[:, :, None] * pull[:, None, :])[:, rest[:, None], rest]
-        noise = rng.standard_normal((size, rest.shape[0]))
-        out = means[which] + pull[which] * z[:, None]
-        out[:, rest] += np.einsum("nij,nj->ni", np.linalg.cholesky(given)[which], noise)
-        return out
 
 
 class Group(NamedTuple):
@@ -195,42 +171,6 @@ def _whitened(Q: np.ndarray, metric: np.ndarray | None) -> tuple[np.ndarray, flo
         -0.5 * Q.shape[0] * np.log(np.pi) if metric is None else 0.5 * np.linalg.slogdet(metric)[1]
     )
     return np.linalg.inv(L).T, float(unit) - log_det
-
-
-class NormalComponents:
-    """The normal densities of a mixture with the roots of their precisions."""
-
-    def __init__(self, normals: Normals) -> None:
-        self.means = normals.means
-        self.roots = np.linalg.inv(np.linalg.cholesky(normals.covariances))
-        log_det = np.sum(np.log(np.diagonal(self.roots, axis1=1, axis2=2)), axis=1)
-        whole = 0.5 * self.means.shape[1] * math.log(2.0 * math.pi)
-        self.constant = np.log(normals.weights) + log_det - whole
-
-    def logs(self, X: np.ndarray) -> np.ndarray:
-        """log w_c N_c(x), shape (c, n)."""
-        away = (X[None, :, :] - self.means[:, None, :]) @ self.roots.transpose(0, 2, 1)
-        return np.asarray(self.constant[:, None] - 0.5 * np.einsum("cni,cni->cn", away, away))
-
-
-def conditional_normals(
-    normals: Normals, given: list[int], values: np.ndarray
-) -> tuple[float, Normals] | None:
-    """Of Σ_c w_c N_c, the log density of the values, and the mixture of the conditional ones."""
-    weights, means, covariances = normals
-    known = np.array(given)
-    rest = np.setdiff1d(np.arange(means.shape[1]), known)
-    across = covariances[:, known[:, None], rest]
-    at = covariances[:, known[:, None], known]
-    pull = np.linalg.solve(at, across).transpose(0, 2, 1)
-    logs = NormalComponents(Normals(weights, means[:, known], at)).logs(values[None, :])[:, 0]
-    peak = float(logs.max())
-    if not np.isfinite(peak):
-        return None
-    narrowed = _symmetric(covariances[:, rest[:, None], rest] - pull @ across)
-    shares, away = np.exp(logs - peak), (values - means[:, known])[:, :, None]
-    moved = means[:, rest] + (pull @ away)[:, :, 0]
-    return peak + math.log(float(shares.sum())), Normals(shares, moved, narrowed)
 
 
 def times_normal(

@@ -15,13 +15,12 @@ from scipy.special import entr, logsumexp, softmax
 from ksos.density.averages import Averages, as_work
 from ksos.density.column_line import ColumnLine
 from ksos.density.compress import Compression, as_sizes, compressed_cells
+from ksos.density.corrected import Corrected
 from ksos.density.density import SoSDensity, from_terms
 from ksos.density.estimate import Estimate
 from ksos.density.factor import log_sum
 from ksos.density.kinds import Column, Columns, Piece, meet
 from ksos.density.mixed import MixedTerms
-from ksos.density.mixed_reference import MixedReference
-from ksos.density.mixed_square import Correction
 from ksos.density.questions import without_underflow
 from ksos.density.questions.expectation import expectation, total
 from ksos.density.terms import Terms
@@ -822,27 +821,15 @@ class TableDensity:
 def with_gaps(p: SoSDensity) -> TableDensity:
     """The same density of numbers for rows with missing cells; it needs a normal reference."""
     (_, term), *more = p.terms.on_host.weighted
-    joint, d = term.joint, p.n_features
-    normals = joint.measure.normals(d)
-    if more or normals is None or joint.unit_constant is None or not term.is_whole:
+    if more or not isinstance(term, Corrected) or not term.is_whole:
         raise ValueError(
             "missing cells need a density with a normal reference, such as that of"
             " KernelSoSDensityCV with its defaults"
         )
-    names = [f"x{k}" for k in range(d)] if p.feature_names is None else p.feature_names
+    names = [f"x{k}" for k in range(p.n_features)] if p.feature_names is None else p.feature_names
     make = None if p.feature_names is None else p._make
     columns = Columns(tuple(Column(name, "numeric") for name in names), make)
-    points = np.asarray(joint.support_points)
-    correction = Correction(
-        joint.kernel.matrix(d),
-        np.zeros(0),
-        points,
-        np.zeros((points.shape[0], 0), dtype=np.int64),
-        np.asarray(joint.unit_factor),
-        np.asarray(joint.unit_constant),
-    )
-    reference = MixedReference(normals.weights, normals.means, normals.covariances, ())
-    return TableDensity(columns, [(1.0, MixedTerms.of(reference, correction))])
+    return TableDensity(columns, [(1.0, term.cells.to_mass_one()[1])])
 
 
 def _indexed(found: Any, like: Any) -> Any:

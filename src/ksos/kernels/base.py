@@ -480,7 +480,7 @@ def feature_squares(X: Array, Y: Array, sigma: Array) -> Iterator[Array]:
         yield scaled
 
 
-def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
+def squared_distances(X: Array, Y: Array, sigma: Array, direct: int = DIRECT_FEATURES) -> Array:
     """D_ij = Σ_k ((X_ik − Y_jk)/σ_k)², shape (…, n, m), for points (…, n, d) and (…, m, d).
 
     Few features are subtracted one by one, which loses nothing. Many features go through one matrix
@@ -490,7 +490,7 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
     n, d = X.shape[-2:]
     sigma = like(sigma, X)
     with quiet():
-        if d > DIRECT_FEATURES:
+        if d > direct and Y.shape[-2]:
             center = xp.mean(Y, axis=-2, keepdims=True)
             Xs, Ys = (X - center) / sigma, (Y - center) / sigma
             x2, y2 = (xp.sum(Z * Z, axis=-1, keepdims=True) for Z in (Xs, Ys))
@@ -511,4 +511,6 @@ def squared_distances(X: Array, Y: Array, sigma: Array) -> Array:
 
 
 def _sum_of_squares(X: Array, Y: Array, sigma: Array) -> Array:
+    if not X.shape[-1]:
+        return namespace(X).zeros((*X.shape[:-1], Y.shape[-2]), dtype=X.dtype, device=X.device)
     return functools.reduce(operator.iadd, feature_squares(X, Y, sigma))

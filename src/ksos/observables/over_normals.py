@@ -12,7 +12,7 @@ import numpy as np
 from ksos.ground import FLOAT_BYTES, require_memory
 from ksos.integrals import box_masses, closed_form
 from ksos.kernels import Kernel, squared_distances
-from ksos.measures import Measure
+from ksos.measures import Measure, Normals
 
 # ((feature, power), …), features ascending, powers positive; () is the constant 1
 Monomial = tuple[tuple[int, int], ...]
@@ -53,22 +53,37 @@ def normal_pairs(
     r"""∫ f φφᵀ dρ for φ = (k_1, …, k_m), or (1, k_1, …, k_m) with the ``constant``, in units of
     exp(log_unit), f being a function of the features ``shown``: for Gaussian kernels on R^d, and
     over ρ = Σ_c w_c N(μ_c, Σ_c).
+    """
+    d = X.shape[1]
+    index = np.arange(d) if shown is None else np.array(shown, dtype=int)
+    if (normals := measure.normals(d)) is not None:
+        yield from pairs_over(normals, kernel.matrix(d), X, log_unit, index, constant=constant)
+        return
+    i, j = np.triu_indices(X.shape[0])
+    integrals = closed_form(kernel, measure, d)
+    xi, root = cast("tuple[np.ndarray, np.ndarray]", integrals.pair_normals(X))
+    weights = np.exp(integrals.log_gram(X, X)[i, j] - log_unit)
+    covariance = 0.5 * (np.diag(root**2) if root.ndim == 1 else root @ root.T)
+    yield Pairs(i, j, weights, 0.5 * (xi[i] + xi[j])[:, index], covariance[np.ix_(index, index)])
 
-    q kernels of metric S with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q). With
-    N(μ, Σ) they are a multiple of N(μ + Σ(Σ + P)⁻¹(z̄ − μ), Σ(Σ + P)⁻¹P), the larger the smaller
+
+def pairs_over(
+    normals: Normals,
+    S: np.ndarray,
+    X: np.ndarray,
+    log_unit: float,
+    index: np.ndarray,
+    *,
+    constant: bool,
+) -> Iterator[Pairs]:
+    r"""The same for a kernel of metric S over normal densities, one after the other.
+
+    q kernels with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q). With N(μ, Σ) they
+    are a multiple of N(μ + Σ(Σ + P)⁻¹(z̄ − μ), Σ(Σ + P)⁻¹P), the larger the smaller
     (z̄ − μ)ᵀ(P + Σ)⁻¹(z̄ − μ).
     """
-    (m, d), (i, j) = X.shape, np.triu_indices(X.shape[0])
-    index = np.arange(d) if shown is None else np.array(shown, dtype=int)
-    block = index[:, None], index
-    if (normals := measure.normals(d)) is None:
-        integrals = closed_form(kernel, measure, d)
-        xi, root = cast("tuple[np.ndarray, np.ndarray]", integrals.pair_normals(X))
-        weights = np.exp(integrals.log_gram(X, X)[i, j] - log_unit)
-        covariance = 0.5 * (np.diag(root**2) if root.ndim == 1 else root @ root.T)
-        yield Pairs(i, j, weights, 0.5 * (xi[i] + xi[j])[:, index], covariance[block])
-        return
-    S, (shares, means, covariances) = kernel.matrix(d), normals
+    (m, d), (i, j), block = X.shape, np.triu_indices(X.shape[0]), np.ix_(index, index)
+    shares, means, covariances = normals
     white = (X - X[:1]) @ np.linalg.inv(np.linalg.cholesky(S)).T
     spread = 0.5 * squared_distances(white, white, np.ones(d))[i, j]
     known = [_times_kernels(S / (2.0 * q), covariances) for q in (1, 2)] if m else []

@@ -13,7 +13,8 @@ from scipy.linalg import solve_triangular
 
 from ksos.density.corrected import Corrected
 from ksos.density.factor import hadamard_factor, unit_rows
-from ksos.density.normals import Interval, conditional_normals
+from ksos.density.mixed_reference import MixedReference
+from ksos.density.normals import Interval
 from ksos.density.questions.line import panel_ends
 from ksos.density.square import NoMass, Square, assemble
 from ksos.density.terms import Part, Term, Terms, Weighted, each
@@ -76,9 +77,8 @@ def at_values(p: Terms, given: list[int], values: np.ndarray) -> Terms:
     normals = p.measure.normals(p.n_features)
     if normals is None or not p.measure.by_components:
         return Terms(terms, p.measure.restrict(rest))
-    conditioned = conditional_normals(normals, given, values)
-    assert conditioned is not None  # the terms have mass there
-    return Terms(terms, GaussianMixture(*conditioned[1]))
+    _, left = MixedReference(*normals, ()).given_values(given, values)
+    return Terms(terms, GaussianMixture(*left.normals))
 
 
 def in_interval(p: Terms, feature: int, side: Side) -> Terms:
@@ -255,13 +255,11 @@ def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Part:
     order = np.argsort(at)
     at, values = [at[i] for i in order], values[order]
     joint, rest = p.joint, [k for k in range(p.joint.n_features) if k not in at]
-    conditioned = conditional_normals(p.all_normals, at, values)
-    if conditioned is None:
-        raise NoMass
+    log, left = MixedReference(*p.all_normals, ()).given_values(at, values)
     kernel, points, log_delta = _held(joint, at, values, rest)
     with np.errstate(under="ignore"):
         F = joint.unit_factor * np.exp(log_delta)[:, None]
-    measure = GaussianMixture(*conditioned[1])
+    measure = GaussianMixture(*left.normals)
     square = Square(kernel, points, F, joint.log_unit, measure, joint.unit_constant)
     if not (mass := square.mass()) > 0.0:
         raise NoMass
@@ -270,7 +268,7 @@ def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Part:
         interval = interval._replace(feature=rest.index(interval.feature))
     shown = [rest.index(p.shown[k]) for k in range(p.n_features) if k not in given]
     out = Corrected(square.scaled_to_one(mass), shown, interval)
-    return conditioned[0] + math.log(mass) + out.log_inside - p.log_inside, out
+    return log + math.log(mass) + out.log_inside - p.log_inside, out
 
 
 def warn_if_far(p: Terms, found: Terms, given: list[int], values: np.ndarray, words: str) -> None:

@@ -104,8 +104,8 @@ def axis_ends(p: Corrected, feature: int, deviations: float, bandwidths: float) 
     low, high, step = mean - reach, mean + reach, deviations * p.deviations[:, feature]
     if p.n_corrections:
         at = p.shown[feature]
-        sigma = float(np.sqrt(p.metric[at, at]))
-        x = p.correction[0][:, at]
+        sigma = float(np.sqrt(p.correction.metric[at, at]))
+        x = p.correction.points[:, at]
         sides = [np.clip(x + s * _KERNEL_REACH * sigma, low.min(), high.max()) for s in (-1.0, 1.0)]
         near, far = merged(*sides)
         steps = np.full(near.shape, bandwidths * sigma)

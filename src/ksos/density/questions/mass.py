@@ -208,7 +208,7 @@ def _few_enough(p: Corrected, n: int) -> bool:
     """Whether the closed forms of n boxes take about a second at most."""
     d, m, shapes = p.n_features, p.n_corrections, p.normals.covariances
     if m:
-        shapes = np.concatenate([shapes, p.metric[np.ix_(p.shown, p.shown)][None]])
+        shapes = np.concatenate([shapes, p.correction.metric[np.ix_(p.shown, p.shown)][None]])
     terms = p.normals.weights.shape[0] * (1 + m + m * (m + 1) // 2)
     return closed(shapes) and n * terms <= _MOST_TERMS[min(d, 3)]
 

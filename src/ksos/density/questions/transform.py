@@ -32,7 +32,7 @@ def _affine(term: Term, A: np.ndarray, b: np.ndarray) -> Term:
         d, shown = term.joint.n_features, term.shown
         whole, shift = np.eye(d), np.zeros(d)
         whole[np.ix_(shown, shown)], shift[shown] = A, b
-        joint, S = term.joint, whole @ term.metric @ whole.T
+        joint, S = term.joint, whole @ term.correction.metric @ whole.T
         moved = replace(
             joint,
             kernel=Gaussian(0.5 * (S + S.T)),

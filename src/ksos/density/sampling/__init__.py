@@ -24,7 +24,6 @@ from ksos.density.sampling.rejection import (
     draw_by_rejection,
     envelope,
     envelope_bytes,
-    gathered,
 )
 from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.square import Square, feature_scales
@@ -52,7 +51,6 @@ __all__ = [
 METHODS = ("auto", "inversion", "rejection", "squares")
 _MEMORY_SHARE = 0.25  # of the available memory: "auto" takes no more for an envelope
 
-_PROPOSALS = 1 << 16  # of a correction at a time: a few megabytes
 _LEAST_ACCEPTANCE = 1e-6  # of proposals: fewer would take hours
 
 # Seconds on one core of an ordinary machine, timed on the models of benchmarks/sampling.py and on
@@ -195,24 +193,13 @@ def draw_term(term: Term, size: int, rng: np.random.Generator, method: str = "au
                 f"method={method!r} draws squares, and a correction of normal densities is drawn by"
                 " rejection from these; use method='auto'"
             )
-        return _draw_corrected(term, size, rng)
+        _require_acceptance(
+            1.0 / term.bound(),
+            "the correction changes its reference too much: fit with a larger regularization, or"
+            " without a reference",
+        )
+        return term.draw(size, rng)
     if method == "auto" and term.is_normal_sum and term.support_points.shape[0] == 1:
         L = np.linalg.cholesky(0.25 * term.kernel.matrix(term.n_features))
         return term.support_points[0] + rng.standard_normal((size, term.n_features)) @ L.T
     return draw(term, size, rng, method)
-
-
-def _draw_corrected(p: Corrected, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Samples of the reference, each kept with probability f(x)/sup f."""
-    acceptance = 1.0 / p.bound()
-    _require_acceptance(
-        acceptance,
-        "the correction changes its reference too much: fit with a larger regularization, or"
-        " without a reference",
-    )
-
-    def accepted(n: int) -> np.ndarray:
-        X = p.draw_reference(n, rng)
-        return X[np.log(rng.random(n)) - math.log(acceptance) <= p.joint.logpdf(X)][:, p.shown]
-
-    return gathered(accepted, size, p.n_features, 1.1 / acceptance, _PROPOSALS)
