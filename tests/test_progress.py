@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -316,35 +317,8 @@ print("done")
 """
 
 
-def watched(program: str, seen: bool = True, **environment: str) -> str:
-    """What a program in a terminal of 80 columns writes to it; ``seen``: whether its stderr is the
-    terminal.
-    """
-    import pty
-
-    controller, device = pty.openpty()
-    source = str(Path(ksos.__file__).parents[1])
-    env = {
-        **os.environ,
-        "PYTHONPATH": source,
-        "TERM": "xterm",
-        "COLUMNS": "80",
-        "OMP_NUM_THREADS": "1",
-        **environment,
-    }
-    stderr = device if seen else subprocess.PIPE
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-        timeout=100,
-    )
-    os.close(device)
-    assert (done.returncode, done.stdout) == (0, "done\n")
-    if not seen:
-        return str(done.stderr)
+def read_all(controller: int) -> str:
+    """What was written to a terminal whose other end is closed."""
     written = b""
     while True:
         try:
@@ -359,7 +333,22 @@ def watched(program: str, seen: bool = True, **environment: str) -> str:
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
 def test_a_slow_fit_in_a_terminal() -> None:
-    text = watched(SLOW)
+    """Of 80 columns."""
+    import pty
+
+    controller, device = pty.openpty()
+    environment = {"TERM": "xterm", "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SLOW],
+        env={**os.environ, "PYTHONPATH": str(Path(ksos.__file__).parents[1]), **environment},
+        stdout=subprocess.PIPE,
+        stderr=device,
+        text=True,
+        timeout=100,
+    )
+    os.close(device)
+    text = read_all(controller)
+    assert (done.returncode, done.stdout) == (0, "done\n")
     first, *_ = lines = [line for line in text.split("\r") if line]
     assert re.match(r"KernelSoSDensity: iteration \d+, obj.*, \d s", first)
     assert any(re.search(r"iteration \d+, .* s *$", line) for line in lines)
@@ -369,10 +358,30 @@ def test_a_slow_fit_in_a_terminal() -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
 @pytest.mark.parametrize(
-    ("seen", "environment"), [(False, {}), (True, {"KSOS_PROGRESS": "0"}), (True, {"TERM": "dumb"})]
+    ("environment", "shown"),
+    [({}, True), ({"KSOS_PROGRESS": "0"}, False), ({"TERM": "dumb"}, False)],
 )
-def test_no_line_where_nobody_wants_it(seen: bool, environment: dict[str, str]) -> None:
-    assert watched(SLOW, seen, **environment) == ""
+def test_no_line_where_nobody_wants_it(
+    environment: dict[str, str], shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal, of a fit that has taken long by its first look at the clock; files and pipes
+    get no line.
+    """
+    import pty
+
+    controller, device = pty.openpty()
+    for name, value in {"TERM": "xterm", **environment}.items():
+        monkeypatch.setenv(name, value)
+    texts = []
+    for stream in (os.fdopen(device, "w"), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with Run(None, "a test", clock=Ticking()):
+            ksos.KernelSoSDensity(tol=1e-2).fit(blobs(20))
+        texts.append(stream.getvalue() if isinstance(stream, io.StringIO) else "")
+        if not isinstance(stream, io.StringIO):
+            stream.close()
+            texts[-1] = read_all(controller)
+    assert [bool(text) for text in texts] == [shown, False]
 
 
 def test_a_notebook_shows_a_line_too(
