@@ -75,14 +75,22 @@ def in_a_fresh_process(program: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-# what each engine runs on, as seen from inside of public calls
-ENGINES = """
+IMPORTS = """
 import numpy as np, warnings
 import ksos
 from sklearn.base import BaseEstimator, RegressorMixin
 from ksos.ground.threads import few_threads, free_processors
 from threadpoolctl import threadpool_info
-
+"""
+# from here on, other processes keep every processor busy
+BUSY = """
+import atexit, os, subprocess, sys
+for _ in range(os.cpu_count() or 1):
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    atexit.register(busy.kill)
+"""
+# what each engine runs on, as seen from inside of public calls
+ENGINES = """
 def threads(api):
     return {one["num_threads"] for one in threadpool_info() if one["user_api"] == api}
 
@@ -117,20 +125,11 @@ print(free_processors(), sorted(seen["blas"]), sorted(seen["openmp"]))
 
 def test_a_quota_below_the_core_count_holds_for_every_engine() -> None:
     """joblib reads quotas of containers; this variable stands for one."""
-    assert in_a_fresh_process(ENGINES, LOKY_MAX_CPU_COUNT="1") == "1 [1] [1]"
+    assert in_a_fresh_process(IMPORTS + ENGINES, LOKY_MAX_CPU_COUNT="1") == "1 [1] [1]"
 
 
 def test_busy_processes_beside_us_take_the_threads_of_every_engine() -> None:
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(os.cpu_count() or 1)
-    ]
-    try:
-        assert in_a_fresh_process(ENGINES) == "1 [1] [1]"
-    finally:
-        for one in busy:
-            one.kill()
-            one.wait()
+    assert in_a_fresh_process(IMPORTS + BUSY + ENGINES) == "1 [1] [1]"
 
 
 def test_what_the_user_chose_is_not_raised() -> None:
