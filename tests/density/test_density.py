@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from densities import make_density
 from oracles import quadrature_rule, tolerance
-from tables import PAIR_CASES, PairCase, points
+from tables import THIN_PAIR_CASES, PairCase, points
 
 import ksos
 from ksos.ground import resources
 from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
-every_pair = pytest.mark.parametrize("pair", PAIR_CASES.values(), ids=PAIR_CASES)
+every_pair = pytest.mark.parametrize("pair", THIN_PAIR_CASES.values(), ids=THIN_PAIR_CASES)
 
 
 @every_pair

@@ -14,7 +14,7 @@ from oracles import marginal_cdf, quadrature_rule
 from scipy.special import ndtr
 from statistics_checks import chi_square_passes, dkw_passes_at
 from strategies import degenerate_data
-from tables import PAIR_CASES, PairCase, answers_itself, points
+from tables import THIN_PAIR_CASES, PairCase, answers_itself, points
 
 import ksos
 from ksos.density import square_of
@@ -33,7 +33,7 @@ from ksos.measures import Box, Discrete, Lebesgue, Measure, Normal
 
 CONTINUOUS = {
     name: pair
-    for name, pair in PAIR_CASES.items()
+    for name, pair in THIN_PAIR_CASES.items()
     if not isinstance(pair.measure, Discrete) and answers_itself(pair)
 }
 QUICKLY_INTEGRATED = {
@@ -138,7 +138,7 @@ def test_samples_follow_the_density(pair: PairCase, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pair", [pair for pair in PAIR_CASES.values() if isinstance(pair.measure, Discrete)][:6]
+    "pair", [pair for pair in THIN_PAIR_CASES.values() if isinstance(pair.measure, Discrete)][:6]
 )
 def test_samples_of_a_discrete_measure_are_its_nodes(pair: PairCase) -> None:
     p, n = make_density(pair), 20_000

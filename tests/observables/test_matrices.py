@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from oracles import quadrature_rule, tolerance
-from tables import PAIR_CASES, PairCase, points
+from tables import THIN_PAIR_CASES, PairCase, points
 
 import ksos
 from ksos.density import square_of
@@ -25,7 +25,7 @@ from ksos.observables import (
     coordinate,
 )
 
-every_pair = pytest.mark.parametrize("case", PAIR_CASES.values(), ids=PAIR_CASES)
+every_pair = pytest.mark.parametrize("case", THIN_PAIR_CASES.values(), ids=THIN_PAIR_CASES)
 LOW, HIGH = -0.4, 0.5
 
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KernelDensity
-from tables import PAIR_CASES, points
+from tables import THIN_PAIR_CASES, points
 
 import ksos
 from ksos import DensityDisplay
@@ -40,9 +40,9 @@ def usual(p: ksos.SoSDensity, x: np.ndarray) -> np.ndarray:
 # --- every kernel and measure ---
 
 
-@pytest.mark.parametrize("name", PAIR_CASES)
+@pytest.mark.parametrize("name", THIN_PAIR_CASES)
 def test_every_pair_is_drawn_as_it_is(name: str) -> None:
-    p = make_density(PAIR_CASES[name], m=6)
+    p = make_density(THIN_PAIR_CASES[name], m=6)
     d, X = p.n_features, points(9, p.n_features, 3)
     if isinstance(p.measure, Discrete):
         with pytest.raises(ValueError, match="has no height to draw"):

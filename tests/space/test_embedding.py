@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from densities import make_density
 from oracles import quadrature_rule
-from tables import KERNEL_CASES, MEASURE_CASES, PAIR_CASES, PairCase, points
+from tables import KERNEL_CASES, MEASURE_CASES, THIN_PAIR_CASES, PairCase, points
 
 import ksos
 from ksos.exceptions import IntegralNotAvailableError
@@ -16,7 +16,7 @@ from ksos.kernels import Gaussian, Kernel, Laplace
 from ksos.measures import Box, Discrete
 
 every_kernel = pytest.mark.parametrize("kernel", KERNEL_CASES.values(), ids=KERNEL_CASES)
-every_pair = pytest.mark.parametrize("pair", PAIR_CASES.values(), ids=PAIR_CASES)
+every_pair = pytest.mark.parametrize("pair", THIN_PAIR_CASES.values(), ids=THIN_PAIR_CASES)
 
 
 @every_kernel

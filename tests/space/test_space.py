@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles import brute_objective, quadrature_rule
-from tables import PAIR_CASES, WHITENING_CASES, PairCase, points
+from tables import THIN_PAIR_CASES, WHITENING_CASES, PairCase, points
 
 import ksos
 from ksos.density import square_of
@@ -22,7 +22,7 @@ from ksos.measures import Box, Discrete
 from ksos.solvers import factor, project
 from ksos.space import CompressedMap, PairwiseMap
 
-every_pair = pytest.mark.parametrize("pair", PAIR_CASES.values(), ids=PAIR_CASES)
+every_pair = pytest.mark.parametrize("pair", THIN_PAIR_CASES.values(), ids=THIN_PAIR_CASES)
 every_whitening = pytest.mark.parametrize("whitening", WHITENING_CASES)
 
 
