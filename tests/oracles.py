@@ -40,7 +40,8 @@ def quadrature_rule(
     ``measure``, d ≤ 2.
 
     Panels end at every coordinate of a center where the kernel has a kink there, and the rule ends
-    ``reach`` bandwidths beyond the last center (five times as far for kernels that are not smooth).
+    ``reach`` bandwidths beyond the last center. Kernels that are not smooth fall as exponentials
+    times polynomials: it ends four times as far, but beyond the last center panels are wide.
     """
     d = centers.shape[1]
     if isinstance(measure, Discrete):
@@ -52,20 +53,18 @@ def quadrature_rule(
         sigma = 1.0 / np.sqrt(
             np.linalg.inv(S)[k, k]
         )  # of the feature given the others: the shortest length of a tied kernel
-        margin = (reach if kernel.smooth else 5.0 * reach) * np.sqrt(S[k, k])
+        margin = (reach if kernel.smooth else 4.0 * reach) * np.sqrt(S[k, k])
         low, high = centers[:, k].min() - margin, centers[:, k].max() + margin
         if isinstance(measure, Box):
             low, high = max(low, measure.low[k]), min(high, measure.high[k])
         x = np.unique(np.r_[low, high, [] if kernel.smooth else centers[:, k]])
         x = x[(x >= low) & (x <= high)]
-        edges = np.unique(
-            np.concatenate(
-                [
-                    np.linspace(a, b, 1 + int(np.ceil((b - a) / (2.0 * sigma))))
-                    for a, b in itertools.pairwise(x)
-                ]
-            )
-        )
+        pieces = []
+        for a, b in itertools.pairwise(x):
+            beyond = b <= centers[:, k].min() or a >= centers[:, k].max()
+            width = (6.0 if beyond else 2.0) * sigma
+            pieces.append(np.linspace(a, b, 1 + int(np.ceil((b - a) / width))))
+        edges = np.unique(np.concatenate(pieces))
         half = 0.5 * np.diff(edges)[:, None]
         t = (edges[:-1, None] + half + half * nodes).ravel()
         w = (half * weights).ravel()
