@@ -26,7 +26,6 @@ from ksos.ground.arrays import Array, like, to_numpy
 from ksos.ground.memory import row_blocks
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Measure, Normals
-from ksos.observables.over_normals import normal_pairs
 from ksos.quadrature import composite
 
 # values of normal densities that are held at a time: 8 MB, with few passes over all of them
@@ -193,13 +192,8 @@ class Corrected:
         if self.interval is not None:
             yield from self.opened.groups()
             return
-        one, p = self.correction, self.joint
-        G = np.concatenate([one.constant[None], one.factor])
-        B = (G @ G.T) * (2.0 - np.eye(G.shape[0]))  # every pair once
-        for i, j, weights, means, covariance in normal_pairs(
-            p.kernel, one.points, p.measure, p.log_unit, constant=True, shown=self.shown
-        ):
-            yield Group(B[i, j] * weights, means, covariance)
+        for group, _ in self.cells.groups(self.joint.log_unit):
+            yield group
 
     def bound(self) -> float:
         """What p/ρ never exceeds."""

@@ -373,9 +373,9 @@ class MixedTerms:
                 found.append((float(weight) * mass, Corrected(square.scaled_to_one(mass), shown)))
         return found
 
-    def groups(self) -> Iterator[tuple[Group, list[np.ndarray]]]:
-        """The density as a signed sum of normal densities, in groups, times a factor for every
-        level of each categorical column, (n, levels).
+    def groups(self, log_unit: float = 0.0) -> Iterator[tuple[Group, list[np.ndarray]]]:
+        """The density, in units of e^{log_unit}, as a signed sum of normal densities, in groups,
+        times a factor for every level of each categorical column, (n, levels).
         """
         if self.within:
             raise ValueError(
@@ -391,7 +391,7 @@ class MixedTerms:
             alone = Normals(*(part[None] for part in normal))
             T = B * one.levels(self.reference, [k], hidden)[0]
             for i, j, weights, means, V in pairs_over(
-                alone, one.metric, points, 0.0, shown, constant=True
+                alone, one.metric, points, log_unit, shown, constant=True
             ):
                 levels = []
                 for column in self.categorical_shown:

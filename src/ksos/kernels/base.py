@@ -511,6 +511,7 @@ def squared_distances(X: Array, Y: Array, sigma: Array, direct: int = DIRECT_FEA
 
 
 def _sum_of_squares(X: Array, Y: Array, sigma: Array) -> Array:
-    if not X.shape[-1]:
-        return namespace(X).zeros((*X.shape[:-1], Y.shape[-2]), dtype=X.dtype, device=X.device)
-    return functools.reduce(operator.iadd, feature_squares(X, Y, sigma))
+    # without features, a product of nothing is zero
+    return functools.reduce(
+        operator.iadd, feature_squares(X, Y, sigma) if X.shape[-1] else iter([X @ Y.mT])
+    )

@@ -42,29 +42,22 @@ def are_normal(kernel: Kernel, measure: Measure, d: int, *, constant: bool) -> b
 
 
 def normal_pairs(
-    kernel: Kernel,
-    X: np.ndarray,
-    measure: Measure,
-    log_unit: float,
-    *,
-    constant: bool = False,
-    shown: Sequence[int] | None = None,
+    kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool = False
 ) -> Iterator[Pairs]:
     r"""∫ f φφᵀ dρ for φ = (k_1, …, k_m), or (1, k_1, …, k_m) with the ``constant``, in units of
-    exp(log_unit), f being a function of the features ``shown``: for Gaussian kernels on R^d, and
-    over ρ = Σ_c w_c N(μ_c, Σ_c).
+    exp(log_unit): for Gaussian kernels on R^d, and over ρ = Σ_c w_c N(μ_c, Σ_c).
     """
-    d = X.shape[1]
-    index = np.arange(d) if shown is None else np.array(shown, dtype=int)
+    m, d = X.shape
+    what = f"the products of {m} support points"
+    require_memory(FLOAT_BYTES * m * m * (d + 8), what, "use fewer support points")
     if (normals := measure.normals(d)) is not None:
-        yield from pairs_over(normals, kernel.matrix(d), X, log_unit, index, constant=constant)
-        return
-    i, j = np.triu_indices(X.shape[0])
+        return pairs_over(normals, kernel.matrix(d), X, log_unit, np.arange(d), constant=constant)
+    i, j = np.triu_indices(m)
     integrals = closed_form(kernel, measure, d)
     xi, root = cast("tuple[np.ndarray, np.ndarray]", integrals.pair_normals(X))
     weights = np.exp(integrals.log_gram(X, X)[i, j] - log_unit)
     covariance = 0.5 * (np.diag(root**2) if root.ndim == 1 else root @ root.T)
-    yield Pairs(i, j, weights, 0.5 * (xi[i] + xi[j])[:, index], covariance[np.ix_(index, index)])
+    return iter([Pairs(i, j, weights, 0.5 * (xi[i] + xi[j]), covariance)])
 
 
 def pairs_over(
@@ -76,7 +69,8 @@ def pairs_over(
     *,
     constant: bool,
 ) -> Iterator[Pairs]:
-    r"""The same for a kernel of metric S over normal densities, one after the other.
+    r"""The same for a kernel of metric S over normal densities, one after the other, f being a
+    function of the features ``index``.
 
     q kernels with mean z̄ of their points are a multiple of N(z̄, P), P = S/(2q). With N(μ, Σ) they
     are a multiple of N(μ + Σ(Σ + P)⁻¹(z̄ − μ), Σ(Σ + P)⁻¹P), the larger the smaller
@@ -116,14 +110,6 @@ def _times_kernels(P: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, 
     return logs, np.linalg.inv(L), pulls, 0.5 * (narrowed + narrowed.transpose(0, 2, 1))
 
 
-def _pairs_of_matrix(
-    kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, *, constant: bool
-) -> Iterator[Pairs]:
-    (m, d), what = X.shape, f"the moments of {X.shape[0]} support points"
-    require_memory(FLOAT_BYTES * m * m * (d + 8), what, "use fewer support points")
-    return normal_pairs(kernel, X, measure, log_unit, constant=constant)
-
-
 def polynomial_matrix(
     terms: Mapping[Monomial, float],
     center: np.ndarray,
@@ -136,7 +122,7 @@ def polynomial_matrix(
 ) -> np.ndarray:
     """∫ f φφᵀ dρ for a polynomial f in x − center."""
     out = np.zeros((1, X.shape[0] + constant, X.shape[0] + constant))
-    for pairs in _pairs_of_matrix(kernel, X, measure, log_unit, constant=constant):
+    for pairs in normal_pairs(kernel, X, measure, log_unit, constant=constant):
         with np.errstate(over="ignore", invalid="ignore"):
             at, values = pairs.means - center, 0.0 * pairs.weights
             known: Powers = {(): np.ones(values.shape)}
@@ -159,7 +145,7 @@ def box_matrices(
 ) -> np.ndarray:
     """The same for the indicator of a box: one answer, or independent estimates, (s, …)."""
     out = np.zeros((1, X.shape[0] + constant, X.shape[0] + constant))
-    for pairs in _pairs_of_matrix(kernel, X, measure, log_unit, constant=constant):
+    for pairs in normal_pairs(kernel, X, measure, log_unit, constant=constant):
         each = box_masses(low - pairs.means, high - pairs.means, pairs.covariance)
         out = np.repeat(out, max(each.shape[0] // out.shape[0], 1), axis=0)
         out[:, pairs.i, pairs.j] += pairs.weights * each

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import minimize, root
 
 from ksos.density.square import Square
 from ksos.density.standard import standardize
@@ -18,9 +18,7 @@ from ksos.kernels import Gaussian, Kernel
 _GRID_FEATURES = 2  # up to which starts come from a grid: beyond, support points are starts enough
 _GRID_CELLS = 40_000  # cells of the grid: 200 per axis of two features
 _GRID_LENGTH = 0.5  # their sides in bandwidths: no two maxima of a sum of kernels are closer
-_NEWTON_FEATURES = 30  # Newton's method in more features costs more than its last digits are worth
-_NEWTON_STEPS = 8  # it doubles the digits that a climb has, of which six are there
-_DIFFERENCE = 1e-5  # of gradients, for a Hessian: the cube root of rounding
+_ROOT_FEATURES = 30  # a root in more features costs more than its last digits are worth
 _APART = 1e-3  # bandwidths: maxima closer than this are one
 _FLAT = 1e-4  # gradients and curvatures that count as 0, and nats that a climb to polish may lack
 _SWEEPS = 100  # of a search along the features in turn, which ends by itself after a few
@@ -162,28 +160,24 @@ def _climb(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> tuple[float,
 
 
 def _polish(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> Found:
-    """Newton's method on the coordinates that no boundary holds, its Hessian from differences of
-    gradients.
+    """A root of the gradient beside the end of a climb, in the coordinates that no boundary holds:
+    it has the digits that a climb lacks.
     """
-    if y.shape[0] > _NEWTON_FEATURES:
-        return float(f(y[None, :])[0][0]), y, True
-    is_maximum = False
-    for _ in range(_NEWTON_STEPS):
-        (log_p,), (gradient,) = f(y[None, :])
-        held = ((y <= limits[:, 0]) & (gradient < 0.0)) | ((y >= limits[:, 1]) & (gradient > 0.0))
-        free = np.flatnonzero(~held)
-        if free.size == 0:
-            return float(log_p), y, True
-        values, vectors = np.linalg.eigh(_hessian(f, y, free, limits))
-        is_maximum = bool(values[-1] < _FLAT) and bool(np.abs(gradient[free]).max() < _FLAT)
-        step = vectors @ ((vectors.T @ gradient[free]) / np.maximum(np.abs(values), 1e-8))
-        new = y.copy()
-        new[free] = np.clip(y[free] + step, limits[free, 0], limits[free, 1])
-        lower = float(f(new[None, :])[0][0]) < log_p - 1e-13
-        if lower or np.abs(new - y).max() < 1e-15:
-            break
-        y = new
-    return float(f(y[None, :])[0][0]), y, is_maximum or _falls(f, y, limits)
+    (log_p,), (gradient,) = f(y[None, :])
+    held = ((y <= limits[:, 0]) & (gradient < 0.0)) | ((y >= limits[:, 1]) & (gradient > 0.0))
+    free = np.flatnonzero(~held)
+    if 0 < free.size <= _ROOT_FEATURES:
+
+        def moved(x: np.ndarray) -> np.ndarray:
+            at = y.copy()
+            at[free] = np.clip(x, *limits[free].T)
+            return at
+
+        new = moved(root(lambda x: f(moved(x)[None, :])[1][0, free], y[free], tol=1e-13).x)
+        (new_log_p,), _ = f(new[None, :])
+        if np.abs(new - y).max() < _APART and new_log_p >= log_p - _LEVEL:
+            y, log_p = new, new_log_p
+    return float(log_p), y, _falls(f, y, limits)
 
 
 def _falls(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> bool:
@@ -191,18 +185,6 @@ def _falls(f: LogAndGradient, y: np.ndarray, limits: np.ndarray) -> bool:
     steps = _APART * np.concatenate([np.eye(y.shape[0]), -np.eye(y.shape[0])])
     log_p = f(np.clip(y + np.concatenate([np.zeros((1, y.shape[0])), steps]), *limits.T))[0]
     return bool(np.all(log_p[1:] <= log_p[0]))
-
-
-def _hessian(f: LogAndGradient, y: np.ndarray, free: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    n = free.shape[0]
-    moved, index = np.tile(y, (2 * n, 1)), np.arange(n)
-    moved[index, free] += _DIFFERENCE
-    moved[n + index, free] -= _DIFFERENCE
-    moved = np.clip(moved, limits[:, 0], limits[:, 1])
-    _, gradients = f(moved)
-    way = moved[index, free] - moved[n + index, free]
-    H = (gradients[:n, free] - gradients[n:, free]) / way[:, None]
-    return 0.5 * (H + H.T)
 
 
 def _from_kink_to_kink(p: Square, y: np.ndarray, every: bool) -> Found:
