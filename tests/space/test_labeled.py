@@ -98,16 +98,6 @@ def test_the_methods_of_a_labeled_density(case: str) -> None:
     np.testing.assert_allclose(p.marginal().pdf(X), total, rtol=1e-7, atol=1e-12)
     np.testing.assert_allclose(np.exp(p.logpdf(X, "no")), p.pdf(X, "no"))
     shares = [float(share) for share in p.probabilities]
-    np.testing.assert_allclose(
-        p.mean(),
-        sum(s * np.asarray(p.given(label).mean()) for s, label in zip(shares, LABELS, strict=True)),
-        atol=1e-7,
-    )
-    low, high = np.full(d, -0.5), np.full(d, 1.0)
-    assert p.probability(low, high) == pytest.approx(
-        sum(p.probability(low, high, label) for label in LABELS), abs=1e-7
-    )
-    assert p.cov().shape == (d, d)
     assert p.expectation(
         lambda X, label: np.full(X.shape[0], float(label == "yes"))
     ) == pytest.approx(shares[2], abs=1e-6)
@@ -149,7 +139,7 @@ def test_a_label_without_mass_has_no_density() -> None:
     G[0] = 1.0
     p = space.density(G)
     assert p.probabilities.tolist() == [1.0, 0.0] and p.densities[1] is None
-    assert p.pdf([[0.0]], "b")[0] == 0.0 and p.probability(-1.0, 1.0, "b") == 0.0
+    assert p.pdf([[0.0]], "b")[0] == 0.0
     with pytest.raises(ValueError, match="probability 0"):
         p.given("b")
 

@@ -12,11 +12,11 @@ from tables import REACH, SOLVER_CASES, points
 from ksos import SoSSpace, minimize, mmd
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.functionals import MMD, Expectation, NegativeLogLikelihood, SquaredL2, SquaredMMD, Trace
-from ksos.integrals import WithConstant, component_pairs
+from ksos.integrals import WithConstant
 from ksos.kernels import Gaussian
 from ksos.measures import Box, Discrete, GaussianMixture, Measure, Normal
 from ksos.observables import BoxIndicator, KernelFunction, coordinate
-from ksos.space import CompressedMap, MeanEmbedding, PairwiseMap
+from ksos.space import MeanEmbedding
 
 MIXTURE = GaussianMixture([1, 2, 0.5], [[0.3], [-1.6], [4.0]], [[0.5], [0.2], [2.0]])
 REFERENCES: dict[str, Measure] = {
@@ -68,38 +68,18 @@ def test_the_map_is_that_of_quadrature(name: str, embedding: Gaussian | None) ->
 
 
 @pytest.mark.parametrize("constant", [True, False])
-def test_the_map_without_a_tensor_says_the_same(constant: bool) -> None:
-    space = SoSSpace(
-        Gaussian(0.8), SUPPORT, MIXTURE, Gaussian(1.5), SUPPORT[::2], constant=constant
-    )
-    parts = list(
-        component_pairs(
-            space.kernel, MIXTURE, SUPPORT, space.landmarks, space.embedding_kernel, space.log_unit
-        )
-    )
-    free, A = PairwiseMap.of_components(parts, space.T, space.projection.S), by_quadrature(space)
-    r, rng, close = space.rank, np.random.default_rng(0), {"atol": tolerance() * np.abs(A).max()}
-    F, y = rng.normal(size=(r, 2)), rng.normal(size=3)
-    np.testing.assert_allclose(free.apply_factor(F), np.einsum("kij,ia,ja->k", A, F, F), **close)
-    np.testing.assert_allclose(free.apply(F @ F.T), free.apply_factor(F), **close)
-    np.testing.assert_allclose(free.adjoint(y), np.tensordot(y, A, 1), **close)
-    np.testing.assert_allclose(free.adjoint_times(y, F), np.tensordot(y, A, 1) @ F, **close)
-    np.testing.assert_allclose(free.jacobian(F), A @ F, **close)
-    np.testing.assert_allclose(free.spanned(F), F.T @ A @ F, **close)
-    np.testing.assert_allclose(free.compressed().tensor, A, **close)
-
-
-def test_component_by_component_is_the_triple_integral_of_tied_features() -> None:
+def test_correlated_features_over_a_mixture(constant: bool) -> None:
+    """Component by component, the map is that of the triple integrals themselves."""
     covariances = [[[0.5, 0.2], [0.2, 0.3]], [[0.3, -0.1], [-0.1, 0.6]]]
     measure = GaussianMixture([2, 1], [[0.4, 0.0], [-0.5, 0.3]], covariances)
     kernel = Gaussian([[0.64, 0.25], [0.25, 0.3]])
     X = points(6, 2, 3)
-    space = SoSSpace(kernel, X, measure, constant=True)
-    direct = CompressedMap.streamed(
-        WithConstant(space.integrals), X, X, kernel, space.T, space.projection.S, space.log_unit
-    )
+    space = SoSSpace(kernel, X, measure, constant=constant)
+    integrals = WithConstant(space.integrals) if constant else space.integrals
+    u = np.exp(integrals.log_product((kernel, X), (kernel, X), (kernel, X)) - space.log_unit)
+    wanted = np.einsum("kr,ia,ijr,jb->kab", space.projection.S, space.T, u, space.T)
     np.testing.assert_allclose(
-        space.map.compressed().tensor, direct.tensor, atol=1e-8 * np.abs(direct.tensor).max()
+        space.map.compressed().tensor, wanted, atol=1e-8 * np.abs(wanted).max()
     )
 
 

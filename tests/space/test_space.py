@@ -114,7 +114,7 @@ def test_the_stored_tensor_and_the_pair_factors_are_the_same_map(sigma: float) -
     space = ksos.SoSSpace(Gaussian(sigma), X)
     pairs = PairFactors(space.integrals, X, X, Gaussian(sigma), space.log_unit)
     S = space.projection.S
-    factored = PairwiseMap([pairs], space.T, S)
+    factored = PairwiseMap(pairs, space.T, S)
     stored = factored.compressed()
     C, y = random_parameter(space.rank), np.random.default_rng(1).normal(size=space.embedding_rank)
     slack = rounding(space) * np.linalg.norm(S, 2)
@@ -126,7 +126,7 @@ def test_the_adjoint_has_as_many_directions_as_there_are() -> None:
     """More than fit into one block of numbers."""
     pairs: Any = SimpleNamespace(c=2.0, G=np.ones((1, 1)), H=np.ones((1, 1)))
     T = np.random.default_rng(0).normal(size=(1, 1500))
-    adjoint = PairwiseMap([pairs], T, np.ones((1, 1))).adjoint(np.ones(1))
+    adjoint = PairwiseMap(pairs, T, np.ones((1, 1))).adjoint(np.ones(1))
     np.testing.assert_allclose(adjoint, 2.0 * T.T @ T)
 
 

@@ -355,8 +355,10 @@ class Densities(EstimatorFamily):
 
     def moments_of(self, distribution: Any) -> Moments:
         """The moments of (x, y) under a density."""
+        shares = None
+        if self.model.n_labels:
+            shares, distribution = np.asarray(distribution.probabilities), distribution.marginal()
         std = np.sqrt(np.maximum(np.diag(distribution.cov()), 0.0))
-        shares = np.asarray(distribution.probabilities) if self.model.n_labels else None
         return Moments(np.asarray(distribution.mean()), std, shares)
 
 

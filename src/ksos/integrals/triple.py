@@ -163,8 +163,31 @@ def triple_blocks(
         for rows in row_blocks(Z.shape[0], m * m + _TEMPORARIES * masses.size, _BLOCK_ELEMENTS):
             yield rows, pairs.matrix(np.exp(pairs.log_seen(Z[rows], embedding_kernel) + masses))
         return
+    if integrals.measure.normals(X.shape[1]) is not None and not integrals.pairwise:
+        yield from _component_blocks(integrals, X, Z, embedding_kernel, log_unit)
+        return
     for rows in row_blocks(Z.shape[0], m * m * _TEMPORARIES, _BLOCK_ELEMENTS):
         yield rows, xp.exp(integrals.log_triple(X, Z[rows, :], embedding_kernel) - log_unit)
+
+
+# The same over a mixture of normal distributions, whose integrals are products over pairs.
+def _component_blocks(
+    integrals: Integrals, X: Array, Z: Array, embedding_kernel: Kernel, log_unit: float
+) -> Iterator[tuple[slice, Array]]:
+    first, host = int(isinstance(integrals, WithConstant)), (to_numpy(X), to_numpy(Z))
+    pairs = component_pairs(integrals.kernel, integrals.measure, *host, embedding_kernel, log_unit)
+    parts, m = list(pairs), first + X.shape[0]
+    for rows in row_blocks(Z.shape[0], m * m, _BLOCK_ELEMENTS):
+        block = np.zeros((rows.stop - rows.start, m, m))
+        for part in parts:
+            H = np.sqrt(part.c) * part.H[:, rows].T
+            block[:, first:, first:] += part.G * H[:, :, None] * H[:, None, :]
+            if first:
+                block[:, 0, 0] += part.masses[rows]
+                block[:, 0, 1:] += part.cross[:, rows].T
+        if first:
+            block[:, 1:, 0] = block[:, 0, 1:]
+        yield rows, like(np.moveaxis(block, 0, -1), X)
 
 
 @dataclass(frozen=True)

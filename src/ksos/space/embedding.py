@@ -67,12 +67,10 @@ from ksos.space.tables import (
 _TENSOR_FEATURES = 3  # with 16 nodes in each, a rule for four would have 65,536 for every box
 _MOST_NODES = 400_000  # of a tensor rule: 3 MB, for three features 73 nodes in each, 7 bandwidths
 _MOST_ALONG = 8_000  # of a feature, whose kernel matrix takes 500 MB
-_TENTH_OF_A_SECOND = 1e9  # Floating-point operations of a core, in matrix products.
 _NODES_PER_BANDWIDTH = 8  # Gauss–Legendre, for rounding in tests/space/test_exact_mmd.py
 _LEAST_NODES = 16  # see above
 _TAIL = 6.5  # bandwidths beyond the support points where a density is cut: e^{−2·6.5²} is rounding
 _BLOCK_ELEMENTS = 1 << 22  # numbers at once: 32 MB, beyond which larger blocks are not faster
-_LOST_DIGITS = 1e-12  # of a squared MMD of order 1: a dearer rule than the closed form then pays
 _DUBIOUS = 1e-4  # of a squared MMD of order 1: one percent of a distance of 0.1
 _MOST_IN_MEMORY = 20_000  # samples gathered where every pair of them counts: 3 GB of pairs
 _KERNEL_VALUE = 20.0  # floating-point operations that one exponential costs
@@ -126,11 +124,7 @@ class TableEmbedding(MeanEmbedding):
         self.columns = columns
 
     def __call__(self, Z: Any) -> Array:
-        return self.at_rows(encoded(self.columns, self.columns.read(Z, "Z")))
-
-    def at_rows(self, rows: np.ndarray) -> np.ndarray:
-        """The same at encoded rows."""
-        return np.asarray(evaluate(self, self.kernel, rows))
+        return evaluate(self, self.kernel, encoded(self.columns, self.columns.read(Z, "Z")))
 
 
 # what a target becomes: its embedding can be evaluated anywhere
@@ -424,13 +418,6 @@ def sums_at(
     return source.gather(Gathered(checks, sums=KernelSums(kernel, landmarks))).sums
 
 
-def exact_inner(a: Embedded, b: Embedded, kernel: Kernel, max_operations: float = 1e13) -> float:
-    """⟨w_a, w_b⟩ in the RKHS of ``kernel``."""
-    kernel, a, b = _in_axes(kernel, a, b)
-    left, right = (_exact_forms(target, kernel, max_operations) for target in (a, b))
-    return sum(v * w * _inner(f, g, kernel, max_operations) for v, f in left for w, g in right)
-
-
 def _in_axes(kernel: Kernel, a: Embedded, b: Embedded) -> tuple[Kernel, Embedded, Embedded]:
     """Kernel and targets in coordinates in which a kernel with a metric, and that of a density, are
     products over the features.
@@ -513,26 +500,24 @@ class TensorRule:
     """
 
     kernel: Kernel
-    axes: list[np.ndarray]
+    axes: tuple[np.ndarray, ...]
     nodes: np.ndarray
     log_weights: np.ndarray
 
     @classmethod
-    def of(cls, model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> TensorRule:
-        """The rule for the densities of a model."""
+    def of(
+        cls, model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel
+    ) -> TensorRule | None:
+        """The rule for the densities of a model; None if there is none of bearable size."""
+        if X.shape[1] > _TENSOR_FEATURES or kernel.full or not (model.smooth and kernel.smooth):
+            return None
         box, counts = _rule_sizes(model, X, measure, kernel)
-        d, total = X.shape[1], math.prod(counts)
-        require_memory(
-            FLOAT_BYTES * total * (d + 4), f"a rule with {total} nodes", "take larger bandwidths"
-        )
-        rules = [composite(box.low[k : k + 1], box.high[k : k + 1], counts[k]) for k in range(d)]
-        nodes = tensor_grid([axis for axis, _ in rules])
-        return cls(
-            kernel,
-            [axis for axis, _ in rules],
-            nodes,
-            log_outer([w for _, w in rules]) + measure.log_density(nodes),
-        )
+        if max(counts) > _MOST_ALONG or math.prod(counts) > _MOST_NODES:
+            return None
+        ends = zip(box.low[:, None], box.high[:, None], counts, strict=True)
+        axes, weights = zip(*(composite(*one) for one in ends), strict=True)
+        nodes = tensor_grid(axes)
+        return cls(kernel, axes, nodes, log_outer(weights) + measure.log_density(nodes))
 
     def masses(self, p: Square) -> np.ndarray:
         """What p puts on the nodes, shaped as the tensor that they are. None is negative: nothing
@@ -544,12 +529,15 @@ class TensorRule:
                 masses[rows] = np.exp(to_numpy(p.logpdf(self.nodes[rows])) + self.log_weights[rows])
         return masses.reshape([axis.shape[0] for axis in self.axes])
 
-    def _factors(self, points: np.ndarray) -> list[np.ndarray]:
-        """For each feature, its kernel between the nodes and the points."""
-        return [
-            self.kernel.restrict([k])(axis[:, None], points[:, k : k + 1])
-            for k, axis in enumerate(self.axes)
-        ]
+    def _factors(self, points: np.ndarray) -> list[Any]:
+        """For each feature, its kernel between the nodes and the points, with the numbers of the
+        indices for ``einsum``: the points are numbered d.
+        """
+        factors: list[Any] = []
+        for k, axis in enumerate(self.axes):
+            along = self.kernel.restrict([k])(axis[:, None], points[:, k : k + 1])
+            factors += [along, [k, len(self.axes)]]
+        return factors
 
     def smoothed(self, masses: np.ndarray, at: TensorRule | None = None) -> np.ndarray:
         """Σ_n m_n k(x, x_n) at the nodes x of this rule, or of another one."""
@@ -560,23 +548,17 @@ class TensorRule:
 
     def seen_from(self, points: np.ndarray, masses: np.ndarray) -> np.ndarray:
         """Σ_n m_n k(z, x_n) at other points z."""
-        out = np.empty(points.shape[0])
+        out, d = np.empty(points.shape[0]), len(self.axes)
         for rows in row_blocks(points.shape[0], masses[0].size, _BLOCK_ELEMENTS):
-            first, *others = self._factors(points[rows])
-            # (…, points): one feature after the other is summed
-            seen = np.moveaxis(np.tensordot(first, masses, axes=(0, 0)), 0, -1)
-            for factor in others:
-                seen = np.einsum("a...i,ai->...i", seen, factor)
-            out[rows] = seen
+            factors = self._factors(points[rows])
+            out[rows] = np.einsum(masses, [*range(d)], *factors, [d], optimize=True)
         return out
 
     def atoms_at_nodes(self, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_i a_i k(x, z_i) at the nodes x, shaped as they are."""
-        first, *others = self._factors(points)
-        rest = np.ones((points.shape[0], 1))
-        for factor in others:
-            rest = np.einsum("ib,ai->iba", rest, factor).reshape(points.shape[0], -1)
-        return ((first * weights) @ rest).reshape([axis.shape[0] for axis in self.axes])
+        d = len(self.axes)
+        factors = self._factors(points)
+        return np.asarray(np.einsum(weights, [d], *factors, [*range(d)], optimize=True))
 
 
 @dataclass(frozen=True)
@@ -598,43 +580,50 @@ def _exact_forms(
     """
     if isinstance(target, MeanEmbedding):
         return [(1.0, target)]
-    return [
-        (w, term if isinstance(term, Corrected) else _exact_form(term, kernel, max_operations))
-        for w, term in target.terms.on_host.parts
-    ]
+    found: list[tuple[float, _Form]] = []
+    for weight, term in target.terms.on_host.parts:
+        form: _Form = term
+        if isinstance(term, Square):
+            form = _exact_form(term, kernel, max_operations)
+        if isinstance(form, Square) and form.kernel.smooth and kernel.smooth:
+            _warn_of_rounding(form)
+        found.append((weight, form))
+    return found
 
 
-def _exact_form(p: Square, kernel: Kernel, max_operations: float) -> _Form:
-    """Atoms, masses on a grid, or the square itself for order-4 integrals."""
+def _exact_form(p: Square, kernel: Kernel, max_operations: float = math.inf) -> _Form:
+    """Atoms, masses on a grid wherever there is one, since none of them is negative, or the square
+    itself for order-4 integrals.
+    """
     if (atoms := p.measure.atoms) is not None:
         return MeanEmbedding(atoms.points, p.node_masses(), kernel=kernel)
-    if not (p.kernel.smooth and kernel.smooth):
-        return p  # the order-4 integrals report what is missing
-    X = p.support_points
-    sums = _cost_of_sums(p.kernel, X, p.measure, kernel)
-    counts, grid = _cost_of_grid(p.kernel, X, p.measure, kernel, p.rank)
-    error = math.inf
-    if sums < math.inf:
-        # (Σ|B_ij W_ij|)²ε is the rounding error to expect of the order-4 integrals
-        F, W = p.unit_factor, np.exp(p.integrals.log_gram(X, X) - p.log_unit)
-        error = float(np.sum(np.abs(F @ F.T) * W)) ** 2 * float(np.finfo(np.float64).eps)
-    if grid <= max_operations and (error > _LOST_DIGITS or grid < sums):
-        rule = TensorRule.of(p.kernel, X, p.measure, kernel)
-        return _OnGrid(rule, rule.masses(p))
-    if math.isinf(sums):
+    model = p.kernel, p.support_points, p.measure, kernel
+    if (rule := TensorRule.of(*model)) is not None:
+        each = (_KERNEL_VALUE + 2.0 * p.rank) * p.support_points.shape[0]
+        if rule.log_weights.size * each <= max_operations:
+            return _OnGrid(rule, rule.masses(p))
+    if p.kernel.smooth and kernel.smooth and math.isinf(_cost_of_sums(*model)):
+        counts = "×".join(map(str, _rule_sizes(*model)[1]))
         raise IntegralNotAvailableError(
             f"the exact MMD of a density with {p.kernel!r} on {p.measure!r} would need a quadrature"
-            f" rule with {'×'.join(map(str, counts))} nodes; pass landmarks= for the projected MMD,"
+            f" rule with {counts} nodes; pass landmarks= for the projected MMD,"
             " take larger bandwidths, or put the density on nodes, as"
             " measure=Discrete.quadrature(box, n_nodes)"
         )
+    return p
+
+
+def _warn_of_rounding(p: Square) -> None:
+    """(Σ|B_ij W_ij|)²ε is the rounding error to expect of the order-4 integrals."""
+    F, X = p.unit_factor, p.support_points
+    sizes = np.abs(F @ F.T) * np.exp(p.integrals.log_gram(X, X) - p.log_unit)
+    error = float(np.sum(sizes)) ** 2 * float(np.finfo(np.float64).eps)
     if error > _DUBIOUS:
         message = (
             f"the weights of this density cancel: its exact squared MMD may be off by {error:.0e};"
             " pass landmarks= for the projected MMD"
         )
         warnings.warn(message, RuntimeWarning, stacklevel=5)
-    return p
 
 
 def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
@@ -706,61 +695,34 @@ class Witness(Observable):
 
     @cached_property
     def _form(self) -> _Form:
-        """Atoms, or masses on a grid wherever there is one: no large weights, none of them
-        negative.
-        """
-        p, kernel = self._square, self.data.kernel
-        if p.measure.atoms is not None:
-            return _exact_form(p, kernel, 0.0)
-        if not _by_grid(p.kernel, p.support_points, p.measure, kernel):
-            return p
-        rule = TensorRule.of(p.kernel, p.support_points, p.measure, kernel)
-        return _OnGrid(rule, rule.masses(p))
+        return _exact_form(self._square, self.data.kernel)
 
     def _matrix(
         self, kernel: Kernel, X: np.ndarray, measure: Measure, log_unit: float, T: np.ndarray | None
     ) -> ObservableMatrix:
-        p, form = self._square, self._form
+        form, own = self._form, self.data.kernel
         points, weights = to_numpy(self.data.points), to_numpy(self.data.weights)
-        if _by_grid(kernel, X, measure, self.data.kernel):
-            own = (
-                kernel == p.kernel and measure == p.measure and np.array_equal(X, p.support_points)
-            )
-            if own and isinstance(form, _OnGrid):
-                rule = form.rule
-                f = rule.smoothed(form.masses) - rule.atoms_at_nodes(points, weights)
+        if (rule := TensorRule.of(kernel, X, measure, own)) is not None:
+            if isinstance(form, _OnGrid):
+                f = form.rule.smoothed(form.masses, rule).ravel()
             else:
-                rule = TensorRule.of(kernel, X, measure, self.data.kernel)
-                f = self(rule.nodes)
+                f = to_numpy(_embedding_at(form, own, rule.nodes))
+            f = f - rule.atoms_at_nodes(points, weights).ravel()
             return ObservableMatrix(
-                sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f.ravel(), log_unit, T)
+                sum_over_nodes(kernel, X, rule.nodes, rule.log_weights, f, log_unit, T)
             )
-        if math.isinf(_cost_of_sums(kernel, X, measure, self.data.kernel)):
+        if math.isinf(_cost_of_sums(kernel, X, measure, own)):
             raise IntegralNotAvailableError(
                 f"the integrals of {self!r} on {measure!r} would need too many nodes; take larger"
                 " bandwidths"
             )
-        V = density_inner_matrix(p, self.data.kernel, kernel, measure, X, log_unit)
-        atoms = KernelFunction(points, weights, kernel=self.data.kernel)
+        V = density_inner_matrix(self._square, own, kernel, measure, X, log_unit)
+        atoms = KernelFunction(points, weights, kernel=own)
         found = ObservableMatrix(V - atoms.matrix(kernel, X, measure, log_unit).values)
         return found.transformed(T)
 
     def __repr__(self) -> str:
         return f"Witness({self.p!r}, {self.data!r})"
-
-
-def _cost_of_grid(
-    model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel, rank: int = 1
-) -> tuple[list[int], float]:
-    """How many nodes per feature a tensor rule has for densities, and its floating-point
-    operations: infinite if there is none of bearable size.
-    """
-    counts = _rule_sizes(model, X, measure, kernel)[1]
-    most = max(counts) > _MOST_ALONG or math.prod(counts) > _MOST_NODES
-    if X.shape[1] > _TENSOR_FEATURES or most:
-        return counts, math.inf
-    each = (_KERNEL_VALUE + 2.0 * rank) * X.shape[0] + 2.0 * sum(counts)
-    return counts, math.prod(counts) * each
 
 
 def _cost_of_sums(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> float:
@@ -773,15 +735,3 @@ def _cost_of_sums(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel
         return math.inf
     pairs = BoxPairs(integrals, X).means.shape[0]
     return 2.0 * _KERNEL_VALUE * BELL_NODES * d * float(pairs) ** 2
-
-
-def _by_grid(model: Kernel, X: np.ndarray, measure: Measure, kernel: Kernel) -> bool:
-    """Whether a tensor rule is exact, and cheaper than sums over pairs of a box."""
-    gaussian = isinstance(model, Gaussian) and isinstance(kernel, Gaussian) and not kernel.full
-    if X.shape[1] > _TENSOR_FEATURES or not gaussian:
-        return False
-    sums = _cost_of_sums(model, X, measure, kernel)
-    # on R^d, terms of the sums may cancel: there a rule may cost more, or a tenth of a second
-    bounded = np.any(np.isfinite(measure.boundaries(X.shape[1])))
-    most = sums if bounded else max(100.0 * sums, _TENTH_OF_A_SECOND)
-    return _cost_of_grid(model, X, measure, kernel)[1] < most

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpstrf
 
 from ksos.ground.arrays import Array, eye, flat, is_numpy, like, namespace, norm, to_numpy, zeros
 from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
@@ -24,10 +23,8 @@ from ksos.integrals.base import PairFactors
 from ksos.integrals.exact_rule import basis_at, exact_rule
 from ksos.integrals.regions import Rule
 from ksos.integrals.triple import (
-    ComponentPairs,
     ThinPairs,
     WithConstant,
-    component_pairs,
     thin_pairs,
     triple_blocks,
 )
@@ -113,67 +110,28 @@ class EmbeddingMap(ABC):
         return None
 
 
-class ComponentFactors(NamedTuple):
-    """What :class:`PairwiseMap` needs of one component, on the device of the map."""
-
-    c: float
-    G: Array
-    H: Array
-
-
 class PairwiseMap(EmbeddingMap):
-    """A from factors over pairs, without any array of three indices: U(B) = Σ_c c·diag(Hᵀ(B∘G)H),
-    and U*(v) = Σ_c c·G∘(H diag(v) Hᵀ).
-
-    There is one term per component of a mixture of normal distributions, and one for every other
-    measure. If the constant function is in the basis, the first rows of the factors are zero, and
-    2·B₀ᵀE is added to U with the ``border`` E (1 + m, ℓ): half of ∫k_σ(·, z_r)dρ, and below it
-    ∫k_i k_σ(·, z_r)dρ. A and A* take O(m²(r + ℓ)) operations.
+    """A from factors over pairs, without any array of three indices: U(B) = c·diag(Hᵀ(B∘G)H), and
+    U*(v) = c·G∘(H diag(v) Hᵀ). A and A* take O(m²(r + ℓ)) operations.
     """
 
-    def __init__(
-        self,
-        pairs: Sequence[PairFactors | ComponentFactors],
-        T: Array,
-        S: Array,
-        border: Array | None = None,
-    ) -> None:
-        self.pairs, self.T, self.S, self.border = pairs, T, S, border
+    def __init__(self, pairs: PairFactors, T: Array, S: Array) -> None:
+        self.pairs, self.T, self.S = pairs, T, S
         m, r = T.shape
         # with about as many landmarks as directions
         self.operations = 4.0 * m * r * (2.0 * m + r)
         # the square of T is what rounding is multiplied with
         self.rounds_well = _largest_square(T) <= _WEAK
 
-    @classmethod
-    def of_components(cls, parts: Sequence[ComponentPairs], T: Array, S: Array) -> PairwiseMap:
-        """The map over a mixture of normal distributions, on the device of T."""
-        (m, _), ell, pairs, border = T.shape, S.shape[1], [], None
-        first = m - parts[0].G.shape[0]
-        for part in parts:
-            G, H = zeros((m, m), T), zeros((m, ell), T)
-            G[first:, first:], H[first:, :] = like(part.G, T), like(part.H, T)
-            pairs.append(ComponentFactors(part.c, G, H))
-        if first:
-            border = zeros((m, ell), T)
-            border[0, :] = 0.5 * sum(like(part.masses, T) for part in parts)
-            border[1:, :] = sum(like(part.cross, T) for part in parts)
-        return cls(pairs, T, S, border)
-
     def _embed(self, B: Array) -> Array:
         """S·U(B)."""
-        vecdot = namespace(B).vecdot
-        U = sum(p.c * vecdot(p.H, (B * p.G) @ p.H, axis=-2) for p in self.pairs)
-        return self.S @ (U if self.border is None else U + 2.0 * (B[0, :] @ self.border))
+        p = self.pairs
+        return self.S @ (p.c * namespace(B).vecdot(p.H, (B * p.G) @ p.H, axis=-2))
 
     def _pull(self, y: Array) -> Array:
         """U*(Sᵀy)."""
-        v = y @ self.S
-        M = sum(p.G * ((p.H * (p.c * v)) @ p.H.T) for p in self.pairs)
-        if self.border is not None:
-            M[0, :] += self.border @ v
-            M[:, 0] += self.border @ v
-        return M
+        p = self.pairs
+        return p.G * ((p.H * (p.c * (y @ self.S))) @ p.H.T)
 
     def apply(self, C: Array) -> Array:
         return self._embed(self.T @ C @ self.T.T)
@@ -191,11 +149,8 @@ class PairwiseMap(EmbeddingMap):
 
     def _slice(self, x: Array) -> Array:
         """M with U(xyᵀ) = Mᵀy for every y, shape (m, ℓ)."""
-        M = sum(p.H * (p.G @ (p.H * (p.c * x)[:, None])) for p in self.pairs)
-        if self.border is not None:
-            M = M + self.border * x[0]
-            M[0, :] += x @ self.border
-        return M
+        p = self.pairs
+        return p.H * (p.G @ (p.H * (p.c * x)[:, None]))
 
     def jacobian(self, F: Array) -> Array:
         """Per column three products of the size of G·H, whatever q is: O(m²ℓ)."""
@@ -210,19 +165,15 @@ class PairwiseMap(EmbeddingMap):
             out[:, :, j] = self.S @ (self._slice(TF[:, j]).T @ self.T)
         return out
 
-    def _with(self, T: Array) -> PairwiseMap:
-        return PairwiseMap(self.pairs, T, self.S, self.border)
-
     def spanned(self, V: Array) -> Array:
         """With TV in the place of T: one large product for each column, the others being small."""
-        return _symmetric(self._with(self.T @ V).jacobian(eye(V.shape[1], V)))
+        spanning = PairwiseMap(self.pairs, self.T @ V, self.S)
+        return _symmetric(spanning.jacobian(eye(V.shape[1], V)))
 
     def compressed(self) -> CompressedMap:
         fix = "use solver='fista', or fewer support points or landmarks (n_support)"
         _require_tensor(self.T, self.S.shape[0], fix)
-        if len(self.pairs) > 1 or self.border is not None:
-            return CompressedMap(_components_tensor(self))
-        return CompressedMap(_pairwise_tensor(self.pairs[0], self.T, self.S))
+        return CompressedMap(_pairwise_tensor(self.pairs, self.T, self.S))
 
 
 class CompressedMap(EmbeddingMap):
@@ -358,22 +309,14 @@ def embedding_map(
     than m³, is formed once as long as it is small: it is faster, and its rounding stays fixed
     instead of changing from one iterate to the next.
     """
-    (rows, r), q, (m, d), ell = T.shape, S.shape[0], X.shape, Z.shape[0]
-    constant, measure, tensor = rows > m, integrals.measure, q * r * r
-    normals = measure.normals(d)
-    if normals is not None and (constant or measure.by_components):
-        _require_pairs(T, m, ell, normals.weights.shape[0])
-        host = to_numpy(X), to_numpy(Z)
-        parts = list(component_pairs(integrals.kernel, measure, *host, embedding_kernel, log_unit))
-        found = PairwiseMap.of_components(parts, T, S)
-        # it is faster than the pairs of many components, and keeps more digits
-        return found.compressed() if tensor <= SMALL_TENSOR else found
+    (rows, r), q, m, ell = T.shape, S.shape[0], X.shape[0], Z.shape[0]
+    constant, tensor = rows > m, q * r * r
     if rule is not None:
         _require_tensor(T, q)
         return CompressedMap(
             _tensor_at_nodes(rule, integrals.kernel, X, Z, embedding_kernel, T, S, log_unit)
         )
-    if constant or not integrals.pairwise:
+    if constant or integrals.measure.by_components or not integrals.pairwise:
         basis = WithConstant(integrals) if constant else integrals
         return CompressedMap.streamed(basis, X, Z, embedding_kernel, T, S, log_unit)
     pays = tensor <= m * (m + ell) or (tensor < ell * m * m and tensor <= SMALL_TENSOR)
@@ -383,7 +326,7 @@ def embedding_map(
             return CompressedMap(_pairwise_tensor(thin, T, S))
     _require_pairs(T, m, ell)
     pairs = PairFactors(integrals, X, Z, embedding_kernel, log_unit)
-    return CompressedMap(_pairwise_tensor(pairs, T, S)) if pays else PairwiseMap([pairs], T, S)
+    return CompressedMap(_pairwise_tensor(pairs, T, S)) if pays else PairwiseMap(pairs, T, S)
 
 
 def node_rule(
@@ -431,11 +374,10 @@ def _largest_square(T: Array) -> float:
     return float(namespace(T).max(namespace(T).sum(T * T, axis=0)))
 
 
-def _require_pairs(T: Array, m: int, ell: int, components: int = 1) -> None:
-    several = f" for {components} components" if components > 1 else ""
+def _require_pairs(T: Array, m: int, ell: int) -> None:
     require_memory(
-        FLOAT_BYTES * (components + 3) * m * (m + ell),
-        f"the pair matrices of {m} support points and {ell} landmarks{several}",
+        FLOAT_BYTES * 4 * m * (m + ell),
+        f"the pair matrices of {m} support points and {ell} landmarks",
         "use fewer of them (n_support)",
         beside=T,
     )
@@ -453,9 +395,7 @@ def _require_tensor(
     )
 
 
-def _pairwise_tensor(
-    pairs: PairFactors | ComponentFactors | ThinPairs, T: Array, S: Array
-) -> Array:
+def _pairwise_tensor(pairs: PairFactors | ThinPairs, T: Array, S: Array) -> Array:
     """A_k = Σ_r c S_kr (H_r∘T)ᵀ G (H_r∘T), formed in blocks of landmarks r.
 
     With G = QQᵀ (few columns: G is smoother than W) each slice is MᵀM with M = Qᵀ(H_r∘T): large
@@ -518,43 +458,6 @@ def _tensor_at_nodes(
     where = np.zeros((r, r), dtype=np.int64)
     where[first, second] = where[second, first] = np.arange(first.shape[0])
     return xp.reshape(xp.take(out, xp.asarray(where.ravel(), device=T.device), axis=1), (q, r, r))
-
-
-def _components_tensor(A: PairwiseMap) -> Array:
-    """A_k = Σ_r S_kr M_rᵀM_r with M_r = L_rᵀT and L_rL_rᵀ the Gram matrix of the basis under k_σ(·,
-    z_r)ρ, one landmark after the other.
-
-    The root L_r lets large entries of T, and of what centers the kernels, enter once before they
-    cancel, not squared.
-    """
-    T, S, r = to_numpy(A.T), to_numpy(A.S), A.T.shape[1]
-    parts = [(to_numpy(p.G), np.sqrt(p.c) * to_numpy(p.H)) for p in A.pairs]
-    gram, term = (np.empty_like(parts[0][0]) for _ in range(2))
-    border = None if A.border is None else to_numpy(A.border)
-    out = np.zeros((S.shape[0], r * r))
-    for block in row_blocks(S.shape[1], r * r, _BLOCK_ELEMENTS):
-        seen = np.empty((block.stop - block.start, r, r))
-        for k, at in enumerate(range(block.start, block.stop)):
-            gram[:] = 0.0
-            for G, H in parts:
-                np.multiply(G, H[:, at], out=term)
-                term *= H[:, at, None]
-                gram += term
-            if border is not None:
-                gram[0] += border[:, at]
-                gram[:, 0] += border[:, at]
-            M = _pivoted_root(gram) @ T
-            np.matmul(M.T, M, out=seen[k])
-        out += S[:, block] @ seen.reshape(-1, r * r)
-    return like(out.reshape(-1, r, r), A.T)
-
-
-def _pivoted_root(G: np.ndarray) -> np.ndarray:
-    """Q with G = QᵀQ to rounding, by pivoted Cholesky."""
-    factor, pivots, rank, _ = dpstrf(G, tol=np.finfo(np.float64).eps * G.diagonal().max())
-    out = np.zeros((rank, G.shape[0]))
-    out[:, pivots - 1] = np.triu(factor[:rank])
-    return out
 
 
 def _symmetric(tensor: Array) -> Array:

@@ -128,24 +128,6 @@ class LabeledDensity:
             )
         return X, self.labels[which]
 
-    def mean(self) -> np.ndarray:
-        """E x."""
-        return np.asarray(self.marginal().mean())
-
-    def cov(self) -> np.ndarray:
-        """The covariance of x."""
-        return np.asarray(self.marginal().cov())
-
-    def probability(self, low: Any, high: Any, label: Any = None) -> Any:
-        """P(low ≤ x ≤ high), and with a label P(low ≤ x ≤ high, label)."""
-        if label is None:
-            return self.marginal().probability(low, high)
-        position = _position(self.labels, label)
-        density = self.densities[position]
-        if density is None:
-            return 0.0
-        return self.probabilities[position] * density.probability(low, high)
-
     def expectation(self, f: Callable[[np.ndarray, Any], np.ndarray], **options: Any) -> float:
         """E f(x, label) for a function of an array (n, d) and one label; ``options`` are those of
         :meth:`ksos.SoSDensity.expectation`.

@@ -23,7 +23,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq
 from scipy.special import gammaincc
 
 from ksos.density import Columns, SoSDensity, TableDensity
@@ -33,7 +33,13 @@ from ksos.ground.names import column_names, in_order, warn_caller
 from ksos.ground.run import Run
 from ksos.ground.validation import as_choice, as_count, as_points
 from ksos.kernels import Kernel
-from ksos.space.embedding import MeanEmbedding, Projection, TableEmbedding, median_kernel
+from ksos.space.embedding import (
+    MeanEmbedding,
+    Projection,
+    TableEmbedding,
+    evaluate,
+    median_kernel,
+)
 from ksos.space.tables import (
     cells_of,
     decoded,
@@ -58,7 +64,6 @@ _ROWS_PER_DEGREE = 8  # with fewer rows per degree of freedom the covariance is 
 _SMALLEST = 1e-300  # a p-value that underflows: its logarithm, and the harmonic mean, stay finite
 _EQUAL = 1e-9  # of log₁₀ p: permutations that differ by less have the same statistic up to rounding
 _BLOCK_ELEMENTS = 1 << 18  # kernel values at once: 2 MB, which stay in the cache
-_STEPS = 50  # of L-BFGS from the best landmark, which is near an extremum already
 
 
 class KernelScore(NamedTuple):
@@ -76,8 +81,8 @@ class KernelScore(NamedTuple):
 
 
 class WitnessPoint(NamedTuple):
-    """Where the witness is largest or smallest, and the ``value`` of w_a − w_b there. Of tables
-    with columns of any kind, the ``point`` is one of their rows.
+    """The row among the landmarks where the witness is largest or smallest, and the ``value`` of
+    w_a − w_b there.
     """
 
     point: np.ndarray
@@ -141,7 +146,7 @@ class TwoSampleTest:
 
     @cached_property
     def most_a(self) -> WitnessPoint:
-        """Where ``a`` exceeds ``b`` most: the maximum of the witness in the range of the rows."""
+        """Where ``a`` exceeds ``b`` most: the maximum of the witness over the landmarks."""
         return self._extreme(1.0)
 
     @cached_property
@@ -158,32 +163,19 @@ class TwoSampleTest:
         return self.pvalue <= level
 
     def _extreme(self, sign: float) -> WitnessPoint:
-        """The best landmark, moved uphill by the projected witness, as long as that makes the
-        witness itself larger.
+        """The landmark where the witness times the sign is largest; of a table, one without gaps if
+        there is one.
         """
-        projected, Z = self.projected_witness, to_numpy(self.projected_witness.points)
+        landmarks = self.projected_witness.points
+        values = sign * to_numpy(evaluate(self.witness, self.kernel, landmarks))
+        Z, columns = to_numpy(landmarks), None
         if isinstance(self.witness, TableEmbedding):
-            values, columns = self.witness.at_rows(Z), self.witness.columns
-            complete = ~np.any(Z < 0.0, axis=1, where=np.arange(Z.shape[1]) >= Z.shape[1] // 2)
-            values = np.where(complete | ~complete.any(), sign * values, -np.inf)
-            best = int(np.argmax(values))
-            return WitnessPoint(
-                decoded(columns, Z[best]), sign * float(values[best]), self.feature_names
-            )
-        start = Z[int(np.argmax(sign * to_numpy(projected(Z))))]
-        low, high = Z.min(axis=0), Z.max(axis=0)
-        unit = np.where(high > low, high - low, 1.0)
-        found = minimize(
-            lambda t: -sign * float(projected((start + t * unit)[None, :])[0]),
-            np.zeros(Z.shape[1]),
-            method="L-BFGS-B",
-            bounds=list(zip((low - start) / unit, (high - start) / unit, strict=True)),
-            options={"maxiter": _STEPS},
-        )
-        points = np.clip(np.stack([start, start + found.x * unit]), low, high)
-        values = to_numpy(self.witness(points))
-        best = int(np.argmax(sign * values))
-        return WitnessPoint(points[best], float(values[best]), self.feature_names)
+            columns = self.witness.columns
+            gaps = Z[:, len(columns.listed) :].min(axis=1) < 0.0
+            values = np.where(gaps & ~gaps.all(), -np.inf, values)
+        best = int(np.argmax(values))
+        point = Z[best] if columns is None else decoded(columns, Z[best])
+        return WitnessPoint(point, sign * float(values[best]), self.feature_names)
 
     def __repr__(self) -> str:
         n, m = self.n_rows
