@@ -96,6 +96,7 @@ SETTLED: list[str | tuple[str, ...]] = [
     ("data",),
     ("explorer",),
     ("adapters",),
+    ("choose",),
 ]
 
 

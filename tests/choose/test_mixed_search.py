@@ -277,3 +277,16 @@ def test_a_column_without_two_values_or_without_cells_in_a_fold_stays() -> None:
     u[:, 0] = 1.0
     u[5:, 1] = np.nan
     assert search_of(u, c, (0, 1)).normal_scores == {}
+
+
+def test_tables_of_very_many_columns_have_diagonal_covariances() -> None:
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(180, 2)) @ rng.normal(size=(2, 43)) + rng.normal(size=(180, 43))
+    u[rng.random(u.shape) < 0.05] = np.nan
+    c, weights = rng.integers(2, size=(180, 1)), np.full(180, 1.0 / 180)
+    stack = MixedSearch(u, c, (2,), weights, random_folds(weights, 2, rng), [1.0], [math.inf]).stack
+    assert stack is not None
+    stack.sizes = [1, 2]
+    stack.fit()
+    stack.solve()
+    assert np.isfinite(stack.whole.log_density(u, c)).all()

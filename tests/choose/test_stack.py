@@ -16,12 +16,13 @@ from sklearn.datasets import load_digits, make_moons
 from ksos.choose import (
     FLOORS,
     SIZES,
+    Mixtures,
     Samples,
     Stack,
     Units,
     certified_weights,
     simplest_good,
-    student,
+    student_scales,
 )
 from ksos.data import random_folds
 
@@ -154,7 +155,8 @@ def test_normals_of_several_scales_are_a_student_distribution(freedom: float, d:
     rng = np.random.default_rng(d)
     shape = np.eye(d) + 0.3
     X = multivariate_t(np.zeros(d), shape, freedom, seed=rng).rvs(20_000).reshape(-1, d)
-    found = student(Samples.of(X), np.full((1, 20_000), 1 / 20_000), freedom, np.full(d, 1e-9))
+    one = Mixtures(np.ones((1, 1)), np.zeros((1, 1, d)), shape[None, None], np.zeros((1, 1, 0)))
+    found = Mixtures.of_scales(*student_scales(freedom), one)
     logs = found.log_densities(Samples.of(X))[0]
     truth = multivariate_t(np.zeros(d), shape, freedom).logpdf(X)
     assert np.mean(truth - logs) < 0.005

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ksos.measures import GaussianMixture, merged
+from ksos.measures import GaussianMixture, merged_cells
+
+
+def merged(p: GaussianMixture, bound: float, untouched: int = 0) -> GaussianMixture:
+    parts = p.weights, p.means, p.covariances, np.zeros((p.weights.size, 0))
+    return GaussianMixture(*merged_cells(*parts, bound, untouched)[:3])
 
 
 def mixture_of(n: int, d: int, seed: int, spread: float = 1.0) -> GaussianMixture:

@@ -14,7 +14,14 @@ from ksos.choose.held_out import (
     simplest_good,
 )
 from ksos.choose.mixed_search import MixedSearch
-from ksos.choose.mixtures import MOST_FULL, Mixtures, Samples, mixture_path, seeds, student
+from ksos.choose.mixtures import (
+    MOST_FULL,
+    Mixtures,
+    Samples,
+    mixture_path,
+    seeds,
+    student_scales,
+)
 from ksos.choose.reference import (
     FLOORS,
     SIZES,
@@ -54,7 +61,7 @@ __all__ = [
     "require_reference",
     "seeds",
     "simplest_good",
-    "student",
+    "student_scales",
 ]
 
 __getattr__, __dir__ = _later(globals(), {"SplitConformal": "ksos.choose.location"})

@@ -4,29 +4,22 @@ one, and the kernel that suits a kernel density estimate.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos.choose.mixtures import MOST_FULL
 from ksos.ground import said, warn_caller
 from ksos.kernels import Kernel
-from ksos.measures import GaussianMixture, Measure
-from ksos.space import (
-    bandwidth_rule,
-    predict_left_out,
-    robust_silverman,
-    subset_and_factor,
-    takes_metrics,
-)
+from ksos.measures import Measure
+from ksos.space import bandwidth_rule, spreads, standard_deviations, takes_metrics
 
 FARTHEST = 1e3  # Standard deviations: where EM sees outliers, so that squares keep their digits.
 _OUTLIERS = 20.0  # standard over robust deviation, few outliers: with a Student ν = 2.5 it is 2
 _FLAT = 1e-10  # of the largest variance: below it, far above a covariance's rounding, is no width
 _NOTICEABLE = 0.1  # The warning names the features with at least this part of a flat direction ...
 _MOST_NAMED = 4  # ... and no more than fit on a line.
-_SINGULAR = 1e-6  # of the largest eigenvalue, for a metric: its inverse then keeps ten digits
 _CORRECTION = 1.6  # deviations, at 100 samples: a trade-off, as narrower ones follow accidents
 
 
@@ -46,11 +39,10 @@ class Units(NamedTuple):
         """Standard deviations, or robust ones if outliers made them. The scale of a constant
         feature is 1, with a warning.
         """
-        d = points.shape[1]
-        factor = _silverman(d, weights)
-        rule = bandwidth_rule("silverman", points, weights, rng, names=names)
-        deviation = np.array(np.broadcast_to(rule, (d,))) / factor
-        robust, still = robust_silverman(points, weights) / factor, np.ptp(points, axis=0) == 0.0
+        # raises where differences overflow, and warns of constant features
+        bandwidth_rule("silverman", points, weights, rng, names=names)
+        deviation, robust = standard_deviations(points, weights), spreads(points, weights)
+        still = np.ptp(points, axis=0) == 0.0
         scale = np.where(deviation > _OUTLIERS * robust, robust, deviation)
         scale = np.where(still, 1.0, scale)
         middle, far = points[points.shape[0] // 2], FARTHEST * scale
@@ -59,18 +51,6 @@ class Units(NamedTuple):
     def of_points(self, X: np.ndarray) -> np.ndarray:
         """X in these coordinates."""
         return (X - self.shift) / self.scale
-
-    def to_data(self, mixture: GaussianMixture) -> GaussianMixture:
-        """A mixture in these coordinates, in those of the data."""
-        covariances = mixture.covariances * (self.scale[:, None] * self.scale)
-        return GaussianMixture(
-            mixture.weights, self.shift + mixture.means * self.scale, covariances
-        )
-
-
-# The bandwidth of Silverman's rule in standard deviations: 2h, as kernels have no factor ½.
-def _silverman(d: int, weights: np.ndarray) -> float:
-    return float(2.0 * ((d + 2) / 4.0 / float(weights @ weights)) ** (-1.0 / (d + 4)))
 
 
 def correction_bandwidth(
@@ -90,30 +70,21 @@ def bandwidth_unit(
     measure: Measure,
     points: np.ndarray,
     weights: np.ndarray,
-    scale: np.ndarray,
     rng: np.random.Generator,
 ) -> Kernel:
     """The kernel whose bandwidth suits a kernel density estimate: what bandwidths are multiples of.
 
-    Gaussian kernels without a boundary have the metric of the covariance of the samples, others a
-    bandwidth per feature. ``scale`` is the unit of every feature.
+    Gaussian kernels without a boundary have a metric, others a bandwidth per feature.
     """
-    n, d = points.shape
-    if takes_metrics(family, measure) and 1 < d <= MOST_FULL and n > 1:
-        y = (points - points[n // 2]) / scale
-        y = y - weights @ y
-        values, Q = np.linalg.eigh((y * weights[:, None]).T @ y)
-        least = _SINGULAR * max(values[-1], 1e-300)
-        values = np.maximum(values, least) if values[-1] > 0.0 else np.ones_like(values)
-        metric = _silverman(d, weights) ** 2 * (Q * values) @ Q.T
-        kernel = family.with_sigma(metric * (scale[:, None] * scale))
-    else:
-        rule = bandwidth_rule("silverman", points, weights, rng)
-        kernel = family.with_sigma(np.broadcast_to(rule, (d,)))
-    if n < 2:
-        return kernel
-    few, few_weights, factor = subset_and_factor(points, weights, measure)
-    return kernel.scaled(factor * predict_left_out(few, few_weights, kernel, measure).multiple)
+    metrics = takes_metrics(family, measure)
+    with warnings.catch_warnings():
+        # of constant features, which have been reported
+        warnings.simplefilter("ignore", UserWarning)
+        return family.with_sigma(
+            bandwidth_rule(
+                "auto", points, weights, rng, kernel=family, measure=measure, metrics=metrics
+            )
+        )
 
 
 def whitened(kernel: Kernel, points: np.ndarray) -> np.ndarray:

@@ -229,7 +229,9 @@ def fit_path(
     """
     if objective == "likelihood":
         psi = np.asarray(space.basis(points))
-        start = None if space.constant else _leading_squares(space, points, weights)
+        start = None
+        if not space.constant:
+            start = _leading(np.sqrt(weights)[:, None] * psi, min(_COLUMNS, space.rank))
         yield from likelihood_path(space.trace_matrix, psi, weights, strengths, start)
         return
     data = MeanEmbedding(points, weights, kernel=space.embedding_kernel)
@@ -317,17 +319,6 @@ def _around_the_constant(psi: np.ndarray, weights: np.ndarray) -> np.ndarray:
     leading = _leading(np.sqrt(weights)[:, None] * psi, min(_COLUMNS - 1, rank))
     F = np.concatenate([np.eye(rank, 1), _CORRECTION * leading], axis=1)
     return np.asarray(F / np.linalg.norm(F))
-
-
-# The columns of most mass of the kernel density estimate, by one pass over random combinations of
-# its components [Halko2011].
-def _leading_squares(space: SoSSpace, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    # −inf where a discrete measure does not see the component
-    log_masses = space.integrals.log_diagonal(points)
-    log_scale = np.where(np.isfinite(log_masses), space.log_unit - log_masses, -np.inf)
-    gram = np.exp(space.integrals.log_gram(points, space.support_points) - space.log_unit)
-    components = (np.exp(0.5 * log_scale) * np.sqrt(weights))[:, None] * (gram @ space.T)
-    return _leading(components, min(_COLUMNS, space.rank))
 
 
 # The first left singular vectors of rowsᵀ times their singular values, of unit norm.

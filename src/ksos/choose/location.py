@@ -18,7 +18,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from ksos.choose.held_out import simplest_good
 from ksos.choose.reference import certified_weights
 from ksos.data import Split
 from ksos.ground import Run, few_threads, warn_caller
@@ -78,11 +77,6 @@ class Scale(NamedTuple):
     models: list[Any]
     over_prediction: int
     ends: np.ndarray
-
-    def times(self, factor: float) -> Scale:
-        """factor·s."""
-        move = float(np.log(factor))
-        return self._replace(level=self.level + move, ends=self.ends + move)
 
     def __call__(self, X: Any, mu: np.ndarray) -> np.ndarray:
         """s at every row, shape (n,)."""
@@ -293,8 +287,8 @@ def fit_scales(
     """Scale of every output, and s of every row by models that have not seen it, (n, outputs).
 
     c and β ≥ 0 maximize the likelihood of held-out residuals under a Student distribution, less a
-    price of one nat for β = 1: an exponential prior of mean one on every β. The scale is constant
-    if that is as good up to one standard error. Rows of mass zero do not count.
+    price of one nat for β = 1: an exponential prior of mean one on every β. Rows of mass zero do
+    not count.
     """
     if np.count_nonzero(masses) < FEW_ROWS:
         regressors, of_prediction = (), ()
@@ -312,7 +306,7 @@ def fit_scales(
                 model = _fit_on(regressor, inside, sizes, masses, train)
                 g[test, j] = evaluate(model, _safe_indexing(inside, test), 1)[:, 0]
         centers = masses @ g / masses.sum()
-        level, exponents = _exponents(residuals[:, k] / usual, g - centers, masses, splits)
+        level, exponents = _exponents(residuals[:, k] / usual, g - centers, masses)
         level += float(np.log(usual))
         log_s = level + (g - centers) @ exponents
         # half a unit beyond what held-out rows had: a factor of 1.6 is extrapolated, no more
@@ -327,22 +321,17 @@ def fit_scales(
     return scales, found
 
 
-# (c, β) with the largest Σ_i a_i (log t(r_i/s_i) − log s_i) − Σβ, or β = 0.
-#
-# Whether β is zero is decided on rows that have not helped to find it: the odd folds judge what the
-# even ones have found, and the other way round.
+# (c, β) with the largest Σ_i a_i (log t(r_i/s_i) − log s_i) − Σβ.
 def _exponents(
-    residuals: np.ndarray, g: np.ndarray, masses: np.ndarray, splits: Sequence[Split]
+    residuals: np.ndarray, g: np.ndarray, masses: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    rows, half = masses > 0.0, np.zeros(masses.size, dtype=bool)
-    for _, test in splits[1::2]:
-        half[test] = True
-    half, counts = half[rows], masses[rows] * (rows.sum() / masses.sum())
+    rows = masses > 0.0
+    a = masses[rows] * (rows.sum() / masses.sum())
     log_r = np.log(np.maximum(np.abs(residuals[rows]), 1e-30))  # zero has a logarithm all the same
     useful = np.flatnonzero(g[rows].std(axis=0) > 1e-9)
     inside = g[np.ix_(rows, useful)]
 
-    def loss(at: np.ndarray, freedom: float, a: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss(at: np.ndarray, freedom: float) -> tuple[float, np.ndarray]:
         log_s = at[0] + inside @ at[1:]
         with np.errstate(over="ignore"):
             squared = np.exp(2.0 * (log_r - log_s)) / freedom
@@ -351,33 +340,10 @@ def _exponents(
         slope = a * (1.0 - (freedom + 1.0) * squared / (1.0 + squared))
         return float(value), np.r_[slope.sum(), slope @ inside + 1.0]
 
-    def fit(most: float, used: np.ndarray) -> tuple[np.ndarray, float]:
-        """(c, β) from some rows with β at most ``most``, and the degrees of freedom."""
-        bounds = [(-20.0, 20.0), *[(0.0, most)] * useful.size]
-        start, a = np.r_[0.0, np.full(useful.size, min(0.3, most))], np.where(used, counts, 0.0)
-        fits = [
-            (minimize(loss, start, (nu, a), jac=True, method="L-BFGS-B", bounds=bounds), nu)
-            for nu in _FREEDOM
-        ]
-        found, nu = min(fits, key=lambda one: one[0].fun)
-        return found.x, nu
-
-    def held_out(most: float) -> np.ndarray:
-        logs = []
-        for x, nu in (fit(most, half), fit(most, ~half)):
-            log_s = x[0] + inside @ x[1:]
-            with np.errstate(over="ignore"):
-                logs.append(student.logpdf(np.exp(log_r - log_s), nu) - log_s)
-        return np.where(half, logs[1], logs[0])
-
-    varies = useful.size > 0 and half.any() and not half.all()
-    if varies:
-        scores = np.stack([held_out(0.0), held_out(_MOST_EXPONENT)], axis=1)
-        varies = simplest_good(scores, counts / counts.sum()) > 0
-    x, exponents = (
-        fit(_MOST_EXPONENT if varies else 0.0, np.ones_like(half))[0],
-        np.zeros(g.shape[1]),
-    )
+    bounds = [(-20.0, 20.0), *[(0.0, _MOST_EXPONENT)] * useful.size]
+    start, options = np.r_[0.0, np.full(useful.size, 0.3)], {"jac": True, "bounds": bounds}
+    fits = [minimize(loss, start, nu, method="L-BFGS-B", **options) for nu in _FREEDOM]
+    x, exponents = min(fits, key=lambda one: one.fun).x, np.zeros(g.shape[1])
     exponents[useful] = np.where(x[1:] > 1e-3, x[1:], 0.0)  # rounding is no model
     return float(x[0]), exponents
 
@@ -393,12 +359,9 @@ def fit_conformal(
     splits: list[Split],
     floor: np.ndarray,
     rng: np.random.Generator,
-) -> tuple[SplitConformal, np.ndarray]:
+) -> SplitConformal:
     """The first fold calibrates. μ, s and the quantiles come from the other rows alone, of which
     two halves predict each other.
-
-    Also the factor of the scale of every output by which regressors that are fitted to all rows
-    are better than those of the folds.
     """
     (train, test), first = splits[0], location.first
     if first is None:  # fitted before: any row is new to it
@@ -417,25 +380,7 @@ def fit_conformal(
     found, s = fit_scales(scales, of_prediction, X, mu, residuals, inside, swaps, floor)
     placed = LocationScale(place, found)
     mu_test, s_test = placed(_safe_indexing(X, test))
-    conformal = SplitConformal(placed, (residuals / s)[held], (targets[test] - mu_test) / s_test)
-    if first is None:
-        return conformal, np.ones(targets.shape[1])
-    part = train.size / (train.size + test.size)
-    return conformal, _gain(residuals[held], (targets - location.held_out)[held], part)
-
-
-# Error of fits to all rows in units of that of fits to a ``part`` of them, by output.
-#
-# The squared error of a fit to a share f of the rows goes like σ² + c/f [Cortes1993]. ``half`` are
-# residuals of fits to half of the part, ``fold`` those of fits to the part. Both are cut at the 95%
-# quantile, so that a few of them do not decide, and the factor is between 0.8 and 1.
-def _gain(half: np.ndarray, fold: np.ndarray, part: float) -> np.ndarray:
-    if half.shape[0] < 30:
-        return np.ones(half.shape[1])  # two mean squares are not known to better than a quarter
-    most = np.nanquantile(np.abs(fold), 0.95, axis=0)
-    before, after = (np.nanmean(np.minimum(np.abs(r), most) ** 2, axis=0) for r in (half, fold))
-    found = 1.0 - (1.0 - part) * (before - after) / np.maximum(after, 1e-300)
-    return np.sqrt(np.clip(found, 0.64, 1.0))
+    return SplitConformal(placed, (residuals / s)[held], (targets[test] - mu_test) / s_test)
 
 
 def _halves(rows: np.ndarray, rng: np.random.Generator) -> Split:

@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ksos.choose.bandwidth import FARTHEST, Units
-from ksos.choose.mixtures import Mixtures, Samples, converged, mixture_path, student_scales
-from ksos.choose.reference import FEW_FLOOR, FLOORS, FREEDOM, LADDER, MERGED, Fit, Stack, Step
+from ksos.choose.mixtures import Samples, converged, mixture_path
+from ksos.choose.reference import FEW_FLOOR, FLOORS, Fit, Stack, Step
 from ksos.data import Fold
 from ksos.density import MixedReference
 from ksos.ground import Run
-from ksos.measures import merged_cells
 
 _MOST_LEVELS = 6  # Levels of a column at which fits start: with more, few rows are left for each.
 _CLUSTERS = (1, 2, 3)  # Clusters in each level at a start.
@@ -28,15 +27,13 @@ _MOST_FIRST = 8  # components before the last round, which only feed its draws: 
 
 def units_of(u: np.ndarray, masses: np.ndarray, rng: np.random.Generator) -> Units:
     """The units of numeric columns with missing cells, from what is observed of each."""
-    d = u.shape[1]
-    shift, scale, still = np.zeros(d), np.ones(d), np.ones(d, dtype=bool)
-    for k in range(d):
-        seen = ~np.isnan(u[:, k])
-        if seen.any():
-            weights = masses[seen] / masses[seen].sum()
-            one = Units.of(u[seen][:, [k]], weights, rng)
-            shift[k], scale[k], still[k] = one.shift[0], one.scale[0], one.still[0]
-    return Units(shift, scale, still)
+    found = [np.empty((3, 0))]
+    for x in u.T:
+        seen = ~np.isnan(x)
+        weights = masses[seen] / masses[seen].sum()
+        found.append(np.stack(Units.of(x[seen][:, None], weights, rng)))
+    shift, scale, still = np.concatenate(found, axis=1)
+    return Units(shift, scale, still > 0.0)
 
 
 class MixedStack(Stack):
@@ -67,8 +64,6 @@ class MixedStack(Stack):
     ) -> None:
         self.u, self.codes, self.counts, self.brief = u, c, counts, brief
         super().__init__(u, weights, folds, units)
-        y = np.clip(units.of_points(u), -FARTHEST, FARTHEST)
-        self.unseen = [Samples.of_cells(y[f.test], c[f.test], counts) for f in folds]
         self.drawn: list[tuple[Samples, np.ndarray]] = []
         self.gaps = bool(np.isnan(u).any())
         self.rounds = len(_DRAWS) if self.gaps and not brief else 1
@@ -128,16 +123,6 @@ class MixedStack(Stack):
     def _weightings(self, samples: Samples) -> list[tuple[Samples, np.ndarray]]:
         return self.drawn or super()._weightings(samples)
 
-    def _unseen(self, fit: Fit) -> np.ndarray:
-        parts = [np.empty(0)]
-        for k, samples in enumerate(self.unseen):
-            own = Mixtures(*(part[k : k + 1] for part in fit.mixtures))
-            parts.append(own.log_densities(samples)[0])
-        return np.concatenate(parts)
-
-    def _samples(self, y: np.ndarray) -> Samples:
-        return Samples.of_cells(y, self.codes, self.counts)
-
     @property
     def plan(self) -> list[Step]:
         steps, n, most = super().plan, self.codes.shape[0], max(self.sizes)
@@ -150,27 +135,6 @@ class MixedStack(Stack):
         if self.brief or (self.drawn and not self.last):
             return [step for step in steps if step.start == 0 and step.components <= _MOST_FIRST]
         return steps
-
-    # Student distributions and the wide one around the mean, with levels that depend on nothing.
-    def _tails(
-        self, samples: Samples, masses: np.ndarray, axes: np.ndarray | None, floor: np.ndarray
-    ) -> list[Mixtures]:
-        (one,) = mixture_path(samples, masses, np.zeros((masses.shape[0], 1), dtype=int), [floor])
-        mean, covariance = one.means[:, 0], one.covariances[:, 0]
-
-        def scaled(shares: np.ndarray, scales: np.ndarray) -> Mixtures:
-            found = Mixtures.of_scales(shares, scales, mean, covariance)
-            return found._replace(chances=np.repeat(one.chances, scales.size, axis=1))
-
-        fits = [scaled(LADDER**-2.0 / np.sum(LADDER**-2.0), LADDER)]
-        for freedom in FREEDOM:
-            shares, scales = student_scales(freedom)
-            # of the same variance as the rows
-            fits.append(scaled(shares, scales * np.sqrt((freedom - 2.0) / freedom)))
-        return fits
-
-    def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> MixedReference:
-        return self._in_data(*self._components(weights, rows))
 
     def _in_data(
         self, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, chances: np.ndarray
@@ -187,17 +151,3 @@ class MixedStack(Stack):
             covariances * (scale[:, None] * scale),
             tuple(columns),
         )
-
-    def _merged(self, mixture: MixedReference) -> MixedReference:
-        found = mixture
-        chances = np.concatenate([np.empty((found.weights.shape[0], 0)), *found.chances], axis=1)
-        scale = self.units.scale
-        parts = merged_cells(
-            found.weights,
-            (found.means - self.units.shift) / scale,
-            found.covariances / (scale[:, None] * scale),
-            chances,
-            MERGED,
-            LADDER.size,
-        )
-        return self._in_data(*parts)

@@ -12,9 +12,8 @@ import numpy as np
 from ksos.choose.bandwidth import bandwidth_unit, whitened
 from ksos.choose.held_out import likelihood_path
 from ksos.choose.mixed_reference import MixedStack, units_of
-from ksos.choose.mixtures import Samples, seeds
+from ksos.choose.mixtures import Samples
 from ksos.choose.normal_scores import rescaled
-from ksos.choose.reference import training_masses
 from ksos.choose.search import SUPPORT, Search
 from ksos.data import Fold
 from ksos.density import MixedReference, NormalScores
@@ -67,11 +66,8 @@ class MixedProblem(NamedTuple):
                 yield np.log(np.add.reduceat(np.sum((basis @ F) ** 2, axis=1), begin)) + own
 
 
-class Support(NamedTuple):
-    """Support points: their numeric cells and their levels."""
-
-    points: np.ndarray
-    codes: np.ndarray
+# support points: their numeric cells and their levels
+Support = tuple[np.ndarray, np.ndarray]
 
 
 class MixedSearch(Search):
@@ -163,19 +159,14 @@ class MixedSearch(Search):
         n, d = u.shape
         self.metric, at = np.zeros((0, 0)), np.zeros((n, 0))
         if d:
-            scale = stack.units.scale
-            unit = bandwidth_unit(self.kernel, self.measure, u, self.weights, scale, self.rng)
+            unit = bandwidth_unit(self.kernel, self.measure, u, self.weights, self.rng)
             self.metric, at = unit.matrix(d), whitened(unit, u)
         at = np.concatenate([at, Samples.of_cells(u, c, self.levels).points[:, d:]], axis=1)
         incomplete = np.sum(np.isnan(self.u).any(axis=1) | (self.c < 0).any(axis=1))
         most = _SUPPORT_OF_GAPS if incomplete else SUPPORT[True]
         most = most if self.n_support is None else int(self.n_support)
         most = min(most, max(1, int(_MOST_ENTRIES / (_RANK * max(incomplete, 1)))))
-        fewest = min([most, *(fold.train.size for fold in folds)])
-        chosen = [*seeds(at, training_masses(folds, n), fewest)] if folds else []
-        chosen += [*seeds(at, self.weights[None], min(most, n))]
-        rows = [np.unique(one) for one in chosen]
-        self.support = [Support(u[one], c[one]) for one in rows]
+        self.support = [(u[one], c[one]) for one in self._centers(at, most)]
         self.problem = MixedProblem(self.u, self.c, folds, references, self.slopes)
         return self.problem
 
@@ -198,7 +189,7 @@ class MixedSearch(Search):
         strength, support = self.strengths[j], self.support[-1]
         if np.isinf(strength):
             # only the constant function is left of the space: its density is ρ
-            support = Support(support.points[:1], support.codes[:1])
+            support = support[0][:1], support[1][:1]
         space = _space(self.reference_of_all, self.kernel_of(i), support, np.isinf(strength))
         relative = space.mean_square * strength if absolute is None else absolute
         return fit_to_cells(space, self.u, self.c, self.weights, relative, tol), relative
@@ -207,6 +198,6 @@ class MixedSearch(Search):
 def _space(
     reference: MixedReference, metric: np.ndarray, support: Support, constant_only: bool = False
 ) -> MixedSpace:
-    thetas = np.full(support.codes.shape[1], _THETA)
+    thetas = np.full(support[1].shape[1], _THETA)
     tol = 1.0 if constant_only else 1e-10
     return MixedSpace(reference, metric, thetas, *support, tol_model=tol)

@@ -36,7 +36,6 @@ _SMOOTHINGS = tuple(
 )  # the same at the end, from none to nearly all
 _LEAST_ROWS = 0.5  # In rows: a level that no row of a fold has is still possible.
 MOST_FULL = 40  # features: beyond, a covariance has over 800 numbers, and fits are diagonal
-_STUDENT_ROUNDS = 30  # EM for a Student distribution converges linearly: to below 1e-4 by then
 _SCALES = 8  # normals that are within 0.005 nats of a Student distribution with ν ≥ 2.5
 _ENDS = 5e-4  # ... if their scales exclude this probability at each end.
 
@@ -132,14 +131,13 @@ class Mixtures(NamedTuple):
     chances: np.ndarray = np.zeros((0, 0, 0))
 
     @classmethod
-    def of_scales(
-        cls, shares: np.ndarray, scales: np.ndarray, means: np.ndarray, covariances: np.ndarray
-    ) -> Mixtures:
-        """Normals of several scales around one mean (B, d), with one covariance (B, d, d)."""
+    def of_scales(cls, shares: np.ndarray, scales: np.ndarray, one: Mixtures) -> Mixtures:
+        """Normals of several scales in place of the only one of each weighting."""
         return cls(
-            np.tile(shares, (means.shape[0], 1)),
-            np.repeat(means[:, None], scales.size, axis=1),
-            scales[:, None, None] ** 2 * covariances[:, None],
+            np.tile(shares, (one.means.shape[0], 1)),
+            np.repeat(one.means, scales.size, axis=1),
+            scales[:, None, None] ** 2 * one.covariances,
+            np.repeat(one.chances, scales.size, axis=1),
         )
 
     @classmethod
@@ -230,30 +228,6 @@ def mixture_path(
     for floor in floors:
         found = converged(samples, masses, found, floor, shared)
         yield found
-
-
-def moments(
-    samples: Samples, masses: np.ndarray, floor: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (B, d) and Σ_i a_i (x_i − mean)(x_i − mean)ᵀ (B, d, d) of each weighting, with a floor
-    on the variances.
-    """
-    total = masses.sum(axis=1)[:, None, None]
-    one = _maximized(samples, masses.T[:, :, None], floor / total)
-    return one.means[:, 0], total * one.covariances[:, 0]
-
-
-def student(samples: Samples, masses: np.ndarray, freedom: float, floor: np.ndarray) -> Mixtures:
-    """A Student distribution of each weighting, by EM [Lange1989], as normals of several scales."""
-    d = samples.points.shape[1]
-    mean, covariance = moments(samples, masses, floor)
-    for _ in range(_STUDENT_ROUNDS):
-        one = Mixtures(np.ones((mean.shape[0], 1)), mean[:, None], covariance[:, None])
-        squared = -2.0 * _exponents(one, samples)[:, :, 0].T
-        squared -= (np.linalg.slogdet(covariance)[1] + d * math.log(2.0 * math.pi))[:, None]
-        R = masses * (freedom + d) / (freedom + np.maximum(squared, 0.0))
-        mean, covariance = moments(samples, R, floor)
-    return Mixtures.of_scales(*student_scales(freedom), mean, covariance)
 
 
 def student_scales(freedom: float) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -70,16 +69,10 @@ def _column(
     return found, np.concatenate(held_out)
 
 
-class Rescaled(NamedTuple):
-    """Normal scores by the column, all numbers with these columns on their scale, the stack of the
-    reference that has been fitted to them, and by how much log-densities of the held-out rows of
-    every fold are larger in the units before.
-    """
-
-    scores: dict[int, NormalScores]
-    u: np.ndarray
-    stack: MixedStack
-    slopes: list[np.ndarray]
+# normal scores by the column, all numbers with these columns on their scale, the stack of the
+# reference that has been fitted to them, and by how much log-densities of the held-out rows of
+# every fold are larger in the units before
+Rescaled = tuple[dict[int, NormalScores], np.ndarray, MixedStack, list[np.ndarray]]
 
 
 def rescaled(
@@ -112,7 +105,7 @@ def rescaled(
     both = _held_out(first, first.u, codes), _held_out(second, u, codes) + more
     if not simplest_good(np.stack(both, axis=1), weights):
         return None
-    return Rescaled(scores, u, second, [more[part] for part in first.rows])
+    return scores, u, second, [more[part] for part in first.rows]
 
 
 # The log-densities of all held-out rows, fold by fold.

@@ -23,14 +23,12 @@ from ksos.choose.mixtures import (
     Mixtures,
     Samples,
     mixture_path,
-    moments,
     seeds,
-    student,
     student_scales,
 )
 from ksos.data import Fold, Moments, held_out_rows, held_out_weights, random_folds
 from ksos.ground import Run, warn_caller
-from ksos.measures import GaussianMixture, Measure, Normal, merged
+from ksos.measures import GaussianMixture, Measure, Normal, merged_cells
 
 # At most a quarter of the samples. The candidates were chosen with other seeds of
 # benchmarks/quality than those of its page: six sizes and one start cost 0.01 nats in the mean.
@@ -149,6 +147,8 @@ class Stack:
     """
 
     rounds = 1
+    codes: Any = None
+    counts: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -163,21 +163,26 @@ class Stack:
         n, d = points.shape
         self.sizes = [c for c in sizes if c <= max(1, n // _SAMPLES_PER_COMPONENT)]
         self.masses = np.stack([*training_masses(folds, n), weights])
-        self.samples: list[tuple[Samples, np.ndarray | None]] = [(self._samples(y), None)]
+        coordinates: list[tuple[np.ndarray, np.ndarray | None]] = [(y, None)]
         # axes of hardly more samples than features would know directions in which nothing varies
-        if MOST_FULL < d <= n // _SAMPLES_PER_COMPONENT:
+        if self.codes is None and MOST_FULL < d <= n // _SAMPLES_PER_COMPONENT:
             moves, axes = np.flatnonzero(~units.still), np.eye(d)
             centered = (y - weights @ y)[:, moves]
             scatter = (centered * weights[:, None]).T @ centered
             axes[np.ix_(moves, moves)] = np.linalg.eigh(scatter)[1]
-            self.samples.append((Samples.of(y @ axes), axes))
+            coordinates.append((y @ axes, axes))
+        every = np.arange(n)
+        self.samples = [(self._samples(z, every), axes) for z, axes in coordinates]
+        self.unseen = [[self._samples(z, fold.test) for fold in folds] for z, _ in coordinates]
         self.fits: list[Fit] = []
         self.rows, self.held_out_weights = held_out_rows(folds), held_out_weights(folds)
         self.held_out = np.empty((self.held_out_weights.size, 0))
 
-    # The samples in the units.
-    def _samples(self, y: np.ndarray) -> Samples:
-        return Samples.of(y)
+    # Some rows, in the units.
+    def _samples(self, y: np.ndarray, rows: np.ndarray) -> Samples:
+        if self.codes is None:
+            return Samples.of(y[rows])
+        return Samples.of_cells(y[rows], self.codes[rows], self.counts)
 
     @property
     def plan(self) -> list[Step]:
@@ -234,22 +239,18 @@ class Stack:
     def _weightings(self, samples: Samples) -> list[tuple[Samples, np.ndarray]]:
         return [(samples, self.masses)]
 
-    # Student distributions, and once the wide one: normals of several scales.
-    #
-    # One of them is what n normal samples of unknown mean and covariance predict for the next: a
-    # Student with n − d degrees of freedom and the sample covariance times (n + 1)/(n − d).
+    # Student distributions of the variance of the samples, and once the wide one: normals of
+    # several scales around one mean, with levels that depend on nothing.
     def _tails(
         self, samples: Samples, masses: np.ndarray, axes: np.ndarray | None, floor: np.ndarray
     ) -> list[Mixtures]:
-        fits = [student(samples, masses, nu, floor) for nu in FREEDOM]
-        mean, covariance = moments(samples, masses, floor)
-        n = 1.0 / float(self.masses[-1] @ self.masses[-1])
-        freedom = max(n - mean.shape[1], FREEDOM[0])
-        stretched = (n + 1.0) / freedom * covariance
-        fits.append(Mixtures.of_scales(*student_scales(freedom), mean, stretched))
-        if axes is None:
-            shares = LADDER**-2.0 / np.sum(LADDER**-2.0)
-            fits.insert(0, Mixtures.of_scales(shares, LADDER, mean, covariance))
+        (one,) = mixture_path(samples, masses, np.zeros((masses.shape[0], 1), dtype=int), [floor])
+        wide = LADDER**-2.0 / np.sum(LADDER**-2.0)
+        fits = [Mixtures.of_scales(wide, LADDER, one)] if axes is None else []
+        for freedom in FREEDOM:
+            shares, scales = student_scales(freedom)
+            scales = scales * np.sqrt((freedom - 2.0) / freedom)
+            fits.append(Mixtures.of_scales(shares, scales, one))
         return fits
 
     # Widen components that hold too few samples for a covariance, except for a value that three
@@ -266,11 +267,13 @@ class Stack:
         added = np.where(lone, max(FLOORS), 0.0)[..., None] * np.eye(samples.dimension)
         return mixtures._replace(covariances=mixtures.covariances + added)
 
+    # The log-densities of held-out samples, fold by fold.
     def _unseen(self, fit: Fit) -> np.ndarray:
-        samples = self.samples[fit.axes is not None][0]
-        logs = fit.mixtures.log_densities(samples)
-        parts = (logs[k, fold.test] for k, fold in enumerate(self.folds))
-        return np.concatenate([np.empty(0), *parts])
+        parts = [np.empty(0)]
+        for k, samples in enumerate(self.unseen[fit.axes is not None]):
+            own = Mixtures(*(part[k : k + 1] for part in fit.mixtures))
+            parts.append(own.log_densities(samples)[0])
+        return np.concatenate(parts)
 
     @property
     def prior(self) -> np.ndarray:
@@ -319,14 +322,20 @@ class Stack:
         most = min(_MOST_COMPONENTS, _MOST_ENTRIES // max(d, 1) ** 2) // each
         large = [k for k, fold in enumerate(self.folds) if fold.mass <= 0.25]
         bags = [-1, *large[: int(np.clip(most, 1, _MOST_BAGS)) - 1]]
-        return self._merged(self._mixture(self.weights, bags))
-
-    def _merged(self, mixture: Any) -> Any:
-        return merged(mixture, MERGED, untouched=LADDER.size)
+        parts = self._components(self.weights, bags)
+        return self._in_data(*merged_cells(*parts, MERGED, LADDER.size))
 
     # The stack of the fits to some of the weightings.
     def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> Any:
-        return self.units.to_data(GaussianMixture(*self._components(weights, rows)[:3]))
+        return self._in_data(*self._components(weights, rows))
+
+    # In the coordinates of the data.
+    def _in_data(
+        self, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray, chances: np.ndarray
+    ) -> Any:
+        scale = self.units.scale
+        means, covariances = means * scale, covariances * (scale[:, None] * scale)
+        return GaussianMixture(weights, self.units.shift + means, covariances)
 
     # Weights, means, covariances and levels, in the units.
     def _components(self, weights: np.ndarray, rows: Sequence[int]) -> list[np.ndarray]:
@@ -335,15 +344,12 @@ class Stack:
             mixtures, axes, *_ = self.fits[j]
             own = rows if j else rows[:1]  # the wide candidate, the first one, hardly differs
             for k in own:
-                shares = mixtures.shares[k] / mixtures.shares[k].sum()
-                means, covariances = mixtures.means[k], mixtures.covariances[k]
-                chances = mixtures.chances[k] if mixtures.chances.size else np.empty((0, 0))
+                shares, means, covariances, chances = (part[k] for part in mixtures)
                 if axes is not None:
                     means, covariances = means @ axes.T, axes @ covariances @ axes.T
-                parts.append((weight / len(own) * shares, means, covariances, chances))
-        levels = [part[3] for part in parts if part[3].size] or [np.empty((0, 0))]
-        found = [np.concatenate([part[i] for part in parts]) for i in range(3)]
-        return [*found, np.concatenate(levels)]
+                shares = weight / len(own) * shares / shares.sum()
+                parts.append((shares, means, covariances, chances))
+        return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
 def training_masses(folds: Sequence[Fold], n: int) -> np.ndarray:

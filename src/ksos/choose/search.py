@@ -166,7 +166,7 @@ class Search:
                 measures = [self._reference(self.points[rows], a) for rows, a in parts]
         volume = Lebesgue() if corrects else self.measure
         samples = self.points, self.weights
-        self.unit = bandwidth_unit(self.kernel, volume, *samples, self.units.scale, self.rng)
+        self.unit = bandwidth_unit(self.kernel, volume, *samples, self.rng)
         log_unit, projection = 0.0, None
         if not corrects:
             integrals = closed_form(self.unit, volume, self.points.shape[1])
@@ -177,11 +177,8 @@ class Search:
             rows = pivoted_cholesky(self.points, min(_LANDMARKS, n), integrals, 1e-10)
             projection = Projection(judge, self.points[rows])
         most = SUPPORT[corrects] if self.n_support is None else int(self.n_support)
-        at = whitened(self.unit, self.points)
-        fewest = min([most, *(fold.train.size for fold in self.folds)])
-        chosen = [*seeds(at, training_masses(self.folds, n), fewest)] if self.folds else []
-        chosen += [*seeds(at, self.weights[None], min(most, n))]
-        self.support = [self.points[np.unique(rows)] for rows in chosen]
+        chosen = self._centers(whitened(self.unit, self.points), most)
+        self.support = [self.points[rows] for rows in chosen]
         self.problem = Problem(
             *samples,
             self.folds,
@@ -193,6 +190,14 @@ class Search:
             log_unit,
         )
         return self.problem
+
+    # Rows for support points: of every fold, and last of all samples.
+    def _centers(self, at: np.ndarray, most: int) -> list[np.ndarray]:
+        fewest = min([most, *(fold.train.size for fold in self.folds)])
+        masses = training_masses(self.folds, at.shape[0])
+        chosen = [*seeds(at, masses, fewest)] if self.folds else []
+        chosen += [*seeds(at, self.weights[None], min(most, at.shape[0]))]
+        return [np.unique(rows) for rows in chosen]
 
     def _reference(self, points: np.ndarray, weights: np.ndarray) -> Measure:
         found = as_reference(self.reference, points, weights, self.names)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import chi2_contingency, rankdata, t as student
-from scipy.stats.contingency import crosstab
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
@@ -17,6 +16,7 @@ from sklearn.utils import _safe_indexing
 
 from ksos.choose.held_out import simplest_good
 from ksos.choose.location import fit_scales
+from ksos.choose.mixtures import seeds
 from ksos.data import Split
 from ksos.density import Column
 from ksos.ground import Run
@@ -27,7 +27,7 @@ _MOST_TRIED = 600  # Residuals on which what the shape may depend on is compared
 _QUINTILES = 5  # bins of a χ² test: with five each way a cell expects a 25th of the rows
 _ENOUGH = 5 * _QUINTILES**2  # Rows for such a table: five expected per cell [Cochran1954].
 _UNLIKELY = 0.05  # P-value of all tests together: without dependence, few shapes are tried.
-_KNOTS = 24  # distributions q(u | z), z rounded to a quantile: a trade-off, as each takes time
+_KNOTS = 24  # distributions q(u | z), z rounded to the nearest: a trade-off, as each takes time
 
 
 class Transform(NamedTuple):
@@ -180,11 +180,8 @@ def _p_value(name: Any, X: Any, mu: np.ndarray, U: np.ndarray, rows: np.ndarray)
         return 1.0
     if rows.size < _ENOUGH or np.isnan(values).any() or np.unique(values).size <= _QUINTILES:
         return 1.0
-    bins = [
-        [(rankdata(v, "ordinal").astype(int) - 1) * _QUINTILES // v.size for v in one.T]
-        for one in (values, U[rows])
-    ]
-    tables = [crosstab(a, b).count for a in bins[0] for b in bins[1]]
+    ranks = [[rankdata(x, "ordinal") for x in one.T] for one in (values, U[rows])]
+    tables = [np.histogram2d(a, b, _QUINTILES)[0] for a in ranks[0] for b in ranks[1]]
     return min(float(chi2_contingency(table).pvalue) for table in tables)
 
 
@@ -284,7 +281,8 @@ def fit_shape(
         raise TypeError(f"estimator must fit a density; {estimator!r} has none")
     if not chosen:
         return Shape(found.distribution_, U[few]), found
-    knots = _representative(Z[chosen][few], rng)
+    values = Z[chosen][few]
+    knots = np.unique(values[seeds(values, masses[None, few], _KNOTS)[0]], axis=0)
     return Shape(found.distribution_, U[few], candidates[chosen - 1], knots), found
 
 
@@ -302,14 +300,3 @@ def _fitted(estimator: Any, data: np.ndarray, masses: np.ndarray, share: float) 
     except KeyboardInterrupt:
         run.interrupt()
     return copy
-
-
-# At most 24 knots that are distributed as the values.
-def _representative(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    distinct = np.unique(values, axis=0)
-    if distinct.shape[0] <= _KNOTS:
-        return distinct
-    if distinct.shape[1] > 1:
-        return values[rng.choice(values.shape[0], _KNOTS, replace=False)]
-    middles = (np.arange(_KNOTS) + 0.5) / _KNOTS
-    return np.unique(np.quantile(values[:, 0], middles))[:, None]

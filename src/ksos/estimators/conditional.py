@@ -541,7 +541,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         steps.begin("conformal intervals")
         self._conformal = None
         if not run.over:
-            self._conformal, gain = fit_conformal(
+            self._conformal = fit_conformal(
                 locations,
                 of_x,
                 of_prediction,
@@ -553,7 +553,6 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
                 floor,
                 rng,
             )
-            scales = [scale.times(one) for scale, one in zip(scales, gain, strict=True)]
         steps.begin("density of the scaled residuals")
         estimator = KernelSoSDensityCV() if self.estimator is None else self.estimator
         # levels have no order

@@ -326,7 +326,7 @@ class KernelSoSDensity(DensityEstimator):
         space: Any = self.solution_.space
         self.relative_regularization_ = self.regularization_ / space.mean_square
         self.bandwidth_, self.n_iter_ = problem.kernel_of(0), self.solution_.n_iter
-        self.support_points_ = problem.support[-1].points
+        self.support_points_ = problem.support[-1][0]
         forget(self)
         remember(
             self, Checks(type(self).__name__, n_features=len(columns.listed), names=columns.names)

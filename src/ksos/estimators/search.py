@@ -373,7 +373,7 @@ class KernelSoSDensityCV(DensityEstimator):
             )
             self.reference_, self.support_points_ = (
                 search.reference_of_all,
-                search.support[-1].points,
+                search.support[-1][0],
             )
             self.bandwidth_, self.regularization_ = search.kernel_of(i), relative
         else:

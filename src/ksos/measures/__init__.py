@@ -11,7 +11,6 @@ from ksos.measures.discrete import Discrete
 from ksos.measures.normal import (
     GaussianMixture,
     Normal,
-    merged as merged,
     merged_cells as merged_cells,
 )
 

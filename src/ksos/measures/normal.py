@@ -276,36 +276,6 @@ class GaussianMixture(_Normals):
         return f"GaussianMixture({self.weights.shape[0]} components in {self.n_features} features)"
 
 
-def merged(
-    mixture: GaussianMixture, total_bound: float = 0.01, untouched: int = 0
-) -> GaussianMixture:
-    """Replace pairs of components by normals with their mean and covariance [Runnalls2007].
-
-    The cost of a pair is B_ij = ½[(w_i+w_j) log|Σ_ij| − w_i log|Σ_i| − w_j log|Σ_j|], the
-    divergence of its components from the normal that replaces them. The cheapest pair is merged
-    first, and merging stops before the sum of the costs reaches ``total_bound``. The sum
-    telescopes: it is the divergence of all components from what replaced them, hence a bound on
-    KL(mixture ‖ result). Mean and covariance are kept.
-
-    Parameters
-    ----------
-    mixture : GaussianMixture
-    total_bound : float, default=0.01
-        In nats. 0 merges only identical components.
-    untouched : int, default=0
-        So many of the first components stay as they are. A merged tail of tiny weight costs
-        nothing in divergence, and everything at a sample that lies in it.
-
-    >>> pair = GaussianMixture([1, 1, 2], [[0.0], [0.1], [9.0]], [[1.0], [1.0], [1.0]])
-    >>> merged(pair).means.round(3).tolist()
-    [[0.05], [9.0]]
-    """
-    weights, means, covariances = mixture.weights, mixture.means, mixture.covariances
-    no_levels = np.zeros((weights.shape[0], 0))
-    found = merged_cells(weights, means, covariances, no_levels, total_bound, untouched)
-    return GaussianMixture(*found[:3])
-
-
 def merged_cells(
     weights: np.ndarray,
     means: np.ndarray,
@@ -314,10 +284,26 @@ def merged_cells(
     total_bound: float,
     untouched: int,
 ) -> tuple[np.ndarray, ...]:
-    """The same for components that also have probabilities of the levels of categorical columns,
-    ``chances`` (n, levels), which are independent given the component.
+    """Replace pairs of components by normals with their mean and covariance [Runnalls2007].
 
-    A pair is replaced by their weighted mean, which adds the divergence of its levels to its cost.
+    The cost of a pair is B_ij = ½[(w_i+w_j) log|Σ_ij| − w_i log|Σ_i| − w_j log|Σ_j|], the
+    divergence of its components from the normal that replaces them. The cheapest pair is merged
+    first, and merging stops before the sum of the costs reaches ``total_bound``. The sum
+    telescopes: it is the divergence of all components from what replaced them, hence a bound on
+    KL(mixture ‖ result). Mean and covariance are kept.
+
+    Components may have probabilities of the levels of categorical columns, ``chances`` (n, levels),
+    which are independent given the component. Those of a pair are replaced by their weighted mean,
+    which adds the divergence of its levels to its cost.
+
+    Parameters
+    ----------
+    weights, means, covariances, chances : arrays (n,), (n, d), (n, d, d), (n, levels)
+    total_bound : float
+        In nats. 0 merges only identical components.
+    untouched : int
+        So many of the first components stay as they are. A merged tail of tiny weight costs
+        nothing in divergence, and everything at a sample that lies in it.
     """
     every = weights, means, covariances, chances
     pairs, spent = _Pairs(*_distinct(*(part[untouched:] for part in every))), 0.0

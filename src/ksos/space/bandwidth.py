@@ -99,9 +99,7 @@ def bandwidth_rule(
     elif name == "median":
         spread = _median(points, weights, rng)
     else:
-        spread = _standard_deviations(points, weights) * _normal_factor(
-            name, weights, count, points
-        )
+        spread = standard_deviations(points, weights) * _normal_factor(name, weights, count, points)
     if spread.ndim == 2:
         return spread
     if np.any(spread == 0.0):
@@ -140,7 +138,8 @@ def robust_silverman(
     return spreads(points, weights) * _normal_factor("silverman", weights, count, points)
 
 
-def _standard_deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def standard_deviations(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Those of the features."""
     # features of 1e±150 are squared in units of their range, which is 0 for a constant one
     scale = np.ptp(points, axis=0)
     unit = (points - points[0]) / np.where(scale > 0.0, scale, 1.0)
@@ -151,7 +150,7 @@ def spreads(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Per feature the lesser of standard deviation and (interquartile range)/1.349, which are equal
     for a normal distribution; the standard deviation if the interquartile range is zero.
     """
-    deviation = _standard_deviations(points, weights)
+    deviation = standard_deviations(points, weights)
     order = np.argsort(points, axis=0, kind="stable")
     x, w = np.take_along_axis(points, order, axis=0), weights[order]
     x = x - x[x.shape[0] // 2]  # a middle one: an outlier would take the digits of all others
@@ -189,19 +188,12 @@ def _median(points: np.ndarray, weights: np.ndarray, rng: Generator) -> np.ndarr
 
 
 def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
-    """The middle of the interval of minimizers of Σ_{i<j} a_i a_j |d_ij − t|: for equal weights,
-    NumPy's median.
-    """
+    """A minimizer of Σ_{i<j} a_i a_j |d_ij − t|: for equal weights NumPy's median."""
     if np.all(weights == weights[0]):
         return float(np.median(distances))
     i, j = np.triu_indices(weights.shape[0], 1)
-    order = np.argsort(distances)
-    values, cumulative = distances[order], np.cumsum((weights[i] * weights[j])[order])
-    half = 0.5 * cumulative[-1]
-    # rounding of the cumulative sum must not decide between one middle value and two
-    slack = 1e-12 * cumulative[-1]
-    low, high = np.searchsorted(cumulative, [half - slack, half + slack])
-    return float(0.5 * (values[low] + values[min(high, values.shape[0] - 1)]))
+    pairs = weights[i] * weights[j]
+    return float(np.quantile(distances, 0.5, weights=pairs, method="inverted_cdf"))
 
 
 class LeaveOneOut(NamedTuple):
