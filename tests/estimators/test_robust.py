@@ -349,7 +349,7 @@ class TestClassifier:
         assert p.mmd(
             LabeledEmbedding.of(X, y, kernel=est.worst_case_.embedding_kernel)
         ) == pytest.approx(est.worst_case_.mmd, abs=1e-9)
-        assert p.probability(-10.0, 10.0) == pytest.approx(1.0, abs=1e-6)
+        assert p.marginal().probability(-10.0, 10.0) == pytest.approx(1.0, abs=1e-6)
         np.testing.assert_allclose(p.marginal().pdf(X), p.pdf(X, "no") + p.pdf(X, "yes"), rtol=1e-7)
 
 

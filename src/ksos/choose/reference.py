@@ -322,8 +322,9 @@ class Stack:
         most = min(_MOST_COMPONENTS, _MOST_ENTRIES // max(d, 1) ** 2) // each
         large = [k for k, fold in enumerate(self.folds) if fold.mass <= 0.25]
         bags = [-1, *large[: int(np.clip(most, 1, _MOST_BAGS)) - 1]]
-        parts = self._components(self.weights, bags)
-        return self._in_data(*merged_cells(*parts, MERGED, LADDER.size))
+        weights, means, covariances, chances = self._components(self.weights, bags)
+        parts = merged_cells(weights, means, covariances, chances, MERGED, LADDER.size)
+        return self._in_data(*parts)
 
     # The stack of the fits to some of the weightings.
     def _mixture(self, weights: np.ndarray, rows: Sequence[int]) -> Any:

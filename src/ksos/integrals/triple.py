@@ -100,48 +100,15 @@ def apply_triple(
     B may have one row more than X, its first, which is then that of the constant function.
     """
     xp, out, constant = namespace(X, Z), zeros((Z.shape[0],), X), B.shape[0] > X.shape[0]
-    if factorizes(integrals, constant=constant):
-        inner = B[1:, 1:] if constant else B
+    if integrals.pairwise and not constant:
         for rows in row_blocks(Z.shape[0], X.shape[0], _BLOCK_ELEMENTS):
-            for part in pair_factors(
-                integrals, X, Z[rows, :], embedding_kernel, log_unit, constant=constant
-            ):
-                G, H = like(part.G, X), like(part.H, X)
-                out[rows] += part.c * xp.sum(H * ((inner * G) @ H), axis=0)
-                if isinstance(part, ComponentPairs) and constant:
-                    out[rows] += 2.0 * (B[0, 1:] @ like(part.cross, X))
-                    out[rows] += B[0, 0] * like(part.masses, X)
+            part = PairFactors(integrals, X, Z[rows, :], embedding_kernel, log_unit)
+            out[rows] = part.c * xp.sum(part.H * ((B * part.G) @ part.H), axis=0)
         return out
     basis = WithConstant(integrals) if constant else integrals
     for rows, block in triple_blocks(basis, X, Z, embedding_kernel, log_unit):
         out[rows] = flat(B) @ xp.reshape(block, (-1, block.shape[2]))
     return out
-
-
-def factorizes(integrals: Integrals, *, constant: bool) -> bool:
-    """Whether the triple integrals are sums of products over pairs, with the ``constant`` function
-    or without it.
-    """
-    normals = integrals.measure.normals(integrals.n_features)
-    return normals is not None or (integrals.pairwise and not constant)
-
-
-def pair_factors(
-    integrals: Integrals,
-    X: Array,
-    Z: Array,
-    embedding_kernel: Kernel,
-    log_unit: float,
-    *,
-    constant: bool,
-) -> Iterator[PairFactors | ComponentPairs]:
-    """The products whose sum a triple integral is, if :func:`factorizes` is true."""
-    if integrals.pairwise and not constant:
-        yield PairFactors(integrals, X, Z, embedding_kernel, log_unit)
-    else:
-        host = to_numpy(X), to_numpy(Z)
-        measure = integrals.measure
-        yield from component_pairs(integrals.kernel, measure, *host, embedding_kernel, log_unit)
 
 
 def triple_blocks(

@@ -12,14 +12,13 @@ import numpy as np
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground import as_count, as_numbers_at, as_positive, row_blocks
 from ksos.integrals import (
-    ComponentPairs,
     Integrals,
+    PairFactors,
     Source,
+    WithConstant,
     closed_form,
-    factorizes,
     importance_rules,
     log_gauss_mass,
-    pair_factors,
     panel_rules,
     triple_blocks,
 )
@@ -140,20 +139,14 @@ class KernelFunction(KernelSum, Observable):
             ) from None
         m, first = X.shape[0], int(T is not None and T.shape[0] > X.shape[0])
         M, w = np.zeros((m + first, m + first)), self.weights
-        if not factorizes(integrals, constant=bool(first)):
-            for rows, block in triple_blocks(integrals, X, self.points, self.kernel, log_unit):
+        if integrals.pairwise and not first:
+            for rows in row_blocks(self.points.shape[0], m, _BLOCK_ELEMENTS):
+                part = PairFactors(integrals, X, self.points[rows], self.kernel, log_unit)
+                M += part.c * (part.G * ((part.H * w[rows]) @ part.H.T))
+        else:
+            basis = WithConstant(integrals) if first else integrals
+            for rows, block in triple_blocks(basis, X, self.points, self.kernel, log_unit):
                 M += block @ w[rows]
-            return ObservableMatrix(0.5 * (M + M.T)).transformed(T)
-        for rows in row_blocks(self.points.shape[0], m, _BLOCK_ELEMENTS):
-            for part in pair_factors(
-                integrals, X, self.points[rows], self.kernel, log_unit, constant=bool(first)
-            ):
-                M[first:, first:] += part.c * (part.G * ((part.H * w[rows]) @ part.H.T))
-                if isinstance(part, ComponentPairs) and first:
-                    row = part.cross @ w[rows]
-                    M[0, 1:] += row
-                    M[1:, 0] += row
-                    M[0, 0] += part.masses @ w[rows]
         return ObservableMatrix(0.5 * (M + M.T)).transformed(T)
 
     def __repr__(self) -> str:

@@ -20,9 +20,7 @@ from numpy.random import Generator
 from scipy.spatial.distance import pdist
 from scipy.special import logsumexp, ndtri
 
-from ksos.ground.memory import row_blocks
-from ksos.ground.names import quoted
-from ksos.ground.validation import as_bandwidth
+from ksos.ground import as_bandwidth, quoted, row_blocks
 from ksos.integrals import closed_form
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Lebesgue, Measure

@@ -32,10 +32,23 @@ from ksos.density import (
     with_gaps,
 )
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.ground.arrays import Array, inner, like, namespace, norm, to_numpy, zeros
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
-from ksos.ground.names import column_names, in_order, order_of, shown_names
-from ksos.ground.validation import as_points
+from ksos.ground import (
+    FLOAT_BYTES,
+    Array,
+    as_points,
+    column_names,
+    in_order,
+    inner,
+    like,
+    namespace,
+    norm,
+    order_of,
+    require_memory,
+    row_blocks,
+    shown_names,
+    to_numpy,
+    zeros,
+)
 from ksos.integrals import closed_form
 from ksos.integrals.box_pairs import BoxPairs
 from ksos.integrals.gaussian import BELL_NODES, GaussianBox, axes_of

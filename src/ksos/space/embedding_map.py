@@ -16,8 +16,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ksos.ground.arrays import Array, eye, flat, is_numpy, like, namespace, norm, to_numpy, zeros
-from ksos.ground.memory import FLOAT_BYTES, require_memory, row_blocks
+from ksos.ground import (
+    FLOAT_BYTES,
+    Array,
+    eye,
+    flat,
+    is_numpy,
+    like,
+    namespace,
+    norm,
+    require_memory,
+    row_blocks,
+    to_numpy,
+    zeros,
+)
 from ksos.integrals import Integrals
 from ksos.integrals.base import PairFactors
 from ksos.integrals.exact_rule import basis_at, exact_rule

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ksos.density import SoSDensity, mixture, square_of
-from ksos.ground.arrays import to_numpy
-from ksos.ground.validation import as_points, as_weights, instead
+from ksos.ground import as_points, as_weights, instead, to_numpy
 from ksos.kernels import Kernel
 from ksos.space.embedding import MeanEmbedding, mmd
 

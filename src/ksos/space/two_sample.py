@@ -27,11 +27,17 @@ from scipy.optimize import brentq
 from scipy.special import gammaincc
 
 from ksos.density import Columns, SoSDensity, TableDensity
-from ksos.ground.arrays import to_numpy
-from ksos.ground.memory import row_blocks
-from ksos.ground.names import column_names, in_order, warn_caller
-from ksos.ground.run import Run
-from ksos.ground.validation import as_choice, as_count, as_points
+from ksos.ground import (
+    Run,
+    as_choice,
+    as_count,
+    as_points,
+    column_names,
+    in_order,
+    row_blocks,
+    to_numpy,
+    warn_caller,
+)
 from ksos.kernels import Kernel
 from ksos.space.embedding import (
     MeanEmbedding,
