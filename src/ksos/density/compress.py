@@ -67,7 +67,7 @@ def compressed(term: Term, rank: int | None, m: int | None) -> Term:
     small = replace(square, support_points=X[points], unit_factor=factor, unit_constant=constant)
     if isinstance(term, Corrected):
         return replace(term, joint=small.scaled_to_one())
-    return assemble(small.kernel, small.support_points, small.measure, small.unit_factor)
+    return assemble(small.kernel, small.support_points, small.measure, small.unit_factor)[1]
 
 
 def _fewer(

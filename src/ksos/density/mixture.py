@@ -64,7 +64,8 @@ def _one_square(squares: list[tuple[float, Any]]) -> Terms:
         [np.full(p.support_points.shape[0], 0.5 * (np.log(w) - p.log_unit)) for w, p in squares]
     )
     F = block_diag(*(p.unit_factor for _, p in squares))
-    return Terms([(1.0, assemble(first.kernel, points, first.measure, F, log_rows))], first.measure)
+    _, mixed = assemble(first.kernel, points, first.measure, F, log_rows)
+    return Terms([(1.0, mixed)], first.measure)
 
 
 def _as_densities(densities: Any) -> list[SoSDensity]:

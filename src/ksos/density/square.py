@@ -222,13 +222,6 @@ class Square:
             out[rows] = log_squares(log_k + log_lengths, unit)
         return out
 
-    def best_point(self) -> tuple[np.ndarray, float]:
-        """The support point, moved into the measure, at which p is largest; log p there."""
-        inside = np.clip(self.support_points, *self.measure.boundaries(self.n_features))
-        log_p = self.logpdf(inside)
-        best = int(np.argmax(log_p))
-        return inside[best], float(log_p[best])
-
     def log_and_gradient(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p, and ∇ log p = 4S⁻¹ Σ_i (Fψ)_i k_i (x̃_i − x)/‖ψ‖², ψ = Fᵀk(x), for a Gaussian
         kernel; 0 where p vanishes.
@@ -318,8 +311,9 @@ def assemble(
     measure: Measure,
     factor: np.ndarray,
     log_rows: np.ndarray | float = 0.0,
-) -> Square:
-    """The square ∝ ‖Gᵀk(x)‖² with G = diag(e^{log_rows})·factor, scaled to mass one.
+) -> tuple[float, Square]:
+    """The logarithm of the mass of ‖Gᵀk(x)‖² with G = diag(e^{log_rows})·factor, and the square
+    scaled to mass one.
 
     The scales are logarithms because they may differ by more than floats do; only their sum with
     the norms of k(·, x̃_i) in L²(ρ) matters. Support points that coincide become one, so that their
@@ -328,16 +322,18 @@ def assemble(
     log_diagonal = closed_form(kernel, measure, points.shape[1]).log_diagonal(points)
     rows, log_lengths = unit_rows(factor)
     scales = np.broadcast_to(log_rows, log_lengths.shape)
-    largest = scales[np.isfinite(log_lengths) & np.isfinite(scales)].max(initial=-np.inf)
+    largest = float(scales[np.isfinite(log_lengths) & np.isfinite(scales)].max(initial=-np.inf))
+    largest = largest if math.isfinite(largest) else 0.0
     # in this order: scales may be huge, lengths are not
-    log_lengths = log_lengths + (scales - (largest if np.isfinite(largest) else 0.0))
+    log_lengths = log_lengths + (scales - largest)
     levels = log_lengths + 0.5 * log_diagonal
     alive = np.isfinite(levels)
     if not np.any(alive):
         raise NoMass
     rows, points = rows[alive], points[alive]
     log_unit = float(log_diagonal[alive].max())
-    log_lengths = log_lengths[alive] - levels[alive].max() + 0.5 * log_unit
+    top = float(levels[alive].max())
+    log_lengths = log_lengths[alive] - top + 0.5 * log_unit
     excess = max(float(log_lengths.max()) - _LARGEST_LOG_ROW, 0.0)
     if 2.0 * excess > _LARGEST_LOG_GRAM:
         raise NoMass  # on the measure, the kernels differ by more than floats can
@@ -354,7 +350,7 @@ def assemble(
     mass = out.mass()
     if not mass > _smallest_mass(out, mass):
         raise NoMass
-    return out.scaled_to_one(mass)
+    return math.log(mass) + 2.0 * (largest + top), out.scaled_to_one(mass)
 
 
 def _smallest_mass(square: Square, mass: float) -> float:

@@ -146,13 +146,13 @@ def _marginal(term: Term, keep: list[int]) -> Term:
     drop, measure = [k for k in range(term.n_features) if k not in keep], term.measure
     if not drop:  # another order of the features
         kernel, points = term.kernel.restrict(keep), term.support_points[:, keep]
-        return assemble(kernel, points, measure.restrict(keep), term.unit_factor)
+        return assemble(kernel, points, measure.restrict(keep), term.unit_factor)[1]
     if measure.atoms is None:
-        return _integrate_out(term, keep, drop, measure.restrict(keep))
+        return _integrate_out(term, keep, drop, measure.restrict(keep))[1]
     projected, log_density = _projected(term, keep)
     if not term.kernel.separable(term.n_features):
         return _interpolant(term.kernel.restrict(keep), projected, log_density)
-    out = _integrate_out(term, keep, drop, projected)
+    _, out = _integrate_out(term, keep, drop, projected)
     if _is_product(measure.atoms, keep, drop):
         return out
     return _with_masses(out, projected, log_density)
@@ -160,7 +160,7 @@ def _marginal(term: Term, keep: list[int]) -> Term:
 
 def _integrate_out(
     p: Square, keep: list[int], drop: list[int], measure: Measure, box: BoxIndicator | None = None
-) -> Square:
+) -> tuple[float, Square]:
     """k_Sᵀ(B ∘ W_R)k_S for the features R = ``drop``, of higher rank; over a box of R if given.
 
     With a metric, W_R is the mass matrix of :class:`Rest`, which is W/W_S up to a constant. A box
@@ -188,7 +188,7 @@ def _integrate_out(
 
 def _hold_fixed(
     p: Square, given: list[int], values: np.ndarray, rest: list[int], measure: Measure
-) -> Square:
+) -> tuple[float, Square]:
     """B ↦ ΔBΔ with Δ = diag(k_S(v, x̃_i)), S = ``given``.
 
     With a metric, the points move along: x̃_R + C(v − x̃_S).
@@ -226,28 +226,11 @@ def given_values(term: Term, given: list[int], values: np.ndarray) -> Part:
         return _corrected_at(term, given, values)
     rest = [k for k in range(term.n_features) if k not in given]
     if term.measure.atoms is not None:
-        found = _at_values_on_atoms(term, given, values, rest)
-    elif term.measure.restrict(given).contains(values[None, :])[0]:
-        found = _hold_fixed(term, given, values, rest, term.measure.restrict(rest))
-    else:
+        return _at_values_on_atoms(term, given, values, rest)
+    if not term.measure.restrict(given).contains(values[None, :])[0]:
         raise NoMass
-    return _evidence(term, found, given, values, rest), found
-
-
-def _evidence(
-    p: Square, found: Square, given: list[int], values: np.ndarray, rest: list[int]
-) -> float:
-    """log p_S(v) = log p(v, x) − log p(x|v) at a point x where the latter is large."""
-    if (atoms := p.measure.atoms) is not None:
-        hit = np.all(atoms.points[:, given] == values, axis=1)
-        if np.any(hit):
-            logs = p.logpdf(atoms.points[hit]) + np.log(atoms.weights[hit])
-            return float(np.logaddexp.reduce(logs))
-        return float(cast("Square", _marginal(p, given)).logpdf(values[None, :])[0])
-    whole = np.empty((1, p.n_features))
-    whole[0, given] = values
-    whole[0, rest], log_found = found.best_point()
-    return float(p.logpdf(whole)[0]) - log_found
+    log_mass, found = _hold_fixed(term, given, values, rest, term.measure.restrict(rest))
+    return log_mass - term.log_unit, found
 
 
 def _corrected_at(p: Corrected, given: list[int], values: np.ndarray) -> Part:
@@ -342,10 +325,9 @@ def _within(term: Term, feature: int, side: Side) -> list[Part]:
             raise NoMass
         some = replace(term, measure=Discrete(atoms.points[hit], atoms.weights[hit]))
         return [(math.log(whole), _marginal(some.scaled_to_one(), rest))]
-    line, box = _marginal(term, [feature]), BoxIndicator([side[0]], [side[1]])
-    logs = log_panel_masses(panel_ends(line), side, line.log_by_volume)[1]
-    left = _integrate_out(term, rest, [feature], term.measure.restrict(rest), box)
-    return [(float(np.logaddexp.reduce(logs, initial=-np.inf)), left)]
+    box = BoxIndicator([side[0]], [side[1]])
+    log_mass, left = _integrate_out(term, rest, [feature], term.measure.restrict(rest), box)
+    return [(log_mass - term.log_unit, left)]
 
 
 def _at_nodes(term: Term, feature: int, side: Side) -> list[Part]:
@@ -393,7 +375,7 @@ def log_panel_masses(
 # the interpolant of √p through the atoms.
 
 
-def _at_values_on_atoms(p: Square, given: list[int], values: np.ndarray, rest: list[int]) -> Square:
+def _at_values_on_atoms(p: Square, given: list[int], values: np.ndarray, rest: list[int]) -> Part:
     """A product of measures has the same atoms of ``rest`` for all values: any value will do."""
     nodes = cast("Atoms", p.measure.atoms)
     hit = np.all(nodes.points[:, given] == values, axis=1)
@@ -406,9 +388,10 @@ def _at_values_on_atoms(p: Square, given: list[int], values: np.ndarray, rest: l
     points[:, given] = values
     weights = nodes.weights[hit] / nodes.weights[hit].sum()
     some = replace(p, measure=Discrete(points, weights))
+    log_mass = float(np.logaddexp.reduce(some.logpdf(points) + np.log(weights)))
     if p.kernel.separable(p.n_features):
-        return _hold_fixed(p, given, values, rest, _projected(some, rest)[0])
-    return cast("Square", _marginal(some, rest))
+        return log_mass, _hold_fixed(p, given, values, rest, _projected(some, rest)[0])[1]
+    return log_mass, _marginal(some, rest)
 
 
 def _at_atoms(p: Square, given: list[int], values: np.ndarray) -> np.ndarray:
@@ -473,7 +456,7 @@ def _with_masses(p: Square, projected: Discrete, log_density: np.ndarray) -> Squ
         weights = np.where(np.isfinite(log_density), ratio, 0.0) * projected.weights
     carried = weights > 0.0
     measure = Discrete(projected.points[carried], weights[carried])
-    return assemble(p.kernel, p.support_points, measure, p.unit_factor)
+    return assemble(p.kernel, p.support_points, measure, p.unit_factor)[1]
 
 
 def _interpolant(kernel: Kernel, measure: Discrete, log_density: np.ndarray) -> Square:
@@ -485,7 +468,7 @@ def _interpolant(kernel: Kernel, measure: Discrete, log_density: np.ndarray) -> 
     roots = np.exp(0.5 * (log_density - log_density.max()))
     log_total = np.log(measure.weights @ roots**2) + log_density.max()
     alpha = _interpolate_root(kernel(measure.points), measure.weights, roots)
-    out = assemble(kernel, measure.points, measure, alpha[:, None])
+    _, out = assemble(kernel, measure.points, measure, alpha[:, None])
     return _with_masses(out, measure, log_density - log_total)
 
 

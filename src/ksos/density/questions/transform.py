@@ -55,7 +55,7 @@ def _affine(term: Term, A: np.ndarray, b: np.ndarray) -> Term:
 
     measure = term.measure.image(image, scale) if diagonal else term.measure.linear_image(A, b)
     kernel, points = kernel_image(term.kernel, A), image(term.support_points)
-    return assemble(kernel, points, measure, term.unit_factor)
+    return assemble(kernel, points, measure, term.unit_factor)[1]
 
 
 def times_gaussian(p: Terms, mean: np.ndarray, root: np.ndarray) -> Terms:
@@ -69,23 +69,16 @@ def _times_gaussian(term: Term, mean: np.ndarray, root: np.ndarray) -> Part:
     if isinstance(term, Corrected):
         return _corrected_times(term, mean, root.T @ root)
     if isinstance(term.kernel, Gaussian):
-        found = _square_times(term, mean, root)
-    elif term.measure.atoms is not None:
-        found = _on_atoms(term, mean, root)
-    else:
+        return _square_times(term, mean, root)
+    if (atoms := term.measure.atoms) is None:
         raise IntegralNotAvailableError(
             f"the product of a density with {term.kernel!r} and a Gaussian has no closed form"
             f" on {term.measure!r}; use the Gaussian kernel, or a discrete measure such as"
             " Discrete.quadrature(box, …)"
         )
-
-    if (atoms := term.measure.atoms) is not None:
-        with np.errstate(divide="ignore"):
-            logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
-        return float(np.logaddexp.reduce(logs)), found
-    best, log_found = found.best_point()
-    log_g = float(_exponent(best[None, :], mean, root)[0])
-    return float(term.logpdf(best[None, :])[0]) + log_g - log_found, found
+    with np.errstate(divide="ignore"):
+        logs = np.log(term.node_masses()) + _exponent(atoms.points, mean, root)
+    return float(np.logaddexp.reduce(logs)), _on_atoms(term, mean, root)
 
 
 @np.errstate(over="ignore")
@@ -108,7 +101,7 @@ def _corrected_times(
     return log_mass + math.log(mass) + found.log_inside - p.log_inside, found
 
 
-def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
+def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Part:
     r"""Each function is multiplied by the root of the Gaussian, exp(−‖½root·(x − mean)‖²).
 
     With S = LLᵀ, R = ½root and LᵀRᵀRL = QE²Qᵀ, the product is a kernel of metric LQ(I + E²)⁻¹QᵀLᵀ
@@ -132,7 +125,8 @@ def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
         stretch = np.hypot(1.0, E)
         near, far = E / stretch, 1.0 / stretch  # of which the squares add up to one
         u = along(X - mean)
-        nearest = int(np.argmin(np.sum((near * u) ** 2, axis=1)))
+        squares = np.sum((near * u) ** 2, axis=1)
+        nearest = int(np.argmin(squares))
         # squares would lose the digits of their differences when the mean is far away
         steps, sums = near * along(X - X[nearest]), near * (u + u[nearest])
         log_rows = -np.sum(steps * np.where(steps == 0.0, 0.0, sums), axis=1)
@@ -141,7 +135,8 @@ def _square_times(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
         kernel = kernel_image(p.kernel, np.diag(far))
     else:
         moved, kernel = X - (near**2 * u) @ axes.T, kernel_image(Gaussian(far), axes)
-    return assemble(kernel, moved, p.measure, p.unit_factor, log_rows)
+    log_mass, found = assemble(kernel, moved, p.measure, p.unit_factor, log_rows)
+    return log_mass - 2.0 * float(squares[nearest]) - p.log_unit, found
 
 
 def _on_atoms(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
@@ -157,4 +152,4 @@ def _on_atoms(p: Square, mean: np.ndarray, root: np.ndarray) -> Square:
         weights = atoms.weights * np.exp(np.minimum(log_likelihood - log_peak, _LARGEST_LOG))
     alive = weights > 0.0
     measure = Discrete(atoms.points[alive], weights[alive])
-    return assemble(p.kernel, p.support_points, measure, p.unit_factor)
+    return assemble(p.kernel, p.support_points, measure, p.unit_factor)[1]
