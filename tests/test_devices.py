@@ -193,6 +193,10 @@ def test_chunks_of_files_on_a_device(X: np.ndarray, tmp_path: Path) -> None:
     )
     np.testing.assert_array_equal(np.concatenate(found), X[:900].astype(np.float32))
     assert source.fingerprint()[0][0].endswith("a.npy")
+    turned = X[:9][::-1, ::-1]
+    turned.setflags(write=False)
+    (chunk,) = ksos.chunks([turned]).to("cpu")
+    np.testing.assert_array_equal(chunk.data, turned)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -31,6 +31,7 @@ from ksos.cli.options import (
 from ksos.data import Stream, find_columns, written
 from ksos.ground import Run, as_count, replace_whole
 
+_ROWS = 1 << 14  # written at a time: their text is a megabyte or two
 INSPECT = [MODEL]
 
 
@@ -225,7 +226,7 @@ def sample(arguments: argparse.Namespace, console: Console) -> int:
     )
 
 
-def csv_lines(samples: Any, names: Sequence[str] | None = None) -> list[str]:
+def csv_lines(samples: Any, names: Sequence[str] | None = None) -> Iterator[str]:
     """A header with the names, and the rows of an array or a data frame with the digits that give
     each number back exactly.
     """
@@ -233,7 +234,9 @@ def csv_lines(samples: Any, names: Sequence[str] | None = None) -> list[str]:
 
     if isinstance(samples, np.ndarray):
         samples = pandas.DataFrame(samples, columns=names)
-    return str(samples.to_csv(index=False)).splitlines()
+    for start in range(0, max(len(samples), 1), _ROWS):
+        some = samples.iloc[start : start + _ROWS]
+        yield from some.to_csv(index=False, header=not start).splitlines()
 
 
 IMPUTE = [

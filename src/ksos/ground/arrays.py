@@ -101,7 +101,7 @@ def to_device(value: np.ndarray, device: Any) -> Array:
                 " (torch.cuda.is_available() is False)"
             )
         # on a GPU this is one copy: pinned buffers, which the processor fills first, are no faster
-        return torch.tensor(np.asarray(value, dtype=np.float64), device=wanted)
+        return torch.tensor(np.asarray(value, dtype=np.float64, order="C"), device=wanted)
     except RuntimeError as error:
         raise ValueError(f"device={device!r} cannot be used: {error}") from None
 
