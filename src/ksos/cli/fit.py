@@ -47,10 +47,7 @@ from ksos.data import (
     open_table,
     read_table,
 )
-from ksos.estimators.conditional import METHODS
-from ksos.estimators.conditional_file import load_conditional
-from ksos.estimators.density import OBJECTIVES, PENALTIES
-from ksos.estimators.search import MOST_SAMPLES
+from ksos.estimators import METHODS, MOST_SAMPLES, OBJECTIVES, PENALTIES, load_conditional
 from ksos.functionals import SquaredL2
 from ksos.ground import Run, as_weights, require_different
 from ksos.kernels import KERNELS, Gaussian

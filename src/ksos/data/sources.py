@@ -23,10 +23,10 @@ from ksos.ground import (
     is_tensor,
     known_table,
     matrix_of,
+    needed,
     require_numbers,
     to_device,
 )
-from ksos.ground.lazy import needed
 
 # half a megabyte for each column: reading a chunk takes far longer than the call that asks for it
 _CHUNK_ROWS = 1 << 16
