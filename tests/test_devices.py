@@ -17,7 +17,14 @@ from ksos.data import Survey, row_hashes
 from ksos.density import square_of
 from ksos.density.sampling import draw_by_inversion
 from ksos.functionals import SquaredMMD
-from ksos.ground import full_single_precision, is_tensor, to_numpy, uniforms
+from ksos.ground import (
+    full_single_precision,
+    is_tensor,
+    read_state,
+    to_numpy,
+    uniforms,
+    write_state,
+)
 from ksos.kernels import Gaussian, Laplace, Matern, Products
 from ksos.measures import Box
 
@@ -139,8 +146,8 @@ def test_kernels_without_a_bound_are_summed_in_double_precision(X: np.ndarray) -
 def test_single_precision_in_files_and_parts(X: np.ndarray, tmp_path: Path) -> None:
     nothing = ksos.KernelSums(Gaussian(1.0), X[:5], "single")
     both = nothing.update(X[:64]).merge(nothing.update(X[64:200]))
-    both.save(tmp_path / "sums")
-    read = ksos.KernelSums.load(tmp_path / "sums")
+    write_state(tmp_path / "sums", "kernel sums", both.state())
+    read = ksos.KernelSums.of_state(read_state(tmp_path / "sums", "kernel sums"))
     assert (read.precision, read.error, read.count) == (
         "single",
         both.error,

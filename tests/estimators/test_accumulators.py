@@ -16,6 +16,7 @@ from ksos import KernelSums
 from ksos.data import Moments, Survey
 from ksos.exceptions import ModelFormatError
 from ksos.functionals import BasisSums, SquaredL2, SquaredMMD, Trace
+from ksos.ground import read_state, write_state
 from ksos.kernels import Gaussian, Kernel, Laplace, Matern
 
 X = points(12_000, 2, 3)
@@ -81,8 +82,8 @@ def test_kernel_sums_are_a_target() -> None:
 
 def test_kernel_sums_come_back_from_a_file(tmp_path: Path) -> None:
     sums = KernelSums(Matern(1.5, 1.5, product=True), GRID).update(X[:100])
-    sums.save(tmp_path / "sums")
-    back = KernelSums.load(tmp_path / "sums")
+    write_state(tmp_path / "sums", "kernel sums", sums.state())
+    back = KernelSums.of_state(read_state(tmp_path / "sums", "kernel sums"))
     assert back.kernel == sums.kernel and back.count == 100
     np.testing.assert_array_equal(back.update(X[100:200]).values, sums.update(X[100:200]).values)
     whole = (tmp_path / "sums").read_bytes()
@@ -91,7 +92,7 @@ def test_kernel_sums_come_back_from_a_file(tmp_path: Path) -> None:
         with pytest.raises(
             ModelFormatError, match=r"sums is no file of kernel sums, or it is damaged"
         ):
-            KernelSums.load(tmp_path / "sums")
+            read_state(tmp_path / "sums", "kernel sums")
 
 
 def test_moments_keep_their_digits_in_any_chunks() -> None:

@@ -23,7 +23,7 @@ import ksos
 from ksos import KernelSoSDensity, KernelSums, chunks
 from ksos.data import Survey
 from ksos.exceptions import ModelFormatError
-from ksos.ground import read_state
+from ksos.ground import read_state, write_state
 from ksos.kernels import Gaussian
 
 X = points(12_000, 2, 3)
@@ -402,7 +402,7 @@ def test_a_full_disk_is_named_and_the_fit_goes_on_from_what_there_was(
 
 def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
     file = tmp_path / "sums"
-    KernelSums(Gaussian(1.0), GRID).save(file)
+    write_state(file, "kernel sums", KernelSums(Gaussian(1.0), GRID).state())
     with pytest.raises(
         ModelFormatError, match="holds kernel sums, but a fit in progress was expected"
     ):

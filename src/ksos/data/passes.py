@@ -276,7 +276,7 @@ class Passes:
             # an array is one chunk, whose second pass needs no look at it
             first, self.looked = begun.add(self.sample), True
         elif first is None or (first.most, first.moments is not None) != (most, moments):
-            d = None if nothing is None else nothing.n_features
+            d = None if nothing is None else int(nothing.landmarks.shape[1])
             checks = Checks(self.who, n_features=d, left_out=self.left_out)
             first = Gathered(checks, most=most, sums=nothing, moments=start)
             self.known, self.looked = {}, False

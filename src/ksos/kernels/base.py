@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
@@ -28,11 +27,9 @@ from ksos.ground import (
     like,
     namespace,
     quiet,
-    read_state,
     row_blocks,
     six_digits,
     to_numpy,
-    write_state,
     zeros,
 )
 
@@ -42,7 +39,6 @@ DISTANCES_ON_DEVICE = 1 << 26
 _BLOCK_ELEMENTS = 1 << 16
 # a gigabyte: a device is busy with one block for longer than a call takes
 _DEVICE_ELEMENTS = 1 << 27
-_KIND = "kernel sums"
 _GRID = 2.0**40  # see KernelSums.at
 _GROUP = 64  # rows that are added up in single precision: they lose 6 of its 24 bits at most
 _UNDERFLOW = 2.0**-126  # the least normal number of single precision
@@ -269,10 +265,10 @@ class KernelSums:
         *,
         state: tuple[Array, int] | None = None,
     ) -> None:
-        self.kernel, self.landmarks = kernel, as_points(landmarks, "landmarks")
+        self.kernel = kernel
+        self.landmarks = as_points(landmarks, "landmarks") if state is None else landmarks
         self.precision = as_choice(precision, "precision", ("double", "single"))
-        self.n_features = int(self.landmarks.shape[1])
-        kernel.check_features(self.n_features)
+        kernel.check_features(int(self.landmarks.shape[1]))
         # sums, of which the last is the mass, what rounding has taken from them, and how far single
         # precision may be off
         self._sums, self.count = state or (
@@ -299,23 +295,29 @@ class KernelSums:
             float(namespace(self._sums).max(self._sums[2, :-1])) / self.mass if self.count else 0.0
         )
 
-    @np.errstate(under="ignore")
     def update(self, points: Any, weights: Any = None) -> KernelSums:
         """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
-        X = like(as_points(points, "points", n_features=self.n_features), self.landmarks)
+        points = as_points(points, "points", n_features=int(self.landmarks.shape[1]))
+        X = like(points, self.landmarks)
         if weights is None:
             weights = zeros((X.shape[0],), X) + 1.0
         elif is_tensor(weights) and tuple(weights.shape) == (X.shape[0],):  # it stays there
             weights = as_points(weights[:, None], "weights")[:, 0]
         else:
             weights = as_vector(weights, "weights", length=X.shape[0])
-        a, Z, single = like(weights, X), self.landmarks, self.precision == "single"
+        return self.add(X, like(weights, X))
+
+    @np.errstate(under="ignore")
+    def add(self, X: Array, a: Array) -> KernelSums:
+        """The same of arrays that were checked, and that lie where the landmarks do."""
+        Z, single = self.landmarks, self.precision == "single"
         xp, (total, lost, error) = namespace(Z), (self._sums[k, :] for k in range(3))
-        elements = (_BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS) * (1 + single)
         # equal masses are factored out: kernel values alone can be added in single precision
         same = single and bool(xp.all(a == a[0]))
         with full_single_precision():
-            for rows, K, rho in self.kernel.blocks(X, Z, elements, single=single):
+            for rows, K, rho in self.kernel.blocks(
+                X, Z, _BLOCK_ELEMENTS if is_numpy(Z) else _DEVICE_ELEMENTS, single=single
+            ):
                 some = a[rows]
                 if same:
                     block, rho = a[0] * _grouped_sum(K), rho + _GROUP * float(xp.finfo(K.dtype).eps)
@@ -418,17 +420,6 @@ class KernelSums:
         kernel = KERNELS[state["kernel"]](**state["parameters"])
         sums = state["sums"], int(state["count"])
         return cls(kernel, state["landmarks"], state["precision"], state=sums)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sums to a file, whole or not at all: a killed process leaves the old file or
-        the new one.
-        """
-        write_state(path, _KIND, self.state())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> KernelSums:
-        """The sums that :meth:`save` wrote, bit for bit."""
-        return cls.of_state(read_state(path, _KIND))
 
     def __repr__(self) -> str:
         return (

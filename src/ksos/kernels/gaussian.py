@@ -102,8 +102,7 @@ class Gaussian(Kernel):
         if is_numpy(Z) and not single:
             yield from super().blocks(X, Z, elements)
             return
-        products = Products(Z, self._root(Z), single=single)
-        for rows, log_k, error in products.blocks(X, elements):
+        for rows, log_k, error in Products(Z, self._root(Z), single=single).blocks(X, elements):
             if log_k is None:
                 yield rows, self(X[rows, :], Z), 0.0
             else:

@@ -416,7 +416,8 @@ def evaluate(target: Embedded, kernel: Kernel, Z: Array) -> Array:
             f"the target has {target.n_features} features, but the landmarks have {Z.shape[1]}"
         )
     if isinstance(target, MeanEmbedding):
-        return KernelSums(kernel, Z).update(target.points, target.weights).values
+        nothing = KernelSums(kernel, Z, state=(zeros((3, Z.shape[0] + 1), Z), 0))
+        return nothing.add(like(target.points, Z), like(target.weights, Z)).values
     return sum(
         (weight * embedded(term, kernel, Z) for weight, term in target.terms.parts),
         zeros((Z.shape[0],), Z),
