@@ -22,8 +22,7 @@ from ksos.density.mixed_reference import MixedReference
 from ksos.density.mixed_square import Correction
 from ksos.density.normals import Group, Interval
 from ksos.density.square import Square
-from ksos.ground.arrays import Array, like, to_numpy
-from ksos.ground.memory import row_blocks
+from ksos.ground import Array, like, row_blocks, to_numpy
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Measure, Normals
 from ksos.quadrature import composite

@@ -22,8 +22,7 @@ from ksos.density.mixed_reference import MixedReference, patterns
 from ksos.density.mixed_square import Correction, Expected, ExpectedOf
 from ksos.density.normals import Group
 from ksos.density.square import NoMass, Square
-from ksos.ground.arrays import Array, like, namespace, quiet, to_numpy
-from ksos.ground.memory import row_blocks
+from ksos.ground import Array, like, namespace, quiet, row_blocks, to_numpy
 from ksos.integrals.normal_boxes import box_masses
 from ksos.kernels import Gaussian
 from ksos.measures import GaussianMixture, Lebesgue, Normal, Normals

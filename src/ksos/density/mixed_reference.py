@@ -17,8 +17,7 @@ import numpy as np
 
 from ksos.density.factor import log_sum
 from ksos.density.square import NoMass
-from ksos.ground.arrays import Array, like, namespace, quiet, row_squares, to_numpy
-from ksos.ground.memory import row_blocks
+from ksos.ground import Array, like, namespace, quiet, row_blocks, row_squares, to_numpy
 from ksos.integrals.erf import log_gauss_mass, normal_between
 from ksos.measures import Normals
 

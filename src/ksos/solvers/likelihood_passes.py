@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ksos.data import Chunk, Part, row_hashes
 from ksos.data.passes import Checks, Passes, Tally
-from ksos.data.sources import Chunk
-from ksos.data.survey import Part, row_hashes
 from ksos.functionals import (
     Basis,
     Bound,

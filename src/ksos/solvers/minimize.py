@@ -48,9 +48,7 @@ from ksos.solvers.loop import (
 )
 from ksos.solvers.low_rank import LowRank
 from ksos.solvers.spectraplex import DENSE, center, certify_integrals, factor, project, pruned
-from ksos.space.embedding_map import SMALL_TENSOR
-from ksos.space.mixed import MixedSpace
-from ksos.space.space import SoSSpace
+from ksos.space import SMALL_TENSOR, MixedSpace, SoSSpace
 
 _STEPPERS = (LowRank(), InteriorPoint(), LBFGS(), FrankWolfe(), Fista(), ProjectedGradient())
 #: Every solver by name, with its default options. To add one: a class with ``init`` and ``step``

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ksos.data.passes import Checks, Gathered
-from ksos.data.sources import Chunks, as_source
+from ksos.data import Checks, Chunks, Gathered, as_source
 from ksos.density import (
     Columns,
     Corrected,
@@ -49,16 +48,14 @@ from ksos.ground import (
     to_numpy,
     zeros,
 )
-from ksos.integrals import closed_form
+from ksos.integrals import closed_form, density_inner, density_inner_matrix
 from ksos.integrals.box_pairs import BoxPairs
 from ksos.integrals.gaussian import BELL_NODES, GaussianBox, axes_of
-from ksos.integrals.quadruple import density_inner, density_inner_matrix
 from ksos.kernels import Gaussian, Kernel
 from ksos.kernels.base import KernelSum, KernelSums
 from ksos.kernels.roots import whiten_columns
 from ksos.measures import Box, Measure
-from ksos.observables import KernelFunction, Observable
-from ksos.observables.base import ObservableMatrix, sum_over_nodes
+from ksos.observables import KernelFunction, Observable, ObservableMatrix, sum_over_nodes
 from ksos.quadrature import composite, log_outer, tensor_grid
 from ksos.space.bandwidth import MOST_MEDIAN_POINTS, bandwidth_rule
 from ksos.space.tables import (

@@ -30,13 +30,14 @@ from ksos.ground import (
     to_numpy,
     zeros,
 )
-from ksos.integrals import Integrals
-from ksos.integrals.base import PairFactors
-from ksos.integrals.exact_rule import basis_at, exact_rule
-from ksos.integrals.regions import Rule
-from ksos.integrals.triple import (
+from ksos.integrals import (
+    Integrals,
+    PairFactors,
+    Rule,
     ThinPairs,
     WithConstant,
+    basis_at,
+    exact_rule,
     thin_pairs,
     triple_blocks,
 )

@@ -28,8 +28,7 @@ from ksos.ground import (
     to_numpy,
     zeros,
 )
-from ksos.integrals import Integrals, closed_form
-from ksos.integrals.regions import Rule, importance_rules, panel_rules
+from ksos.integrals import Integrals, Rule, closed_form, importance_rules, panel_rules
 from ksos.kernels import Kernel, KernelSums
 from ksos.kernels.roots import ROUTES, Whitening, thin_root, whiten, whiten_columns
 from ksos.measures import Lebesgue, Measure

@@ -18,8 +18,7 @@ import numpy as np
 from ksos.data.columns import learn
 from ksos.density import Column, Columns, TableDensity, restored
 from ksos.ground import Array, column_names, is_table, make_of, quoted, row_blocks
-from ksos.kernels import Gaussian, Kernel
-from ksos.kernels.base import squared_distances
+from ksos.kernels import Gaussian, Kernel, squared_distances
 from ksos.space.bandwidth import bandwidth_rule
 
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB

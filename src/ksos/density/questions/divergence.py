@@ -16,9 +16,7 @@ from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
 from ksos.exceptions import IntegralNotAvailableError
 from ksos.ground.memory import row_blocks
-from ksos.integrals.gaussian import GaussianLebesgue
-from ksos.integrals.quadruple import ProductIntegral
-from ksos.integrals.regions import intervals, kinks
+from ksos.integrals import GaussianLebesgue, ProductIntegral, intervals, kinks
 from ksos.kernels import Gaussian
 from ksos.observables import NumericFunction
 from ksos.quadrature import composite, cut

@@ -21,9 +21,7 @@ from ksos.density.square import Square
 from ksos.density.standard import standardize
 from ksos.density.terms import Term, Terms
 from ksos.ground import Array, Run, like, namespace, to_numpy
-from ksos.integrals import closed_form
-from ksos.integrals.regions import cells, importance_rules
-from ksos.integrals.triple import apply_triple
+from ksos.integrals import apply_triple, cells, closed_form, importance_rules
 from ksos.kernels import Gaussian, Kernel
 from ksos.observables import (
     BoxIndicator,

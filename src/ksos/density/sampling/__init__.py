@@ -28,9 +28,7 @@ from ksos.density.sampling.rejection import (
 from ksos.density.sampling.trains import Squares, squares_of
 from ksos.density.square import Square, feature_scales
 from ksos.density.terms import Term, Terms
-from ksos.ground.arrays import Array, on_accelerator
-from ksos.ground.memory import available_memory, require_memory
-from ksos.ground.validation import as_choice
+from ksos.ground import Array, as_choice, available_memory, on_accelerator, require_memory
 
 __all__ = [
     "METHODS",

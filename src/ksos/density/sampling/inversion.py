@@ -40,8 +40,7 @@ from ksos.ground import (
     uniforms,
     zeros,
 )
-from ksos.integrals import closed_form
-from ksos.integrals.regions import intervals, kinks
+from ksos.integrals import closed_form, intervals, kinks
 from ksos.quadrature import PanelDistribution, Panels, cut, positions
 
 if TYPE_CHECKING:
