@@ -22,7 +22,7 @@ Command = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def passengers() -> pandas.DataFrame:
-    rng, n = np.random.default_rng(0), 160
+    rng, n = np.random.default_rng(0), 100
     sex = rng.choice(["male", "female"], n, p=[0.6, 0.4])
     saved = rng.random(n) < np.where(sex == "female", 0.75, 0.2)
     table = pandas.DataFrame(
@@ -68,7 +68,7 @@ def saved(model: library.TableDensity, tmp_path: Path) -> Path:
 def test_fit_takes_text_gaps_zeros_and_counts(
     ksos: Command, passengers: pandas.DataFrame, tmp_path: Path
 ) -> None:
-    passengers[:50].to_csv(tmp_path / "few.csv", index=False)
+    passengers[:30].to_csv(tmp_path / "few.csv", index=False)
     done = ksos("fit", tmp_path / "few.csv", "-o", tmp_path / "m.ksos", *FAST, *KINDS)
     assert done.code == 0
     assert "kinds: survived categorical, sex categorical, age count" in done.out
@@ -168,7 +168,7 @@ def test_impute_fills_gaps(ksos: Command, saved: Path, data: Path, tmp_path: Pat
     done = ksos("impute", saved, data, "-o", tmp_path / "filled.csv")
     assert done.code == 0, done.err
     before, after = pandas.read_csv(data), pandas.read_csv(tmp_path / "filled.csv")
-    assert f"({int(before.isna().sum().sum())} cells of 160 rows filled)" in done.out
+    assert f"({int(before.isna().sum().sum())} cells of 100 rows filled)" in done.out
     assert not after.isna().any().any()
     seen = before.notna()
     assert ((after == before) | ~seen).all().all()

@@ -104,10 +104,10 @@ def test_sums_of_risks_and_constraints_of_the_user() -> None:
     def by_hand(P: np.ndarray) -> Any:
         return sum(cp.maximum(4.0 * (P[:, j] - order[j]), order[j] - P[:, j]) for j in range(2))
 
-    best = best_on(ball, by_hand, limits, 20)
+    best = best_on(ball, by_hand, limits, 12)
     # the grid is coarse, and a relaxation
     assert d.lower_bound <= 1.01 * best and best <= d.upper_bound
-    assert worst_on(ball, d.loss, 20) <= d.upper_bound
+    assert worst_on(ball, d.loss, 12) <= d.upper_bound
 
 
 def test_mean_and_cvar_on_a_simplex() -> None:
@@ -129,7 +129,7 @@ def test_mean_and_cvar_on_a_simplex() -> None:
     losses, mu = -d.adversary.points @ x, d.adversary.weights
     assert losses @ mu + cvar(losses, mu) <= d.upper_bound + 1e-9
     assert losses @ mu + cvar(losses, mu) >= d.lower_bound - 1e-6
-    assert worst_on(ball, d.loss, 25) <= d.upper_bound
+    assert worst_on(ball, d.loss, 15) <= d.upper_bound
 
 
 @pytest.mark.parametrize("kernel", [Laplace(0.3), Gaussian([0.2, 0.4])])
@@ -139,7 +139,7 @@ def test_other_kernels(kernel: Any) -> None:
     risk = ksos.risk.absolute(lambda P: P[:, 1] - P[:, 0] * slope)
     d = ksos.decide(risk, ball, rtol=0.05)
     check(d, ball, 0.05)
-    assert worst_on(ball, d.loss, 21) <= d.upper_bound <= d.proven_bound + 1e-12
+    assert worst_on(ball, d.loss, 13) <= d.upper_bound <= d.proven_bound + 1e-12
 
 
 @pytest.mark.parametrize("kernel", ["laplace", "matern"])
@@ -148,7 +148,7 @@ def test_other_kernels_are_rigorous_on_a_line(kernel: str) -> None:
     d = ksos.decide(ksos.risk.newsvendor(order, 4.0, 1.0), ball)
     check(d, ball, 1e-2)
     assert d.upper_bound_kind == "rigorous"
-    assert worst_on(ball, d.loss, 400) <= d.upper_bound
+    assert worst_on(ball, d.loss, 150) <= d.upper_bound
 
 
 LOSSES: dict[str, Callable[[Any, Any], Any]] = {
@@ -178,7 +178,7 @@ def test_losses_are_rigorous_and_agree_with_a_grid(name: str) -> None:
     assert d.upper_bound_kind == "rigorous"
     at = RETURNS[:7]
     np.testing.assert_allclose(d.loss(at), risk.values(at), atol=1e-9)
-    best, worst = best_on(ball, risk.at, [], 17), worst_on(ball, d.loss, 17)
+    best, worst = best_on(ball, risk.at, [], 12), worst_on(ball, d.loss, 12)
     assert d.lower_bound <= best + 2e-3 * abs(best) + 1e-7 and worst <= d.upper_bound + 1e-7
 
 
@@ -224,7 +224,7 @@ def test_a_bounded_risk_is_certified(domain: Any) -> None:
         return level + np.maximum(-P @ x - level, 0.0) / 0.2
 
     # the worst CVaR is the least of these, but for the steps of the level
-    found = [worst_on(ball, lambda P, t=t: tail(P, t), 11) for t in np.linspace(-0.05, 0.1, 7)]
+    found = [worst_on(ball, lambda P, t=t: tail(P, t), 8) for t in np.linspace(-0.05, 0.1, 7)]
     assert 0.09 < min(found) < 0.1 + 5e-3
 
 
@@ -661,6 +661,6 @@ def test_small_radii_and_many_samples() -> None:
     risk = ksos.risk.newsvendor(order, 4.0, 1.0)
     sharp = ksos.Ball(DEMAND, 1e-3, domain=LINE)
     check(ksos.decide(risk, sharp, rtol=1e-4), sharp, 1e-4)
-    many = np.random.default_rng(1).lognormal(3.0, 0.4, size=(3000, 1))
+    many = np.random.default_rng(1).lognormal(3.0, 0.4, size=(1200, 1))
     large = ksos.Ball(many, 0.05, domain=Box([0.0], [200.0]))
     check(ksos.decide(risk, large), large, 1e-2)

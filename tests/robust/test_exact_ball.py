@@ -204,7 +204,7 @@ def test_the_estimators_keep_to_the_exact_ball_in_any_number_of_features(d: int)
 
 @pytest.mark.parametrize("d", [2, 3])
 def test_a_loss_of_ones_own_in_the_exact_ball(d: int) -> None:
-    X = 0.5 * np.random.default_rng(0).normal(size=(30, d))
+    X = 0.5 * np.random.default_rng(0).normal(size=(20, d))
 
     def loss(theta: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         away = theta - Z
@@ -214,7 +214,7 @@ def test_a_loss_of_ones_own_in_the_exact_ball(d: int) -> None:
         loss,
         np.zeros(d),
         ksos.Ball(X, 0.3, kernel=Gaussian(1.0), domain=Box([-2.0] * d, [2.0] * d)),
-        n_support=30,
+        n_support=20,
     )
     worst = found.worst_case
     assert found.status == "solved", found.message

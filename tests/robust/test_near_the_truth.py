@@ -54,7 +54,7 @@ def test_in_two_dimensions_within_two_percent(name: str) -> None:
 
 
 def test_in_three_dimensions_the_bounds_are_close() -> None:
-    X = np.random.default_rng(0).normal(scale=0.5, size=(150, 3)).clip(-2.0, 2.0)
+    X = np.random.default_rng(0).normal(scale=0.5, size=(60, 3)).clip(-2.0, 2.0)
     around = ksos.Ball(X, 0.3, kernel=Gaussian(1.1), domain=Box([-2.0] * 3, [2.0] * 3))
     square = coordinate(0) ** 2 + coordinate(1) ** 2 + coordinate(2) ** 2
     worst = ksos.worst_case(square, around, rtol=1e-3)
@@ -69,7 +69,7 @@ def test_on_half_a_line_and_at_a_corner_within_two_percent() -> None:
     assert worst.value is not None and worst.upper_bound_kind == "rigorous"
     assert 0.98 * worst.upper_bound <= worst.value <= worst.upper_bound
     # too wide kernels beside the jump leave the ball, narrower ones do not
-    X = np.random.default_rng(1).normal(scale=0.6, size=(60, 2))
+    X = np.random.default_rng(1).normal(scale=0.6, size=(30, 2))
     around = ksos.Ball(X, 0.1, kernel=Gaussian(1.0), domain=Box([-3.0] * 2, [3.0] * 2))
     worst = ksos.worst_case(BoxIndicator([0.5] * 2, [np.inf] * 2), around, rtol=1e-3)
     assert worst.value is not None and around.contains(worst.distribution)
