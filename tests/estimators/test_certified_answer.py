@@ -108,7 +108,8 @@ def objective_over_a_reference(est: KernelSoSDensity, returned: Any) -> float:
     space, solution = est.solution_.space, est.solution_
     width = 0.25 * float(min(np.min(space.kernel.sigma), np.min(space.embedding_kernel.sigma)))
     # a mixture has a part that is 729 standard deviations wide
-    rule = rule_for(Lebesgue(), np.asarray(space.support_points, float), width, 6000.0)
+    reach = 6000.0 if est.reference == "mixture" else 60.0
+    rule = rule_for(Lebesgue(), np.asarray(space.support_points, float), width, reach)
     (name, _, (points, a)), (_, strength, _) = terms(est)
     if name == "likelihood":
         distance = -float(a @ (returned.logpdf(points) - log_reference(est, points)))

@@ -103,8 +103,10 @@ def test_an_option_changes_the_density(default: KernelSoSDensity, name: str, whi
 
 def test_kernel(default: KernelSoSDensity) -> None:
     assert default.distribution_.kernel == Gaussian(default.bandwidth_)
-    assert fit(kernel="laplace", bandwidth=0.7).distribution_.kernel == Laplace(0.7, product=True)
-    assert fit(kernel="matern", bandwidth=[0.7, 0.4]).distribution_.kernel == Matern(
+    assert fit(kernel="laplace", bandwidth=0.7, n_support=10).distribution_.kernel == Laplace(
+        0.7, product=True
+    )
+    assert fit(kernel="matern", bandwidth=[0.7, 0.4], n_support=10).distribution_.kernel == Matern(
         1.5, [0.7, 0.4], product=True
     )
     own = fit(kernel=Matern(2.5, 0.9, product=True), bandwidth=5.0, n_support=10)

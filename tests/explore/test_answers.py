@@ -234,7 +234,7 @@ def test_without_enough_rows_nothing_is_held_out() -> None:
 @pytest.mark.filterwarnings("ignore:X has missing cells")
 def test_tables_with_text_and_gaps() -> None:
     """Values on the grid of the page, conditionals and boxes are those of the density."""
-    rng, n = np.random.default_rng(0), 60
+    rng, n = np.random.default_rng(0), 30
     word = rng.choice(["left", "right"], n)
     table = pandas.DataFrame({"word": word, "x": rng.normal(size=n) + (word == "left")})
     table.loc[::9, "x"] = np.nan
