@@ -59,7 +59,7 @@ def table(request: pytest.FixtureRequest) -> tuple[str, Any]:
 
 
 def quick() -> ksos.KernelSoSDensity:
-    return ksos.KernelSoSDensity(bandwidth=1.5, tol=1e-4)
+    return ksos.KernelSoSDensity(bandwidth=1.5, n_support=10, tol=1e-4)
 
 
 def test_fits_and_questions_are_those_of_an_array(table: tuple[str, Any]) -> None:

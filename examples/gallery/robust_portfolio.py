@@ -34,7 +34,7 @@ def loss(P):
 
 
 risk = ksos.risk.expectation(loss) + ksos.risk.cvar(loss, 0.1)
-radii = [0.0, 0.01, 0.05]
+radii = [0.0, 0.05]
 losses, held = {radius: [] for radius in radii}, {}
 for start in range(0, len(returns) - WINDOW - STEP, STEP):
     past, future = np.split(returns[start : start + WINDOW + STEP], [WINDOW])

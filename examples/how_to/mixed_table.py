@@ -13,7 +13,7 @@ import pandas as pd
 import ksos
 
 rng = np.random.default_rng(0)
-n = 150
+n = 100
 level = rng.choice(3, n, p=[0.5, 0.3, 0.2])
 table = pd.DataFrame(
     {

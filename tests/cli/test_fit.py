@@ -103,9 +103,21 @@ def saved(
     return path.read_bytes()
 
 
+@pytest.fixture(scope="module")
+def default(points: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return saved(tmp_path_factory.mktemp("default") / "fit.ksos", points, **LOOSE)
+
+
+@pytest.fixture(scope="module")
+def default_search(points: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("default") / "search.ksos"
+    library.KernelSoSDensityCV(**PAIRS).fit(points).distribution_.save(path)
+    return path.read_bytes()
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_is_the_parameter_of_the_estimator(
-    ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str
+    ksos: Command, plain: Path, points: np.ndarray, default: bytes, tmp_path: Path, name: str
 ) -> None:
     words, parameters = OPTIONS[name]
     tol = [] if "--tol" in words else ["--tol", LOOSE["tol"]]
@@ -113,12 +125,17 @@ def test_an_option_is_the_parameter_of_the_estimator(
     assert (done.code, done.err) == (0, "")
     fitted = (tmp_path / "cli.ksos").read_bytes()
     assert fitted == saved(tmp_path / "api.ksos", points, **{**LOOSE, **parameters})
-    assert fitted != saved(tmp_path / "default.ksos", points, **LOOSE)
+    assert fitted != default
 
 
 @pytest.mark.parametrize("name", SEARCHED)
 def test_an_option_is_the_parameter_of_the_search(
-    ksos: Command, plain: Path, points: np.ndarray, tmp_path: Path, name: str
+    ksos: Command,
+    plain: Path,
+    points: np.ndarray,
+    default_search: bytes,
+    tmp_path: Path,
+    name: str,
 ) -> None:
     words, parameters = SEARCHED[name]
     pairs = [] if name.startswith("--relative") else ["--relative-regularizations", "0.1"]
@@ -129,10 +146,7 @@ def test_an_option_is_the_parameter_of_the_search(
     library.KernelSoSDensityCV(**{**PAIRS, **parameters}).fit(points).distribution_.save(
         tmp_path / "api.ksos"
     )
-    library.KernelSoSDensityCV(**PAIRS).fit(points).distribution_.save(tmp_path / "default.ksos")
-    assert (
-        fitted == (tmp_path / "api.ksos").read_bytes() != (tmp_path / "default.ksos").read_bytes()
-    )
+    assert fitted == (tmp_path / "api.ksos").read_bytes() != default_search
 
 
 def test_the_seed_decides(ksos: Command, plain: Path, tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_samples_under_a_rare_condition(share: float) -> None:
 @pytest.mark.filterwarnings("ignore:X has missing cells")
 def test_answers_have_the_make_of_the_data(tmp_path: Any) -> None:
     polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
-    rng, n = np.random.default_rng(0), 60
+    rng, n = np.random.default_rng(0), 30
     cells = {"k": rng.poisson(1.0, n), "x": rng.normal(size=n), "flag": rng.random(n) < 0.5}
     cells["word"] = rng.choice(["a", "b"], n)
     gaps = polars.DataFrame(cells).with_columns(
@@ -372,7 +372,7 @@ def test_conditional_means_are_those_of_draws() -> None:
 
 @pytest.mark.parametrize("how", ["mean", "mode", "draw"])
 def test_imputation_fills_every_gap_and_changes_nothing_else(how: str) -> None:
-    X = with_gaps().iloc[: 6 if how == "mode" else 30]
+    X = with_gaps().iloc[: 3 if how == "mode" else 12]
     filled = everything().impute(X, how=how, rng=0)
     assert not filled.isna().any().any()
     assert filled.dtypes.equals(rows().dtypes)
@@ -559,7 +559,14 @@ def test_expectations_are_sums_and_integrals() -> None:
     assert found == pytest.approx(many.mean()["visits"], abs=5.0 * found.error)
 
 
-@pytest.mark.parametrize("names", [("plain", "price", "origin"), tuple(KINDS)], ids=len)
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("plain", "price", "origin"),
+        tuple(name for name in KINDS if name not in ("cost", "seen", "fare")),
+    ],
+    ids=len,
+)
 def test_densities_on_a_device_are_those_of_the_host(names: tuple[str, ...]) -> None:
     torch = pytest.importorskip("torch")
     p = density_of(*names, seed=3)

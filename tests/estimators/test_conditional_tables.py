@@ -118,10 +118,10 @@ def test_a_saturated_table_approaches_its_counts() -> None:
 
 
 def test_names_and_order_of_levels_do_not_matter() -> None:
-    X, y = parts(clinic(), "ill")
+    X, y = parts(clinic(90), "ill")
     new, _ = parts(clinic(50, 3), "ill")
     # folds are drawn from rows in the order of their content, which names change
-    number = np.arange(240) % 3
+    number = np.arange(90) % 3
     folds = [(np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(3)]
     fitted = KernelSoSConditional(cv=folds).fit(X, y)
     names = {"u": "zebra", "v": "ant", "w": "mouse"}
@@ -141,8 +141,8 @@ def test_names_and_order_of_levels_do_not_matter() -> None:
 
 
 def test_a_column_of_one_level_changes_nothing() -> None:
-    X, y = parts(clinic(), "ill")
-    cost, new = clinic()["cost"], clinic(20, 4)[["group", "dose", "flag"]]
+    X, y = parts(clinic(90), "ill")
+    cost, new = clinic(90)["cost"], clinic(20, 4)[["group", "dose", "flag"]]
     for target, ask in ((y, "predict_proba"), (cost, "predict")):
         a, b = quick(), quick()
         if ask == "predict_proba":
@@ -158,7 +158,7 @@ def test_rows_without_a_target_are_dropped() -> None:
     X, y = parts(clinic(), "ill")
     gone = np.arange(240) % 8 == 3
     for target in (y.mask(gone), clinic()["cost"].mask(gone)):
-        est = KernelSoSConditional(cv=3) if target.name == "ill" else quick(cv=3)
+        est = KernelSoSConditional(LogisticRegression()) if target.name == "ill" else quick()
         with pytest.warns(UserWarning, match="y: dropped 30 of 240 rows"):
             est.fit(X, target)
         want = clone(est).fit(X[~gone], target[~gone])
@@ -174,9 +174,10 @@ def test_numbers_are_levels_where_they_are_declared() -> None:
     with pytest.warns(UserWarning, match=r"'survived' \(2 distinct.*'survived': 'categorical'"):
         assert not hasattr(quick().fit(X, survived), "predict_proba")
     for target, name in ((survived, "survived"), (survived.to_numpy(), "y")):
-        est = KernelSoSConditional(cv=3, columns={name: "categorical"}).fit(X, target)
+        kinds = {name: "categorical"}
+        est = KernelSoSConditional(LogisticRegression(), columns=kinds).fit(X, target)
         assert est.classes_.tolist() == [0, 1] and set(est.predict(X)) == {0, 1}
-    flags = KernelSoSConditional(cv=3).fit(X, survived.to_numpy() == 1)
+    flags = KernelSoSConditional(LogisticRegression()).fit(X, survived.to_numpy() == 1)
     np.testing.assert_allclose(flags.predict_proba(X), est.predict_proba(X), rtol=1e-9)
     assert flags.predict(X).dtype == bool
 
@@ -206,7 +207,7 @@ def test_classifiers_of_your_own() -> None:
 # --- targets of other kinds of numbers ---
 
 
-def amounts(kind: Any, n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def amounts(kind: Any, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
     if kind == "count":
@@ -230,7 +231,7 @@ def chance_of_zero(kind: Any, x: np.ndarray) -> np.ndarray:
 def test_targets_stay_in_their_support(kind: Any, tmp_path: Path) -> None:
     X, y = amounts(kind)
     est = quick(LinearRegression(), columns={"y": kind}).fit(X, y)
-    new, _ = amounts(kind, 120, 1)
+    new, _ = amounts(kind, 60, 1)
     levels = np.array([0.05, 0.3, 0.5, 0.7, 0.95])
     q, draws = est.predict_quantile(new, levels), est.sample(new, 400, random_state=0)
     high = 1.0 if kind == (0, 1) else np.inf
@@ -245,8 +246,8 @@ def test_targets_stay_in_their_support(kind: Any, tmp_path: Path) -> None:
     error = 4.0 * std / np.sqrt(400) + 0.02 * std
     assert np.mean(np.abs(draws.mean(axis=1) - mean) < error) > 0.97
     if kind != "positive":
-        zero = np.exp(est.score_samples(new, np.zeros(120)))
-        np.testing.assert_allclose(est.cdf(new, np.zeros(120)), zero, atol=1e-12)
+        zero = np.exp(est.score_samples(new, np.zeros(60)))
+        np.testing.assert_allclose(est.cdf(new, np.zeros(60)), zero, atol=1e-12)
         assert np.mean(np.abs(zero - chance_of_zero(kind, new))) < 0.07
         np.testing.assert_allclose(np.mean(draws == 0.0, axis=1), zero, atol=0.11)
     if kind == "count":
@@ -262,10 +263,10 @@ def test_targets_stay_in_their_support(kind: Any, tmp_path: Path) -> None:
         np.testing.assert_allclose(mass + atoms, 1.0, atol=2e-3)
     found = est.at(new[0])
     assert found.support()[0] == 0.0 and found.mean()[0] == pytest.approx(mean[0])
-    est.save(tmp_path / "amounts.ksos")
-    np.testing.assert_array_equal(
-        ksos.load(tmp_path / "amounts.ksos").predict(new), est.predict(new)
-    )
+    if kind in ("positive", "nonnegative"):  # without masses and with them
+        est.save(tmp_path / "amounts.ksos")
+        again = ksos.load(tmp_path / "amounts.ksos")
+        np.testing.assert_array_equal(again.predict(new), est.predict(new))
     with pytest.raises(ValueError, match=r"y: column 'y' is -1.* outside of"):
         est.score(new[:1], [-1.0])
     with pytest.raises(ValueError, match="give one of them"):
@@ -323,7 +324,7 @@ def test_what_holds_a_pipeline_gets_tables() -> None:
 
 
 def test_tables_of_every_make_and_arrays_agree() -> None:
-    X, y = parts(clinic(gaps=0.1), "cost")
+    X, y = parts(clinic(90, gaps=0.1), "cost")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         want = quick().fit(X, y).predict(X)
