@@ -185,10 +185,10 @@ def test_plain_tables_take_the_path_of_arrays() -> None:
 )
 def test_one_hint_names_the_option(values: list[float], kind: Any, why: str) -> None:
     X = pandas.DataFrame({"odd": values, "plain": np.sin(np.arange(len(values)))})
-    (note,) = learn(X).notes
+    (note,) = learn(X).hints
     assert f"'odd' ({why}" in note and f"columns={{'odd': {kind!r}}}" in note
-    assert learn(X, {"odd": "numeric"}).notes == []
-    assert learn(X.to_numpy()).notes == []  # arrays have no names to declare
+    assert learn(X, {"odd": "numeric"}).hints == []
+    assert learn(X.to_numpy()).hints == []  # arrays have no names to declare
 
 
 def test_what_a_table_holds_is_said_once() -> None:

@@ -52,7 +52,7 @@ _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}.*|\d{1,2}[-/.]\d{1,2}[-/.](\d
 class Learned:
     """What there is to tell the user about a table, and, unless it is one of plain numbers without
     gaps, its columns, the cells of the rows that are used, their positions, and how many rows there
-    were. ``hints`` are those of the notes that are about numbers that look like another kind.
+    were. ``hints`` are to be told as well, and are about numbers that look like another kind.
     """
 
     notes: list[str]
@@ -97,8 +97,7 @@ def learn(
         for k, values in enumerate(given)
     ]
     if all(one.is_number and one.kind in (None, "numeric") and not one.gaps for one in every):
-        hints = _hints(every) if names else []
-        return Learned(hints, hints=hints)
+        return Learned([], hints=_hints(every) if names else [])
     made = [one.column() for one in every]
     if problems := [words for one in every for words in one.problems]:
         raise ValueError(f"{what} cannot be modeled: {'; '.join(problems)}")
@@ -120,8 +119,7 @@ def learn_target(y: Any, name: str, declared: Any, missing: str) -> Learned:
         return Learned([])
     found = learn(as_table(y, name), declared, missing, "y")
     # which regressors take other kinds of numbers as they are
-    others = [hint for hint in found.hints if "'categorical'" not in hint]
-    found.notes = [note for note in found.notes if note not in others]
+    found.hints = [hint for hint in found.hints if "'categorical'" in hint]
     listed = () if found.columns is None else found.columns.listed
     odd = [column for column in listed if not column.is_plain]
     if odd and len(listed) > 1:
@@ -367,8 +365,7 @@ def _complete(
         )
     if single:
         notes.append(f"columns with one level, which has probability 1: {quoted(single)}")
-    hints = _hints(every)
-    return Learned(notes + hints, columns, cells, rows, n, hints)
+    return Learned(notes, columns, cells, rows, n, _hints(every))
 
 
 # One line on columns of numbers that look like another kind.

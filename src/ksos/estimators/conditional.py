@@ -705,7 +705,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
         if declared or self.missing != "model" or not self._takes_tables:
             learned = learn(X, declared, self.missing, modeled=_GAPS)
         self._columns, self._target = learned.columns, None
-        notes, used = [note for note in learned.notes if note not in learned.hints], None
+        used = None
         if learned.columns is None:
             X = self._table(X, reset=True)
         else:
@@ -724,7 +724,7 @@ class KernelSoSConditional(CallbackSupportMixin, RegressorMixin, BaseEstimator):
             found[~known] = of_y.cells[0]
             targets = self._set_targets(found[:, 0] if np.ndim(y) == 1 or self._target else found)
             used = known if used is None else used & known
-        for note in notes + of_y.notes:
+        for note in learned.notes + of_y.notes + of_y.hints:
             warn_caller(note)
         masses = as_masses(sample_weight, targets.shape[0])
         if used is not None and not (masses := np.where(used, masses, 0.0)).any():

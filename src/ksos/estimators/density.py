@@ -309,7 +309,7 @@ class KernelSoSDensity(DensityEstimator):
         else:
             given = Gaussian(as_bandwidth_or_metric(self.bandwidth, "bandwidth", d))
             metric = given.matrix(d)
-        for note in learned.notes:
+        for note in learned.notes + learned.hints:
             warn_caller(note)
         settings = ("n_support", "time_limit", "random_state", "verbose")
         search = KernelSoSDensityCV(

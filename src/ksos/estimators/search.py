@@ -180,7 +180,7 @@ class KernelSoSDensityCV(DensityEstimator):
             if is_source(X):
                 return cast(Self, fit_few(self, X, sample_weight, MOST_SAMPLES))
             learned = self._learn(X)
-            for note in learned.notes:
+            for note in learned.notes + learned.hints:
                 warn_caller(note)
             if learned.columns is None:
                 return self._fit(X, sample_weight)._calibrate(X, sample_weight)
