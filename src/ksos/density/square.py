@@ -25,8 +25,7 @@ from ksos.ground import (
     to_numpy,
     zeros,
 )
-from ksos.integrals import Integrals, closed_form
-from ksos.integrals.exact_rule import basis_at, exact_rule
+from ksos.integrals import Integrals, basis_at, closed_form, exact_rule
 from ksos.kernels import Gaussian, Kernel
 from ksos.measures import Measure
 from ksos.observables.over_normals import normal_pairs

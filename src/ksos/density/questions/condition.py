@@ -19,8 +19,7 @@ from ksos.density.questions.line import panel_ends
 from ksos.density.square import NoMass, Square, assemble
 from ksos.density.terms import Part, Term, Terms, Weighted, each
 from ksos.exceptions import IntegralNotAvailableError
-from ksos.ground.memory import FLOAT_BYTES, require_memory
-from ksos.ground.names import warn_caller
+from ksos.ground import FLOAT_BYTES, require_memory, warn_caller
 from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import Atoms, Discrete, GaussianMixture, Lebesgue, Measure
