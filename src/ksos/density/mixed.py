@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ksos.density.terms import Terms, Weighted
 
 _BLOCK_ELEMENTS = 1 << 20  # numbers held at a time: 8 MB
-_CACHE_ELEMENTS = 1 << 18  # of one component at many rows: 2 MB, which a core's cache holds
+_CACHE_ELEMENTS = 1 << 17  # of one component at many rows: 1 MB, which a core's cache holds
 _FEW_ELEMENTS = 1 << 17  # of several components at once, whose calls take longer than their sums
 _UNSEEN = -37.0  # log share: a component below e^−37 = 1e-16 of all of them together is rounding
 _UNSEEN_OF_MOMENTS = -25.0  # the same for moments of missing cells: e^−25 = 1e-11 is rounding there
@@ -186,7 +186,7 @@ class MixedTerms:
                 needed = needed_of[rows]
                 which = np.flatnonzero(needed.any(axis=0))
                 x = u[rows][:, all_of.seen]
-                near = all_of.near(x, c[rows])
+                near = all_of.near(c[rows], x)
                 if all_of.is_whole:
                     # the same in all components together
                     log, one = log_sum(logs[rows].T)[0][:, None], which[:1]
@@ -490,8 +490,7 @@ class MixedTerms:
                 x = np.broadcast_to(part.x[:, None], (*t.shape, before.seen.size))
                 x = np.insert(x, np.searchsorted(before.seen, a), t, axis=-1)
                 x = x.reshape(which.size, -1, after.seen.size)
-                codes = np.repeat(c[part.rows], count, axis=0)
-                near = np.stack([after.near(one, codes) for one in x])
+                near = after.near(np.repeat(c[part.rows], count, axis=0), x)
                 weights *= after.of(which, near).values(x, near).reshape(t.shape)
             sums[:, part.rows] += weights.sum(axis=(0, 2)), np.sum(weights * g(t), axis=(0, 2))
         return np.asarray(sums[1] / sums[0])

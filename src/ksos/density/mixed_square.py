@@ -31,7 +31,7 @@ from ksos.ground.arrays import Array, like, namespace, row_products, row_squares
 from ksos.ground.memory import row_blocks
 from ksos.kernels.base import squared_distances
 
-_BLOCK_ELEMENTS = 1 << 18  # numbers held at a time: 2 MB, which a core's cache holds
+_BLOCK_ELEMENTS = 1 << 17  # numbers held at a time: 1 MB, which a core's cache holds
 _ROUNDING = 2.3e-16  # the rounding of one operation in float64
 _SEVERAL = 8  # groups of components that are kept beside single ones
 _TOLERANCE = 1e-12  # of the value: where rounding may be more, the product is factored
@@ -55,11 +55,6 @@ class Correction:
         """S⁻¹."""
         return np.linalg.inv(self.metric)
 
-    @cached_property
-    def root(self) -> np.ndarray:
-        """L with LLᵀ = S⁻¹."""
-        return np.linalg.cholesky(self.precision)
-
     @property
     def is_silent(self) -> bool:
         """Whether nothing is corrected: the density is the reference."""
@@ -69,22 +64,19 @@ class Correction:
         """κ_j(level, c̃_ij) of some levels of column j, (levels, m)."""
         return np.where(np.reshape(levels, (-1, 1)) == self.codes[:, j], 1.0, self.thetas[j])
 
-    def features(
-        self, u: Array, c: np.ndarray, seen: Any = slice(None), known: Any = None
-    ) -> Array:
-        """φ at complete rows, (n, m), or what of it is observed where only the numeric cells
-        ``seen`` and the categorical ones ``known`` are; ``u`` are those that are seen.
-        """
-        root = self.root
-        if not isinstance(seen, slice):
-            root = np.linalg.cholesky(np.linalg.inv(self.metric[seen][:, seen]))
-        root = like(root, u)
-        at = like(self.points[:, seen], u) @ root
+    def features(self, u: Array, c: np.ndarray) -> Array:
+        """φ at complete rows, (n, m)."""
+        root = like(np.linalg.cholesky(self.precision), u)
+        at = like(self.points, u) @ root
         away = squared_distances(u @ root, at, np.ones(at.shape[1]), 1)
-        out = namespace(u).exp(-away)
-        for j in range(c.shape[1]) if known is None else known:
+        return namespace(u).exp(-away) * self.kappas(c, range(c.shape[1]), u)
+
+    def kappas(self, c: np.ndarray, known: Iterable[int], home: Array) -> Array:
+        """Π_j κ_j of the ``known`` cells of rows, (n, m), or (n, 1) if there are none."""
+        out = like(np.ones((c.shape[0], 1)), home)
+        for j in known:
             levels, which = np.unique(c[:, j], return_inverse=True)
-            out *= like(self.kappa(j, levels), u)[which]
+            out = out * like(self.kappa(j, levels)[which], home)
         return out
 
     def values(self, u: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -146,7 +138,12 @@ class Expected:
         # of all components: of one kernel and of two
         V, d = self.hidden.covariances, R.size
         once, twice = (np.linalg.inv(self.widths / q + 2.0 * V) for q in (1, 2))
-        self.roots = np.linalg.cholesky(once), np.linalg.cholesky(0.5 * twice)
+        # k_i of the seen cells and the rest are one Gaussian: coordinates of x_S, and its centers
+        own = np.linalg.cholesky(np.linalg.inv(correction.metric[np.ix_(S, S)]))
+        roots = np.linalg.cholesky(once), np.linalg.cholesky(0.5 * twice)
+        every = np.broadcast_to(own, (V.shape[0], *own.shape))
+        self.axes = [np.concatenate([self.pull.mT @ root, every], axis=-1) for root in roots]
+        self.at = [np.concatenate([self.start @ root, away[..., S] @ own], -1) for root in roots]
         self.logs = [
             -0.5 / q * np.linalg.slogdet(np.eye(d) + 2.0 * q * V @ self.P)[1] for q in (1, 2)
         ]
@@ -154,9 +151,9 @@ class Expected:
         self._more = dict[int, Expected]()
         self._made = dict[Any, ExpectedOf]()
 
-    def near(self, x: Array, c: np.ndarray) -> Array:
-        """The part of φ that is observed, (n, m), at rows of the numeric cells that are seen."""
-        return self.correction.features(x, c, self.seen, self.known)
+    def near(self, c: np.ndarray, home: Array) -> Array:
+        """The factors of φ of the categorical cells that are known, (n, m) or (n, 1)."""
+        return self.correction.kappas(c, self.known, home)
 
     def and_seen(self, feature: int) -> Expected:
         """The same where one more numeric cell is seen."""
@@ -181,7 +178,7 @@ class ExpectedOf:
     ones under them.
 
     Rows ``x`` of the numeric cells that are seen are (n, seen), or others for every component,
-    (k, n, seen). ``near`` are the observed parts of their φ.
+    (k, n, seen). ``near`` are the factors of φ of categorical cells.
     """
 
     def __init__(self, all_of: Expected, which: np.ndarray, home: Array) -> None:
@@ -208,23 +205,21 @@ class ExpectedOf:
         """(F Fᵀ) ∘ C ∘ T."""
         return (self.F @ self.F.T) * self.pairs
 
-    def parts(self, x: Array, near: Array) -> tuple[Array, Array, Array]:
-        """h and b, (k, n, m), and y, (k, n, hidden)."""
-        all_of, xp = self.all_of, namespace(x)
-        one = all_of.hidden.seen_center, all_of.pull
-        center, pull = (like(of[self.which], x) for of in one)
-        y, found = (x - center[:, None]) @ pull.mT, []
-        for roots, logs in zip(all_of.roots, all_of.logs, strict=True):
-            root, log = like(roots[self.which], x), like(logs[self.which], x)
-            away = squared_distances(y @ root, self.start @ root, np.ones(root.shape[-1]), 1)
-            found.append(near * xp.exp(log[:, None, None] - away))
-        return found[0], found[1], y
+    def parts(self, x: Array, near: Array) -> tuple[Array, Array]:
+        """h and b, (k, n, m)."""
+        all_of, found = self.all_of, []
+        away = x - like(all_of.hidden.seen_center[self.which], x)[:, None]
+        for axes, at, logs in zip(all_of.axes, all_of.at, all_of.logs, strict=True):
+            V, centers, log = (like(one[self.which], x) for one in (axes, at, logs))
+            squares = squared_distances(away @ V, centers, np.ones(V.shape[-1]), 1)
+            found.append(near * namespace(x).exp(log[:, None, None] - squares))
+        return found[0], found[1]
 
     def values(self, x: Array, near: Array) -> Array:
         """E_k[‖a + Fᵀφ‖² | observed], (k, n)."""
+        h, b = self.parts(x, near)
         if self.all_of.is_whole:
-            return row_squares(self.a + near @ self.F)[None]
-        h, b, _ = self.parts(x, near)
+            return row_squares(self.a + h @ self.F)
         xp = namespace(x)
         squares = row_products(b @ self.product, b)
         value = self.own + 2.0 * (h @ self.linear[..., None])[..., 0]
@@ -245,8 +240,8 @@ class ExpectedOf:
 
     def matrices(self, x: np.ndarray, near: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Σ_k weights_kn·E_k[(1, φ)(1, φ)ᵀ | observed], (n, 1 + m, 1 + m)."""
-        h, b, _ = self.parts(x, near)
-        n, m = near.shape
+        h, b = self.parts(x, near)
+        n, m = h.shape[1:]
         out = np.empty((n, 1 + m, 1 + m))
         out[:, 0, 0] = weights.sum(axis=0)
         out[:, 0, 1:] = out[:, 1:, 0] = np.sum(weights[..., None] * h * self.tau[:, None], axis=0)
@@ -265,7 +260,10 @@ class ExpectedOf:
         """
         if self.all_of.correction.is_silent:
             return self.own, self.own * m
-        h, b, y = self.parts(x, near)
+        h, b = self.parts(x, near)
+        y = (x - self.all_of.hidden.seen_center[self.which][:, None]) @ self.all_of.pull[
+            self.which
+        ].mT
         total: Any = self.own
         shift = np.zeros(m.shape)
         for W, of in zip(
