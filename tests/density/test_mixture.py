@@ -464,6 +464,27 @@ def test_many_features() -> None:
     assert p.marginal([3]).mean()[0] == pytest.approx(p.mean()[3], abs=1e-12)
 
 
+def test_squares_over_normal_densities_are_drawn_in_many_features() -> None:
+    """Where draws from the references would all be rejected."""
+    d, rng = 60, np.random.default_rng(0)
+    parts = [
+        SoSDensity(
+            Gaussian(4.0),
+            rng.normal(size=(20, d)),
+            rng.normal(size=(20, 3)),
+            Normal(np.full(d, mean), 1.0),
+            normalize=True,
+        )
+        for mean in (0.0, 0.1)
+    ]
+    p = ksos.mixture(parts, [1, 2])
+    for q, features in ((p, slice(None)), (p.marginal([7, 3]), [7, 3])):
+        samples = q.rvs(4_000, rng=1)
+        deviations = np.sqrt(np.diagonal(p.cov())[features])
+        away = (samples.mean(axis=0) - p.mean()[features]) / deviations
+        assert np.abs(away).max() < 4.5 / math.sqrt(4_000)
+
+
 def test_on_tensors() -> None:
     torch = pytest.importorskip("torch")
     p, X = LAWS["a stack"](), points(7, 2, 8)

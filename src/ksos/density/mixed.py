@@ -57,7 +57,7 @@ Function = tuple[Callable[[np.ndarray], np.ndarray], int]
 
 class _Block(NamedTuple):
     """Rows with the same cells observed, and components: numbers of both, expectations in these
-    components, the observed numeric cells of the rows, the observed part of φ, and the logarithms
+    components, the observed numeric cells of the rows, what known levels make of φ, the logarithms
     of the shares of the components, (rows, components).
     """
 

@@ -9,6 +9,7 @@ plane, and on a GPU.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -186,6 +187,11 @@ def draw_terms(p: Terms, size: int, rng: np.random.Generator, method: str) -> Ar
 def draw_term(term: Term, size: int, rng: np.random.Generator, method: str = "auto") -> np.ndarray:
     """Samples of one term, shape (size, d)."""
     if isinstance(term, Corrected):
+        of_products = not (term.joint.measure.by_components or term.joint.kernel.full)
+        if of_products and term.interval is None and not np.any(term.joint.unit_constant):
+            # a square alone, in many features far from its reference
+            alone = replace(term.joint, unit_constant=None)
+            return draw(alone, size, rng, method)[:, term.shown]
         if method not in ("auto", "rejection"):
             raise ValueError(
                 f"method={method!r} draws squares, and a correction of normal densities is drawn by"
