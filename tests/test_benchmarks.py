@@ -22,6 +22,7 @@ FOLDER = Path(compare.__file__).parent
 SMALLER = {
     "solvers.py": ["--sizes", "8", "--methods", "low_rank", "--output", "out"],
     "busy.py": ["--busy", "1", "--repeats", "1", "--calls", "mode"],
+    "mixed_tables.py": ["--most", "30"],
 }
 """Words that are added to ``--quick``, whose minute is too long here."""
 
