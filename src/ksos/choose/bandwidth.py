@@ -87,14 +87,6 @@ def bandwidth_unit(
         )
 
 
-def whitened(kernel: Kernel, points: np.ndarray) -> np.ndarray:
-    """The points in coordinates in which the kernel has bandwidth one, around one of them."""
-    away = points - points[points.shape[0] // 2]
-    if kernel.full:
-        return np.asarray(away @ np.linalg.inv(np.linalg.cholesky(kernel.sigma)).T)
-    return np.asarray(away / kernel.sigma_vector(points.shape[1]))
-
-
 def warn_if_flat(
     points: np.ndarray, weights: np.ndarray, names: Sequence[str] | None = None
 ) -> None:

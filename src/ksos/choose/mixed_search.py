@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ksos.choose.bandwidth import bandwidth_unit, whitened
+from ksos.choose.bandwidth import bandwidth_unit
 from ksos.choose.held_out import likelihood_path
 from ksos.choose.mixed_reference import MixedStack, units_of
 from ksos.choose.mixtures import Samples
@@ -20,7 +20,7 @@ from ksos.density import MixedReference, NormalScores
 from ksos.kernels import Gaussian
 from ksos.measures import Lebesgue
 from ksos.solvers import Solution, fit_to_cells
-from ksos.space import MixedSpace
+from ksos.space import MixedSpace, in_bandwidths
 
 _THETA = 0.5  # κ of two different levels: a correction is smooth in categories as well.
 _UNSEEN = -12.0  # log share of a component at a row: dropping e^−12 = 6e-6 changes no score by 1e-4
@@ -160,7 +160,7 @@ class MixedSearch(Search):
         self.metric, at = np.zeros((0, 0)), np.zeros((n, 0))
         if d:
             unit = bandwidth_unit(self.kernel, self.measure, u, self.weights, self.rng)
-            self.metric, at = unit.matrix(d), whitened(unit, u)
+            self.metric, at = unit.matrix(d), in_bandwidths(u, unit)
         at = np.concatenate([at, Samples.of_cells(u, c, self.levels).points[:, d:]], axis=1)
         incomplete = np.sum(np.isnan(self.u).any(axis=1) | (self.c < 0).any(axis=1))
         most = _SUPPORT_OF_GAPS if incomplete else SUPPORT[True]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from ksos.choose.bandwidth import Units, bandwidth_unit, warn_if_flat, whitened
+from ksos.choose.bandwidth import Units, bandwidth_unit, warn_if_flat
 from ksos.choose.held_out import (
     FARTHEST,
     Problem,
@@ -30,7 +30,14 @@ from ksos.integrals import closed_form
 from ksos.kernels import Kernel
 from ksos.measures import GaussianMixture, Lebesgue, Measure
 from ksos.solvers import Solution, minimize
-from ksos.space import MeanEmbedding, Projection, SoSSpace, bandwidth_rule, pivoted_cholesky
+from ksos.space import (
+    MeanEmbedding,
+    Projection,
+    SoSSpace,
+    bandwidth_rule,
+    in_bandwidths,
+    pivoted_cholesky,
+)
 
 # Support points with a reference, and without: a correction is smooth, a density over volume is
 # not. A trade-off, as time grows with their cube.
@@ -177,7 +184,7 @@ class Search:
             rows = pivoted_cholesky(self.points, min(_LANDMARKS, n), integrals, 1e-10)
             projection = Projection(judge, self.points[rows])
         most = SUPPORT[corrects] if self.n_support is None else int(self.n_support)
-        chosen = self._centers(whitened(self.unit, self.points), most)
+        chosen = self._centers(in_bandwidths(self.points, self.unit), most)
         self.support = [self.points[rows] for rows in chosen]
         self.problem = Problem(
             *samples,

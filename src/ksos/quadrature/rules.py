@@ -42,15 +42,6 @@ def laguerre(n: int) -> Rule:
     return _frozen(np.polynomial.laguerre.laggauss(n))
 
 
-@cache
-def hermite(n: int) -> Rule:
-    """The Gauss–Hermite rule for E[f(z)], z standard normal: exact for polynomials of degree 2n −
-    1.
-    """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return _frozen((nodes, weights / math.sqrt(2.0 * math.pi)))
-
-
 # The rule is shared by all callers: nobody may write to it.
 def _frozen(rule: Rule) -> Rule:
     for part in rule:

@@ -28,7 +28,7 @@ from ksos.ground import (
     to_numpy,
     zeros,
 )
-from ksos.integrals import Integrals, Rule, closed_form, importance_rules, panel_rules
+from ksos.integrals import Rule, closed_form, importance_rules, panel_rules
 from ksos.kernels import Kernel, KernelSums
 from ksos.kernels.roots import ROUTES, Whitening, thin_root, whiten, whiten_columns
 from ksos.measures import Lebesgue, Measure
@@ -633,7 +633,7 @@ def finer_nodes(space: SoSSpace, nodes: Nodes) -> Nodes:
     # if there is no finer rule, the latest is a coarser one: what it misses is more
     if latest is None and space.measure.atoms is None and space.n_features > _TENSOR_FEATURES:
         X = to_numpy(space.support_points)
-        latest = next(importance_rules(_integrals(space), X, _MOST_NODES, 1))
+        latest = next(importance_rules(space.integrals, X, _MOST_NODES, 1))
     return nodes if latest is None else _at(space, *latest)
 
 
@@ -645,7 +645,7 @@ def _rules(space: SoSSpace) -> Iterator[Rule]:
     if (atoms := space.measure.atoms) is not None:
         yield atoms.points, np.log(atoms.weights)
         return
-    most, integrals = 0, _integrals(space)
+    most, integrals = 0, space.integrals
     for exponent in range(8, 19, 2) if X.shape[1] <= _TENSOR_FEATURES else ():
         for rule in panel_rules([(integrals, X)], 1 << exponent):
             if rule[0].shape[0] > most:
@@ -653,10 +653,6 @@ def _rules(space: SoSSpace) -> Iterator[Rule]:
                 yield rule
     if most == 0:
         yield from importance_rules(integrals, X, _MOST_NODES, 0)
-
-
-def _integrals(space: SoSSpace) -> Integrals:
-    return closed_form(space.kernel, space.measure, space.n_features)
 
 
 def _at(space: SoSSpace, points: np.ndarray, log_weights: np.ndarray) -> Nodes:

@@ -97,7 +97,7 @@ def cluster_centers(
     """
     if m >= points.shape[0]:
         return points
-    Z = _in_bandwidths(points, kernel)
+    Z = in_bandwidths(points, kernel)
     centers = _seeds(Z, weights, m, rng)
     nearest = _nearest(Z, centers)
     for _ in range(_STEPS):
@@ -113,7 +113,7 @@ def cluster_centers(
     return np.unique(origin + np.round(offsets / grid) * grid, axis=0)
 
 
-def _in_bandwidths(points: np.ndarray, kernel: Kernel) -> np.ndarray:
+def in_bandwidths(points: np.ndarray, kernel: Kernel) -> np.ndarray:
     """Coordinates in which the kernel is a function of the Euclidean distance, around a median, and
     not farther than 10⁴ from it.
     """
