@@ -27,7 +27,7 @@ from ksos.functionals import (
     Point,
     SquaredMMD,
 )
-from ksos.ground.arrays import Array, inner, namespace, norm, to_numpy
+from ksos.ground.arrays import Array, norm, to_numpy
 from ksos.ground.run import Run
 from ksos.solvers.constrained_problem import (
     FEASIBLE,
@@ -351,19 +351,6 @@ class Rounds:
         solved = best is not None and best.feasible and best.gap <= self.aim(best.objective)
         return self.ended("solved") if solved else None
 
-    def resumed(self) -> tuple[Array, np.ndarray]:
-        """Where the rounds go on after the interior point: its best point, without what will vanish
-        with μ, and the multipliers.
-        """
-        assert self.best is not None
-        G = self.best.G
-        # the columns of a factor are orthogonal, with its eigenvalues as squares, which ascend
-        weights = to_numpy(namespace(G).sum(G * G, axis=0))
-        # 1e-7: mass of a column that vanishes, the root of what doubles resolve
-        G = G[:, min(int(np.count_nonzero(weights <= 1e-7)), G.shape[1] - 1) :]
-        known = self.best.multipliers.weights if self.best.feasible else 0.0 * self.problem.sizes
-        return G @ G.T / inner(G, G), known
-
     # bring the point to the constraints and bound its gap; whether it is the best so far
     def record(
         self, point: Point, multipliers: Multipliers | None = None, *, along_the_path: bool = False
@@ -416,9 +403,9 @@ def solve_constrained(rounds: Rounds) -> ConstrainedOutcome:
             return found
         if rounds.n_iter >= rounds.last_step:
             return rounds.ended("solved_inaccurate")
-        if rounds.last_step < sys.maxsize:
+        if rounds.best is not None and rounds.best.feasible:
             # whose multipliers are nearly right
-            C, w = rounds.resumed()
+            C, w = rounds.best.G @ rounds.best.G.T, rounds.best.multipliers.weights
             penalty, inner_tol = 100.0, 10.0 * tol
     for ball in _balls(problem.given) if rounds.best is None or not rounds.best.feasible else []:
         C, least = nearest(ball, problem.space, C, rounds.goal.max_iter)

@@ -7,15 +7,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from ksos.functionals import Objective, Point
-from ksos.ground import Run, inner, like, norm
+from ksos.ground import Run, inner
 from ksos.solvers.loop import Stepper
 from ksos.solvers.spectraplex import lowest_eigenpairs, project, step_along
 
 _MARGIN = 1.02  # beyond the curvature of one move, so that the next ones are accepted as a rule
-_MOST_BACKTRACKS = 60  # doublings: from 1e-6 to 1e12 times the first guess
+_MOST_BACKTRACKS = 60  # of one step: a few are usual, as each takes the curvature of its move
+_FLATTEST = 1e-12  # the first guess of a curvature: the first move finds that of its own way
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class ProjectedGradient(Stepper):
     check_every: int = 10
 
     def init(self, objective: Objective, start: Point) -> _State:
-        return _State(start, start, 1.0, first_guess(objective, start))
+        return _State(start, start, 1.0, _FLATTEST)
 
     def step(self, objective: Objective, state: _State) -> _State:
         """One projected gradient step from the extrapolated point, backtracking on L, then the
@@ -143,16 +142,3 @@ class FrankWolfe(ProjectedGradient):
         t = step_along(objective, C, toward, slope, min(1.0, 4.0 * state.momentum))
         new = C + t * toward
         return _State(new, new, t, state.L)
-
-
-def first_guess(objective: Objective, point: Point) -> float:
-    """Of the curvature of f: how much the gradient changes in a random direction. Steps find the
-    curvature along their own moves, which is often far below its largest value.
-    """
-    # its own generator: a fit must not depend on a global one
-    random = np.random.default_rng(0).standard_normal((objective.space.rank, objective.space.rank))
-    direction = like(random + random.T, objective.space.T)
-    other = objective.point(project(point.C + direction / (norm(direction) * objective.space.rank)))
-    moved = norm(other.C - point.C)
-    change = norm(objective.gradient(other) - objective.gradient(point))
-    return max(change / moved if moved > 0.0 else 1.0, 1e-12)

@@ -92,7 +92,7 @@ class LowRank(Stepper):
     needs = "twice_differentiable"
     needs_in_words = "needs second derivatives; use solver='fista'"
     max_iter: int = 1000
-    first_columns: int = 3
+    first_columns: int = 2
     max_columns: int | None = None
     extra_steps: int = 12
     dense_unknowns: int | None = None

@@ -8,14 +8,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
 # from θ to the value and the gradient
 Value = Callable[[np.ndarray], tuple[float, np.ndarray]]
-# eigenvalues and eigenvectors
-Eigen = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass
@@ -38,19 +35,10 @@ class Minimum:
 def newton(f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.ndarray) -> Minimum:
     """Newton's method, damped like Levenberg's where a full step does not help, until the decrement
     is rounding.
-
-    A second derivative is kept for as long as its steps still win digits: gradients are much
-    cheaper.
     """
-
-    def fresh_eigen(at: np.ndarray) -> Eigen:
-        H = curvature(at)
-        return cast("Eigen", np.linalg.eigh(0.5 * (H + H.T)))
-
-    value, gradient = f(theta)
-    damping, fresh, idle, eigen = 0.0, True, 0, fresh_eigen(theta)
+    (value, gradient), (values, V) = f(theta), np.linalg.eigh(curvature(theta))
+    damping, idle = 0.0, 0
     for _ in range(300):  # a dozen are usual, and a kink takes some hundred
-        values, V = eigen
         # a loss without curvature has no Newton step: then the farthest one that is allowed is the
         # unit of damping
         farthest = 1e4 * max(float(np.abs(theta).max()), 1.0)
@@ -58,34 +46,21 @@ def newton(f: Value, curvature: Callable[[np.ndarray], np.ndarray], theta: np.nd
         curved = np.maximum(values, 1e-14 * top)
         step = -V @ ((V.T @ gradient) / (curved + damping * top))
         step *= min(1.0, farthest / max(float(np.abs(step).max()), 1e-300))
-        decrement = -float(gradient @ step)
+        decrement, rounding = -float(gradient @ step), 1e-14 * abs(value)
         if decrement <= 1e-16 * max(abs(value), 1e-300):
             break
         new_value, new_gradient = f(theta + step)
-        left = abs(float(new_gradient @ (V @ ((V.T @ new_gradient) / curved))))
-        rounding = 1e-14 * abs(value)
         # steps that win rounding only would never end at a kink: so many are more than it takes to
         # find a damping
         idle = 0 if new_value < value - rounding else idle + 1
         if idle > 30:
             break
-        good = new_value <= value - 0.1 * decrement + rounding
-        if good:
-            theta, value, gradient = theta + step, new_value, new_gradient
-            plain = fresh and damping == 0.0
-            if left >= 0.999 * decrement and plain and decrement <= 1e-12 * abs(value):
-                break
-            damping *= 0.2 if damping > 1e-10 else 0.0
-        if good and left <= 0.05 * decrement:  # the second derivative is still good enough
-            fresh = False
-            continue
-        if fresh and not good:
-            if damping > 1e12:
-                break
+        if new_value > value - 0.1 * decrement + rounding:
             damping = max(8.0 * damping, 1e-6)
             continue
-        damping = damping if fresh else 0.0
-        eigen, fresh = fresh_eigen(theta), True
+        theta, value, gradient = theta + step, new_value, new_gradient
+        damping *= 0.2 if damping > 1e-10 else 0.0
+        values, V = np.linalg.eigh(curvature(theta))
     return Minimum(theta, value, gradient, lambda: curvature(theta))
 
 
