@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,8 +30,6 @@ from ksos.space import (
 __all__ = ["Answer", "Exact", "in_the_exact_ball", "nearest_exactly", "settled"]
 
 _MOST_DIRECTIONS = 60  # far more than ever needed: a handful for the digits of 1e-6 in 5 features
-_ROUGH = 1e-4  # relative gap of points deeper in the ball, whose share in an answer is as small
-_LITTLE = 1e-4  # of the room to the nearest density: mixing away such an excess costs few digits
 
 
 @dataclass(frozen=True)
@@ -181,14 +178,13 @@ def _seeing(
 
 
 def _mixed_in(answer: Answer, radius: float) -> Exact | None:
-    """The density itself if its exact MMD is at most the radius, else its mixture with one deeper
-    in the ball, or None if none is in it.
+    """The density itself if its exact MMD is at most the radius, else its mixture with the one
+    nearest to the data, or None if that is not in the ball either.
     """
     problem, found = answer.problem, answer.exact
     if found.mmd <= radius:
         return found
-    inside = (exactly(problem, point) for point in _deeper(answer, radius))
-    if (deeper := next((exact for exact in inside if exact.mmd < radius), None)) is None:
+    if (deeper := exactly(problem, problem.nearest(radius)[0])).mmd >= radius:
         return None
 
     def at(share: float) -> Exact:
@@ -205,16 +201,3 @@ def _mixed_in(answer: Answer, radius: float) -> Exact | None:
             return mixed
         share, more = share + more, 10.0 * more
     return deeper
-
-
-def _deeper(answer: Answer, radius: float) -> Iterator[Point]:
-    """Points nearer to the data that are nearly as bad. They need not be the best of their kind, so
-    that few digits will do.
-    """
-    problem, excess = answer.problem, answer.exact.mmd - radius
-    near, _ = problem.nearest(radius)
-    room = radius - near.distance
-    if excess > _LITTLE * room > 0.0:  # else a little of the nearest density costs next to nothing
-        for share in (max(1.0 - 3.0 * excess / room, 0.5), 0.25):
-            yield solve(problem, near.distance + share * room, Goal(rtol=_ROUGH)).point
-    yield near

@@ -29,7 +29,6 @@ __all__ += ["least_expected", "proven_expected"]
 
 _ROUNDING = 1e-8  # of a violation of convexity: half the digits, a user's formula may lose the rest
 _CANCELED = 1e-14  # Beyond them, the rounding of terms that cancel.
-_STATIONARY = 1e-7  # of Σ m_n|u_n|: left of a gradient at a minimizer, as in a linear program
 # In units of that of the robust problem, for the data themselves. Each is solved from the last one.
 _SHARPER = (1.0, 0.1, 1e-2, 1e-3, 1e-4)  # roundings of |r|, one after the other
 
@@ -234,10 +233,8 @@ class AbsoluteRisk(NodeRisk):
     """The risk of a loss with a kink at residual 0, solved as that of the smooth loss above it.
     Both bounds are those of the loss itself.
 
-    It is max s·r over slopes s between two ends, −1 and 1 for |r|. For any such slopes s_n,
-    Σ m_n φ(r_n(θ)) + Σ α_jθ_j² ≥ Σ m_n s_n r_n(θ) + Σ α_jθ_j², least at θ̂ where Σ m_n s_n u_n =
-    2αθ̂. The slopes of the smooth loss are such. Where residuals with mass are near 0, a small
-    linear program takes better ones.
+    The lower bound is that of ever closer smooth losses, less what each lies above the loss, every
+    one solved from where the one before has ended.
     """
 
     loss: Residuals
@@ -246,30 +243,12 @@ class AbsoluteRisk(NodeRisk):
         return self.nodes.matrix(self.loss.exact(theta))
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
-        from scipy.optimize import linprog  # heavy to import, and needed only here
-
-        masses, phi = self.masses(C), self.loss.phi
-        assert isinstance(phi, AbsoluteLoss)
-        found = least_expected(self.loss, masses, self.alpha, near)
-        theta, U, r = found.theta, self.loss.U, self.loss.residuals(found.theta)
-        # the slopes of the smooth loss suit every minimizer of it
-        best = float(masses @ (phi.derivatives(r)[1] * r) + self.penalty(theta))
-        if np.any(np.abs(found.gradient) > _STATIONARY * (masses @ np.abs(U))):
-            best = super().proven_least(C, tol, near) - phi.excess * float(masses.sum())
-        # a program of the residuals within three widths of the kink is small; if their slopes are
-        # not enough for θ̂ to be the minimizer, those within thirty are tried
-        for width in (3.0, 30.0):
-            if float(masses @ phi(r) + self.penalty(theta)) - best <= tol:
-                break
-            free, slopes = np.abs(r) <= width * phi.delta, np.where(r < 0.0, *phi.slopes)
-            fixed = U[~free].T @ (masses * slopes)[~free]
-            A, b = U[free].T * masses[free], 2.0 * self.alpha * theta - fixed
-            answer = linprog(
-                -masses[free] * r[free], A_eq=A, b_eq=b, bounds=phi.slopes, method="highs"
-            )
-            if answer.status == 0:
-                rest = float((masses * slopes * r)[~free].sum()) + self.penalty(theta)
-                best = max(best, rest - answer.fun)
+        masses, phi, best = self.masses(C), self.loss.phi, -np.inf
+        for sharper in phi.ladder():
+            at = Residuals(sharper, self.loss.U, self.loss.y)
+            found = least_expected(at, masses, self.alpha, near)
+            known = proven_minimum(_expected(at, masses, self.alpha), found, self.alpha, tol)
+            best, near = max(best, known - sharper.excess * float(masses.sum())), found.theta
         return best
 
 

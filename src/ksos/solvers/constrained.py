@@ -128,7 +128,9 @@ def minimize_constrained(
 # the solution; for a problem without one, the reason too
 def _certified(rounds: Rounds, outcome: ConstrainedOutcome, name: str) -> Solution:
     name = "interior_point" if outcome.along_the_path else name
-    why = _why(rounds, outcome) if outcome.status == "infeasible" else ("", None)
+    why: Why = ("", None)
+    if outcome.status == "infeasible":
+        outcome, why = _explained(rounds, outcome)
     return _solution(rounds.problem, outcome, name, rounds.aim(outcome.objective), why)
 
 
@@ -216,16 +218,15 @@ def _unattainable(problem: ConstrainedProblem) -> str | None:
     return None
 
 
-def _why(rounds: Rounds, outcome: ConstrainedOutcome) -> Why:
-    """The reason if constraints can be met one by one but not together, and the least radius of a
-    ball among them.
+def _explained(rounds: Rounds, outcome: ConstrainedOutcome) -> tuple[ConstrainedOutcome, Why]:
+    """What is returned of a problem without a solution: of a ball that is empty the density nearest
+    to its center, and the reason, with the least radius of a ball.
     """
     problem, balls = rounds.problem, _balls(rounds.problem.given)
     for ball in balls:
-        C = outcome.G @ outcome.G.T
-        _, least = nearest(ball, problem.space, C, rounds.goal.max_iter)
+        C, least = nearest(ball, problem.space, problem.middle.C, rounds.goal.max_iter)
         if least > ball.bound:
-            return _too_small(ball, least)
+            return rounds.without_solution(C), _too_small(ball, least)
     if len(balls) == 1 and len(problem.given) > 1:
         others = [constraint for constraint in problem.given if constraint is not balls[0]]
         distance = ConstrainedProblem(_squared_distance(balls[0], problem.space), others)
@@ -234,9 +235,9 @@ def _why(rounds: Rounds, outcome: ConstrainedOutcome) -> Why:
         if found.status != "infeasible":
             radius = math.sqrt(max(found.bound, 0.0))
             note = f"given the other constraints, the least radius of {balls[0]!r} that holds a"
-            return f"{note} density is {radius:.6g} (certified)", radius
+            return outcome, (f"{note} density is {radius:.6g} (certified)", radius)
     note = "they can be met one by one, but not together: at best one is violated by"
-    return f"{note} {outcome.violation:.3g} of its range", None
+    return outcome, (f"{note} {outcome.violation:.3g} of its range", None)
 
 
 # certify afresh at the factor that is returned
