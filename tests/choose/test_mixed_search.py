@@ -15,9 +15,8 @@ from scipy.stats import multivariate_normal
 from ksos.choose import MixedSearch, Mixtures, Samples, mixture_path, seeds
 from ksos.data import random_folds
 from ksos.density import MixedReference
-from ksos.functionals import NegativeLogLikelihood
+from ksos.functionals import NegativeLogLikelihood, RowLikelihood
 from ksos.kernels import Gaussian
-from ksos.solvers import RowLikelihood
 from ksos.space import MixedSpace, SoSSpace
 
 LEVELS = (2, 3)

@@ -446,7 +446,8 @@ class TestKinks:
         nodes = Nodes(U[:, 1:], np.sqrt(masses)[:, None])
         risk = AbsoluteRisk(nodes, Residuals(AbsoluteLoss(1e-3), U, y), np.zeros(3))
         bound = risk.proven_least(np.eye(1), 1e-9, np.zeros(3))
-        assert bound == pytest.approx(least, abs=1e-7)
+        # the sharpest of the smooth losses lies above the loss by 5e-8
+        assert least - 1e-6 <= bound <= least + 1e-12
 
     def test_radius_zero_is_the_median(self):
         X = samples(n=11)

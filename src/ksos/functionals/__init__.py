@@ -24,7 +24,9 @@ from ksos.functionals.custom import CustomFunctional, GradientCheck, check_gradi
 from ksos.functionals.l2 import Basis as Basis, BasisSums, SquaredL2
 from ksos.functionals.likelihood import (
     BoundLikelihood as BoundLikelihood,
+    LikelihoodSums as LikelihoodSums,
     NegativeLogLikelihood,
+    RowLikelihood as RowLikelihood,
     likelihood_term as likelihood_term,
 )
 from ksos.functionals.linear import Expectation, Frobenius, Trace

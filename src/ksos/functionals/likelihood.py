@@ -1,18 +1,39 @@
 """The negative log-likelihood of samples: −Σ_i a_i log p(x_i), convex in the density and
-self-concordant.
+self-concordant; that of rows of which cells are missing; and its sums over chunks that are gone.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ksos.functionals.base import BoundTerm, Functional, PointwiseTerm
-from ksos.ground import Array, as_points, as_weights, is_other_array, like, namespace, to_numpy
+from ksos.data import Chunk
+from ksos.data.passes import Checks, Tally
+from ksos.functionals.base import (
+    BoundTerm,
+    Functional,
+    Pair,
+    PointwiseTerm,
+    density_values,
+    from_values,
+)
+from ksos.functionals.l2 import Basis
+from ksos.ground import (
+    Array,
+    as_points,
+    as_weights,
+    is_other_array,
+    like,
+    namespace,
+    naming,
+    to_numpy,
+)
 from ksos.space.space import SoSSpace
 
 _FLOOR = 1e-8  # of a sample's least value at an optimum: below, a parabola continues the logarithm
+_LOUDEST = 1024  # samples that are kept: few beside a part of thousands, and they matter most
 _UNSEEN = 1e-200  # ‖ψ(x)‖² is about 1 near support points: below this, no density reaches x
 
 
@@ -113,3 +134,113 @@ class BoundLikelihood(PointwiseTerm):
         safe = xp.maximum(p, self.floor)
         first = self.a / safe
         return first * (xp.minimum(p / safe, xp.ones_like(p)) - 2.0), first / safe
+
+
+class RowLikelihood(BoundLikelihood):
+    """−Σ_i a_i log tr(C M_i) for rows of which cells may be missing: M_i is the sum of ψψᵀ over the
+    rows of ``psi`` from ``starts``_i to the next start.
+
+    Every M_i is positive semidefinite, so it is as convex as for complete rows.
+    """
+
+    twice_differentiable = False
+
+    def __init__(self, psi: np.ndarray, starts: np.ndarray, a: np.ndarray) -> None:
+        self.starts, self.counts = starts, np.diff(np.r_[starts, psi.shape[0]])
+        reach = np.add.reduceat(np.einsum("nr,nr->n", psi, psi), starts)
+        super().__init__(psi, a, _FLOOR * a * reach, 0.0)
+
+    def value(self, a: Array | None, C: Array) -> float:
+        return self.value_at(self._sums(density_values(self.psi, C)))
+
+    def gradient(self, a: Array | None, C: Array) -> Pair:
+        slopes = self.slopes(self._sums(density_values(self.psi, C)))[0]
+        return None, from_values(self.psi, np.repeat(slopes, self.counts))
+
+    def factor_gradient(
+        self, a: Array | None, F: Array
+    ) -> tuple[float, Array | None, Array | None]:
+        V = self.psi @ F
+        p = self._sums(np.einsum("nr,nr->n", V, V))
+        slopes = np.repeat(self.slopes(p)[0], self.counts)
+        return self.value_at(p), None, self.psi.T @ (slopes[:, None] * V)
+
+    def _sums(self, values: np.ndarray) -> np.ndarray:
+        """One value for every row of the table."""
+        return np.asarray(np.add.reduceat(values, self.starts))
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodSums:
+    """−Σ_i a_i log p(x_i) and its gradient −Σ_i a_i ψ_iψ_iᵀ/p(x_i), with those samples whose share
+    in the gradient is largest.
+    """
+
+    checks: Checks
+    basis: Basis
+    log_unit: float
+    factor: np.ndarray  # G with C = GGᵀ
+    total: float  # the mass of all samples, those to come included
+    value: float
+    gradient: np.ndarray  # without the samples that are kept
+    points: np.ndarray
+    masses: np.ndarray
+    psi: np.ndarray  # the basis at the samples that are kept
+    slopes: np.ndarray  # −a_i/p(x_i) of these
+    tally: Tally
+
+    # no samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space
+    @classmethod
+    def nothing(
+        cls, checks: Checks, space: SoSSpace, factor: np.ndarray, total: float
+    ) -> LikelihoodSums:
+        none, r, d = np.empty(0), space.rank, space.n_features
+        at = Basis.of(space), float(space.log_unit), to_numpy(factor), total
+        kept = np.empty((0, d)), none, np.empty((0, r)), none
+        return cls(checks, *at, 0.0, np.zeros((r, r)), *kept, Tally())
+
+    # this and one more chunk
+    def update(self, chunk: Chunk) -> LikelihoodSums:
+        rows, checks = self.checks.rows(chunk)
+        points, masses = to_numpy(rows.points), to_numpy(rows.masses)
+        counted = masses > 0.0
+        with naming(chunk.name):
+            out = replace(self, checks=checks).add(points[counted], masses[counted])
+        return replace(out, tally=self.tally.merge(Tally.of(rows)))
+
+    # this and more samples of positive masses
+    @np.errstate(under="ignore")
+    def add(self, X: np.ndarray, a: np.ndarray) -> LikelihoodSums:
+        out, nothing = self, np.zeros_like(self.gradient)
+        for rows, psi in self.basis.blocks(X):
+            term = likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total)
+            p = np.sum((psi @ self.factor) ** 2, axis=1)
+            some = replace(self, value=term.value_at(p), gradient=nothing, tally=Tally())
+            known = {"points": X[rows], "masses": a[rows], "psi": psi, "slopes": term.slopes(p)[0]}
+            out = out.merge(replace(some, **known))
+        return out
+
+    def merge(self, other: LikelihoodSums) -> LikelihoodSums:
+        """The sums over both sets of samples. Only samples that are no longer kept enter the
+        gradient, which is then free of huge terms.
+        """
+        names = ("points", "masses", "psi", "slopes")
+        both: dict[str, Any] = {
+            name: np.concatenate([vars(self)[name], vars(other)[name]]) for name in names
+        }
+        psi, slopes = both["psi"], both["slopes"]
+        order = np.argsort(slopes * np.sum(psi * psi, axis=1), kind="stable")
+        loud, rest = order[:_LOUDEST], order[_LOUDEST:]
+        return replace(
+            self,
+            checks=self.checks.merge(other.checks),
+            value=self.value + other.value,
+            gradient=self.gradient + other.gradient + from_values(psi[rest], slopes[rest]),
+            tally=self.tally.merge(other.tally),
+            **{name: entries[loud] for name, entries in both.items()},
+        )
+
+    # that of all samples
+    @property
+    def whole_gradient(self) -> np.ndarray:
+        return np.asarray(self.gradient + from_values(self.psi, self.slopes))

@@ -40,10 +40,6 @@ from ksos.solvers.lbfgs import (
     descend_until as descend_until,
     lowest as lowest,
 )
-from ksos.solvers.likelihood_rows import (
-    RowLikelihood as RowLikelihood,
-    fit_to_cells as fit_to_cells,
-)
 from ksos.solvers.loop import (
     STATUSES,
     Progress,
@@ -59,6 +55,7 @@ from ksos.solvers.minimize import (
     Auto,
     as_solver as as_solver,
     check_options as check_options,
+    fit_to_cells as fit_to_cells,
     minimize,
     regularization_path,
 )

@@ -17,33 +17,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ksos.data import Chunk, Part, row_hashes
-from ksos.data.passes import Checks, Passes, Tally
+from ksos.data import Part, row_hashes
+from ksos.data.passes import Passes
 from ksos.functionals import (
-    Basis,
     Bound,
     BoundLinear,
     Functional,
+    LikelihoodSums,
     NegativeLogLikelihood,
     Objective,
-    from_values,
-    likelihood_term,
 )
-from ksos.ground import Array, Run, inner, like, naming, norm, to_numpy
+from ksos.ground import Array, Run, inner, like, norm, to_numpy
 from ksos.solvers import Progress, Solution
 from ksos.solvers.spectraplex import lowest_bound
 from ksos.space.space import SoSSpace
 
-_LOUDEST = 1024  # samples that are kept: few beside a part of thousands, and they matter most
 _MOST_PASSES = 12  # each makes the gap several times smaller, so that more never helped
-
-
 _SOLVED = ("solved", "solved_inaccurate")
 
 
@@ -71,82 +66,6 @@ class _Kept(NamedTuple):
         own = np.concatenate([self.own[stay], np.ones(known.shape[0], dtype=bool)])
         all_masses = np.concatenate([self.masses[stay], np.bincount(which, weights=masses)])
         return _Kept(np.concatenate([self.points[stay], points[first]]), all_masses, own)
-
-
-@dataclass(frozen=True, eq=False)
-class LikelihoodSums:
-    """−Σ_i a_i log p(x_i) and its gradient −Σ_i a_i ψ_iψ_iᵀ/p(x_i), with those samples whose share
-    in the gradient is largest.
-    """
-
-    checks: Checks
-    basis: Basis
-    log_unit: float
-    factor: np.ndarray  # G with C = GGᵀ
-    total: float  # the mass of all samples, those to come included
-    value: float
-    gradient: np.ndarray  # without the samples that are kept
-    points: np.ndarray
-    masses: np.ndarray
-    psi: np.ndarray  # the basis at the samples that are kept
-    slopes: np.ndarray  # −a_i/p(x_i) of these
-    tally: Tally
-
-    # no samples yet, of ``total`` mass to come, at the point C = GGᵀ of a space
-    @classmethod
-    def nothing(
-        cls, checks: Checks, space: SoSSpace, factor: np.ndarray, total: float
-    ) -> LikelihoodSums:
-        none, r, d = np.empty(0), space.rank, space.n_features
-        at = Basis.of(space), float(space.log_unit), to_numpy(factor), total
-        kept = np.empty((0, d)), none, np.empty((0, r)), none
-        return cls(checks, *at, 0.0, np.zeros((r, r)), *kept, Tally())
-
-    # this and one more chunk
-    def update(self, chunk: Chunk) -> LikelihoodSums:
-        rows, checks = self.checks.rows(chunk)
-        points, masses = to_numpy(rows.points), to_numpy(rows.masses)
-        counted = masses > 0.0
-        with naming(chunk.name):
-            out = replace(self, checks=checks).add(points[counted], masses[counted])
-        return replace(out, tally=self.tally.merge(Tally.of(rows)))
-
-    # this and more samples of positive masses
-    @np.errstate(under="ignore")
-    def add(self, X: np.ndarray, a: np.ndarray) -> LikelihoodSums:
-        out, nothing = self, np.zeros_like(self.gradient)
-        for rows, psi in self.basis.blocks(X):
-            term = likelihood_term(psi, a[rows], self.log_unit, X[rows], self.total)
-            p = np.sum((psi @ self.factor) ** 2, axis=1)
-            some = replace(self, value=term.value_at(p), gradient=nothing, tally=Tally())
-            known = {"points": X[rows], "masses": a[rows], "psi": psi, "slopes": term.slopes(p)[0]}
-            out = out.merge(replace(some, **known))
-        return out
-
-    def merge(self, other: LikelihoodSums) -> LikelihoodSums:
-        """The sums over both sets of samples. Only samples that are no longer kept enter the
-        gradient, which is then free of huge terms.
-        """
-        names = ("points", "masses", "psi", "slopes")
-        both: dict[str, Any] = {
-            name: np.concatenate([vars(self)[name], vars(other)[name]]) for name in names
-        }
-        psi, slopes = both["psi"], both["slopes"]
-        order = np.argsort(slopes * np.sum(psi * psi, axis=1), kind="stable")
-        loud, rest = order[:_LOUDEST], order[_LOUDEST:]
-        return replace(
-            self,
-            checks=self.checks.merge(other.checks),
-            value=self.value + other.value,
-            gradient=self.gradient + other.gradient + from_values(psi[rest], slopes[rest]),
-            tally=self.tally.merge(other.tally),
-            **{name: entries[loud] for name, entries in both.items()},
-        )
-
-    # that of all samples
-    @property
-    def whole_gradient(self) -> np.ndarray:
-        return np.asarray(self.gradient + from_values(self.psi, self.slopes))
 
 
 def fit_to_all(

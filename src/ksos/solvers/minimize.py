@@ -1,5 +1,5 @@
-"""ksos.minimize: check the input, choose the solver, run the loop, certify the answer; and paths
-of fits that start from one another.
+"""ksos.minimize: check the input, choose the solver, run the loop, certify the answer; paths of
+fits that start from one another, and fits to tables of which cells are missing.
 """
 
 from __future__ import annotations
@@ -9,11 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from ksos.functionals import Bound, Constraint, Functional, Objective, Point
+from ksos.functionals import (
+    Bound,
+    Constraint,
+    Functional,
+    Objective,
+    Point,
+    RowLikelihood,
+    Trace,
+)
 from ksos.ground import (
     Array,
     Run,
@@ -472,3 +480,24 @@ def regularization_path(
             G = found[i].parameter_factor
             options["start"] = G if G.shape[1] < space.rank else found[i].parameter
     return [found[i] for i in range(len(values))]
+
+
+def fit_to_cells(
+    space: MixedSpace,
+    u: np.ndarray,
+    c: np.ndarray,
+    weights: np.ndarray,
+    strength: float,
+    tol: float | None,
+) -> Solution:
+    """The certified minimum of −Σ a_i log p(o_i) + λ tr A over the rows with numeric cells ``u``
+    and codes ``c``, relative to the reference; λ, the ``strength``, is in natural units, and ∞
+    leaves the constant alone.
+    """
+    rows = RowLikelihood(*space.factors(u, c), weights)
+    functional: Functional = Bound(rows, f"NegativeLogLikelihood({u.shape[0]} rows)")
+    if 0.0 < strength < np.inf:
+        functional = functional + strength * Trace(relative=True)
+    # far below what rows can tell, as for complete ones
+    one = cast("SoSSpace", space)  # of which the solver needs no embedding
+    return minimize(functional, one, tol=1e-5 if tol is None else tol, solver=LBFGS())
