@@ -93,6 +93,8 @@ SETTLED: list[str | tuple[str, ...]] = [
     ("kernels", "measures", "integrals", "quadrature", "observables"),
     ("estimators",),
     ("functionals",),
+    ("solvers",),
+    ("robust",),
     ("data",),
     ("explorer",),
     ("adapters",),

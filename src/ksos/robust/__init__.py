@@ -29,13 +29,50 @@ from ksos.robust.problem import Goal, Problem, Saddle, solve
 from ksos.robust.worst_case import AGREEMENT, WorstCase, worst_case
 from ksos.space import LabeledDensity, LabeledEmbedding
 
-__all__ = ["AbsoluteLoss", "AtomicBall", "Atoms", "Ball", "Decision", "HingeLoss", "HuberLoss"]
-__all__ += ["LabeledDensity", "LabeledEmbedding", "LogisticLoss", "ModePath", "QuantileLoss"]
-__all__ += ["ResidualLoss", "RobustMode", "RobustSolution", "SquareLoss", "WorstAtoms"]
-__all__ += ["WorstCase", "decide", "robust_minimize"]
-__all__ += ["robust_mode", "robust_path", "worst_case"]
+__all__ = [
+    "AbsoluteLoss",
+    "AtomicBall",
+    "Atoms",
+    "Ball",
+    "Decision",
+    "HingeLoss",
+    "HuberLoss",
+    "LabeledDensity",
+    "LabeledEmbedding",
+    "LogisticLoss",
+    "ModePath",
+    "QuantileLoss",
+    "ResidualLoss",
+    "RobustMode",
+    "RobustSolution",
+    "SquareLoss",
+    "WorstAtoms",
+    "WorstCase",
+    "decide",
+    "robust_minimize",
+    "robust_mode",
+    "robust_path",
+    "worst_case",
+]
 # what the tests and the benchmarks use besides
-__all__ += ["AGREEMENT", "AbsoluteRisk", "FixedRisk", "Goal", "JointBarrier"]
-__all__ += ["LogisticScores", "NodeRisk", "Player", "Problem", "Residuals", "Saddle", "SquareRisk"]
-__all__ += ["UserLoss", "adversary_in", "affine_moments", "kernel_moments", "solve"]
-__all__ += ["supremum_on", "worst_atoms"]
+__all__ += [
+    "AGREEMENT",
+    "AbsoluteRisk",
+    "FixedRisk",
+    "Goal",
+    "JointBarrier",
+    "LogisticScores",
+    "NodeRisk",
+    "Player",
+    "Problem",
+    "Residuals",
+    "Saddle",
+    "SquareRisk",
+    "UserLoss",
+    "adversary_in",
+    "affine_moments",
+    "kernel_moments",
+    "solve",
+    "supremum_on",
+    "worst_atoms",
+]

@@ -404,13 +404,13 @@ def adversary_in(
     most = most if n_support is None else as_count(n_support, "n_support", minimum=2)
     box = region(measure, ball.points, metric.sigma_vector(d))
     if bandwidth is None:
-        bandwidth = finest_bandwidth(box, metric.sigma_vector(d), most)
-        bandwidth = _one(bandwidth)
+        bandwidth = _one(finest_bandwidth(box, metric.sigma_vector(d), most))
     model = metric.with_sigma(as_bandwidth(bandwidth, n_features=d))
     require_exact_mmd(model, metric, measure, d)
     support = support_cover(model, measure, box, ball.points, most)
-    data = ball.points, ball.weights
-    candidates = landmark_candidates(metric, model, measure, box, *data, support)
+    candidates = landmark_candidates(
+        metric, model, measure, box, ball.points, ball.weights, support
+    )
     landmarks = candidates[pivots(metric, candidates, _SPAN_TOL, _MOST_LANDMARKS)]
     space = SoSSpace(model, support, measure, metric, landmarks)
     return Adversary(ball, space, box, refines=refines)

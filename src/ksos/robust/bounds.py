@@ -47,8 +47,18 @@ from ksos.observables import (
 from ksos.robust.ball import Adversary, Ball
 from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace, pivots, scattered
 
-__all__ = ["AtomicBall", "AtomicDual", "UpperBound", "WorstAtoms", "ever_larger", "grows"]
-__all__ += ["projected", "supremum_on", "upper_bound", "worst_atoms"]
+__all__ = [
+    "AtomicBall",
+    "AtomicDual",
+    "UpperBound",
+    "WorstAtoms",
+    "ever_larger",
+    "grows",
+    "projected",
+    "supremum_on",
+    "upper_bound",
+    "worst_atoms",
+]
 
 _TIE = 1e-12  # kernel values this close are the same number up to rounding
 _ABOVE = 1.5  # c, for a loss that lies between −½ and ½: any number above ½

@@ -9,7 +9,7 @@ linear in C. A regression loss of your own is a subclass of :class:`ResidualLoss
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,11 +21,26 @@ from ksos.robust.parametric import ParametricRisk
 from ksos.solvers import Minimum, Value, newton, proven_minimum
 from ksos.space import Nodes
 
-__all__ = ["AbsoluteLoss", "AbsoluteRisk", "ClassificationLoss", "HingeLoss", "HuberLoss"]
-__all__ += ["LogisticLoss", "LogisticScores", "NodeRisk", "ParametricLoss", "QuantileLoss"]
-__all__ += ["RegressionLoss", "ResidualLoss", "Residuals", "SquareLoss", "UserLoss"]
-__all__ += ["as_loss_object"]
-__all__ += ["least_expected", "proven_expected"]
+__all__ = [
+    "AbsoluteLoss",
+    "AbsoluteRisk",
+    "ClassificationLoss",
+    "HingeLoss",
+    "HuberLoss",
+    "LogisticLoss",
+    "LogisticScores",
+    "NodeRisk",
+    "ParametricLoss",
+    "QuantileLoss",
+    "RegressionLoss",
+    "ResidualLoss",
+    "Residuals",
+    "SquareLoss",
+    "UserLoss",
+    "as_loss_object",
+    "least_expected",
+    "proven_expected",
+]
 
 _ROUNDING = 1e-8  # of a violation of convexity: half the digits, a user's formula may lose the rest
 _CANCELED = 1e-14  # Beyond them, the rounding of terms that cancel.
@@ -189,13 +204,6 @@ class LogisticScores(ParametricLoss):
         gradients = residuals[..., None] * self.U[:, None, :]
         return -log.T.ravel()[self.rows], gradients.reshape(-1, self.n_parameters)[self.rows]
 
-    def curvature(self, theta: np.ndarray, masses: np.ndarray) -> np.ndarray:
-        p, n = np.exp(self._log_probabilities(theta)[:, 1:]), self.U.shape[0]
-        m = np.bincount(self.rows % n, weights=masses, minlength=n)
-        w = m[:, None, None] * (p[:, :, None] * (np.eye(p.shape[1]) - p[:, None, :]))
-        H = np.einsum("np,nab,nq->apbq", self.U, w, self.U, optimize=True)
-        return np.asarray(H.reshape(self.n_parameters, self.n_parameters))
-
 
 # Losses in expectation
 
@@ -213,7 +221,7 @@ class NodeRisk(ParametricRisk):
         return least_expected(self.loss, self.masses(C), self.alpha, self.theta)
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
-        return proven_expected(self.loss, self.masses(C), self.alpha, near, tol)
+        return proven_expected([(self.loss, 0.0)], self.masses(C), self.alpha, near, tol)
 
     def masses(self, C: np.ndarray) -> np.ndarray:
         """m_n(C), without the rounding below 0."""
@@ -233,8 +241,7 @@ class AbsoluteRisk(NodeRisk):
     """The risk of a loss with a kink at residual 0, solved as that of the smooth loss above it.
     Both bounds are those of the loss itself.
 
-    The lower bound is that of ever closer smooth losses, less what each lies above the loss, every
-    one solved from where the one before has ended.
+    The lower bound is that of ever closer smooth losses.
     """
 
     loss: Residuals
@@ -243,13 +250,9 @@ class AbsoluteRisk(NodeRisk):
         return self.nodes.matrix(self.loss.exact(theta))
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
-        masses, phi, best = self.masses(C), self.loss.phi, -np.inf
-        for sharper in phi.ladder():
-            at = Residuals(sharper, self.loss.U, self.loss.y)
-            found = least_expected(at, masses, self.alpha, near)
-            known = proven_minimum(_expected(at, masses, self.alpha), found, self.alpha, tol)
-            best, near = max(best, known - sharper.excess * float(masses.sum())), found.theta
-        return best
+        U, y, ladder = self.loss.U, self.loss.y, self.loss.phi.ladder()
+        losses = [(Residuals(phi, U, y), phi.excess) for phi in ladder]
+        return proven_expected(losses, self.masses(C), self.alpha, near, tol)
 
 
 def least_expected(
@@ -267,13 +270,22 @@ def least_expected(
 
 
 def proven_expected(
-    loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray, theta: np.ndarray, tol: float
+    losses: Iterable[tuple[ParametricLoss, float]],
+    masses: np.ndarray,
+    alpha: np.ndarray,
+    theta: np.ndarray,
+    tol: float,
 ) -> float:
-    """A certified lower bound of that minimum, to about ``tol``, or −∞. ``theta`` is about the
-    minimizer.
+    """A certified lower bound of that minimum, to about ``tol``, or −∞: of ever closer smooth
+    losses, less what each may lie above the loss. Each is solved from where the one before has
+    ended, the first from ``theta``, which is about the minimizer.
     """
-    found = least_expected(loss, masses, alpha, theta)
-    return proven_minimum(_expected(loss, masses, alpha), found, alpha, tol)
+    best = -np.inf
+    for loss, excess in losses:
+        found = least_expected(loss, masses, alpha, theta)
+        known = proven_minimum(_expected(loss, masses, alpha), found, alpha, tol)
+        best, theta = max(best, known - excess * float(masses.sum())), found.theta
+    return best
 
 
 def _expected(loss: ParametricLoss, masses: np.ndarray, alpha: np.ndarray) -> Value:

@@ -95,10 +95,10 @@ class RobustMode:
     def message(self) -> str:
         """The status in a sentence."""
         sentence, least = f"{self.status}: {ROBUST_STATUSES[self.status]}", self.least_radius
-        if least is None:
-            return sentence
-        known = "the least radius that holds a density of this space is"
-        return f"{sentence}; {known} {least:.6g} (certified)"
+        if least is not None:
+            sentence += f"; the least radius that holds a density of this space is {least:.6g}"
+            sentence += " (certified)"
+        return sentence
 
 
 @np.errstate(under="ignore")
@@ -181,16 +181,23 @@ def robust_mode(
             heaviest = ball.points[int(np.argmax(np.abs(ball.weights)))]
             first = player.settle(heaviest).saddle
             if first.empty:
-                more = first.status, ball.radius, first.least_radius, run.elapsed
-                return RobustMode(None, None, None, search.path, *more)
+                return RobustMode(
+                    None,
+                    None,
+                    None,
+                    search.path,
+                    first.status,
+                    ball.radius,
+                    first.least_radius,
+                    run.elapsed,
+                )
             theta, _, status = search.run(player)
             worst = attack(player.loss_at(theta), ball.radius, goal)[1]
             value = None if worst.value is None else -worst.value
             if status == "solved" or worst.status == "interrupted":
                 status = worst.status
         status = "interrupted" if run.interrupted else status
-        more = status, ball.radius, None, run.elapsed
-        return RobustMode(theta, value, worst, search.path, *more)
+        return RobustMode(theta, value, worst, search.path, status, ball.radius, time=run.elapsed)
 
 
 class _Search:
@@ -219,20 +226,12 @@ class _Search:
 
     def run(self, f: Value) -> tuple[np.ndarray, float, str]:
         """The best θ, its value, and the status of the search."""
-        status = "solved"
-        try:
-            self._climb(f)
-        except TimeUp:
-            status = "time_limit"
-        return *max(self.tried, key=lambda tried: tried[1]), status
-
-    def _climb(self, f: Value) -> None:
         from scipy.optimize import minimize
 
-        low, width, run = self.box.low, self.box.high - self.box.low, Run.current()
+        low, width, status = self.box.low, self.box.high - self.box.low, "solved"
 
         def ask(t: np.ndarray) -> tuple[float, np.ndarray]:
-            if self.tried and run.over:
+            if self.tried and Run.current().over:
                 raise TimeUp
             theta = np.clip(low + width * t, low, self.box.high)
             value, slope = f(theta)
@@ -240,16 +239,20 @@ class _Search:
             return -value, -slope * width
 
         starts, chosen = (self.starts - low) / width, list[np.ndarray]()
-        for start in starts:
-            ask(start)
-        for i in np.argsort([-value for _, value in self.tried], kind="stable"):
-            # starts next to each other climb the same hill
-            away = [np.max(np.abs(starts[i] - other)) > 1.5 * self.spacing for other in chosen]
-            if all(away) and len(chosen) < 3:
-                chosen.append(starts[i])
         options: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "options": _CLIMB}
-        for start in chosen:
-            minimize(ask, start, bounds=[(0.0, 1.0)] * width.shape[0], **options)
+        try:
+            for start in starts:
+                ask(start)
+            for i in np.argsort([-value for _, value in self.tried], kind="stable"):
+                # starts next to each other climb the same hill
+                away = [np.max(np.abs(starts[i] - other)) > 1.5 * self.spacing for other in chosen]
+                if all(away) and len(chosen) < 3:
+                    chosen.append(starts[i])
+            for start in chosen:
+                minimize(ask, start, bounds=[(0.0, 1.0)] * width.shape[0], **options)
+        except TimeUp:
+            status = "time_limit"
+        return *max(self.tried, key=lambda tried: tried[1]), status
 
 
 def _relaxed(ball: Ball) -> Value:

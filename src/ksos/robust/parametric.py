@@ -24,8 +24,16 @@ from ksos.observables import KernelFunction, Observable, Polynomial, coordinate
 from ksos.solvers import Minimum
 from ksos.space import SoSSpace, blocks_of
 
-__all__ = ["FixedRisk", "ParametricRisk", "Risk", "SquareRisk"]
-__all__ += ["affine_moments", "kernel_moments", "least_squares", "second_moments"]
+__all__ = [
+    "FixedRisk",
+    "ParametricRisk",
+    "Risk",
+    "SquareRisk",
+    "affine_moments",
+    "kernel_moments",
+    "least_squares",
+    "second_moments",
+]
 
 _FLAT = 1e-13  # of a loss: less is a constant after an eigendecomposition of a few hundred rows
 _NO_CURVATURE = 1e-13  # Relative eigenvalues below it are rounding of sums of a few hundred terms.
@@ -104,13 +112,6 @@ class ParametricRisk(Risk):
         """∂²⟨M_θ, C⟩/∂θ², shape (p, p), without that of the ridge."""
 
 
-def _inverse_root(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(R with RRᵀ = H⁻¹, the eigenvalues of H). R lacks the directions without curvature."""
-    values, V = np.linalg.eigh(H)
-    kept = values > _NO_CURVATURE * max(float(values[-1]), 1e-300)
-    return np.asarray(V[:, kept] / np.sqrt(values[kept])), values
-
-
 class SquareRisk(ParametricRisk):
     """The risk from the matrices V_ab = ∫ u_a u_b ψψᵀ dρ.
 
@@ -133,11 +134,13 @@ class SquareRisk(ParametricRisk):
 
     def proven_least(self, C: np.ndarray, tol: float, near: np.ndarray) -> float:
         found = self.least(C)
-        R, values = _inverse_root(found.curvature)
-        if values[0] < -1e-9 * max(float(values[-1]), 1e-300):
+        values, V = np.linalg.eigh(found.curvature)
+        top = max(float(values[-1]), 1e-300)
+        if values[0] < -1e-9 * top:
             return -math.inf  # moments that no distribution has: rounding has taken over
         # the gradient g at θ̂ is rounding, and the minimum of a quadratic lies ½gᵀH⁺g below
-        return found.value - 0.5 * float(np.sum((R.T @ found.gradient) ** 2))
+        kept = values > _NO_CURVATURE * top
+        return found.value - 0.5 * float(((V.T @ found.gradient)[kept] ** 2 / values[kept]).sum())
 
     def matrix(self, theta: np.ndarray) -> np.ndarray:
         t, r = self.E @ theta + self.s, self.V.shape[2]
@@ -222,8 +225,11 @@ def kernel_moments(
 
 def second_moments(P: int, r: int, entry: Callable[[int, int], np.ndarray]) -> np.ndarray:
     """V of P functions from its entries, (r, r)."""
-    what, fix = f"the second moments of {P} functions", "use fewer support points or kernel centers"
-    require_memory(2 * FLOAT_BYTES * P * P * r * r, what, fix)
+    require_memory(
+        2 * FLOAT_BYTES * P * P * r * r,
+        f"the second moments of {P} functions",
+        "use fewer support points or kernel centers",
+    )
     V = np.empty((P, P, r, r))
     for a in range(P):
         for b in range(a, P):

@@ -101,11 +101,6 @@ class Problem:
     grows: bool = False
     agreement: float = 1e-6
 
-    @property
-    def fixed(self) -> bool:
-        """Whether there is no parameter: the objective is linear in C."""
-        return not isinstance(self.risk, ParametricRisk)
-
     @cached_property
     def z(self) -> Array:
         """The coordinates of the data."""
@@ -122,7 +117,7 @@ class Problem:
         """The gap of a goal: relative to the range of a fixed loss, else to the risk, and for risks
         near zero to a thousandth of the range.
         """
-        scale = 1.0 if self.fixed else max(abs(risk), 1e-3)
+        scale = max(abs(risk), 1e-3) if isinstance(self.risk, ParametricRisk) else 1.0
         return max(goal.tol / self.units[1], goal.rtol * scale)
 
     def point(self, C: Array) -> Point:
@@ -240,5 +235,4 @@ def solve_penalized(problem: Problem, gamma: float, goal: Goal) -> Saddle:
     lower, status = point.risk - 0.5 * u * point.distance**2, found.status
     if status == "solved" and upper - lower > tol * max(1.0, u):
         status = "solved_inaccurate"
-    both = upper, constant, lower
-    return Saddle(point, point.theta, y, *both, status, found.n_iter)
+    return Saddle(point, point.theta, y, upper, constant, lower, status, found.n_iter)

@@ -36,8 +36,19 @@ from ksos.robust.problem import Goal, Problem
 from ksos.solvers import STATUSES, known_to
 from ksos.space import LabeledEmbedding, MeanEmbedding, SoSSpace
 
-__all__ = ["AGREEMENT", "ROBUST_STATUSES", "Certified", "Family", "FixedLoss", "WorstCase"]
-__all__ += ["as_goal", "attack", "warn_if_inaccurate", "warn_if_unbounded", "worst_case"]
+__all__ = [
+    "AGREEMENT",
+    "ROBUST_STATUSES",
+    "Certified",
+    "Family",
+    "FixedLoss",
+    "WorstCase",
+    "as_goal",
+    "attack",
+    "warn_if_inaccurate",
+    "warn_if_unbounded",
+    "worst_case",
+]
 
 AGREEMENT = 1e-6
 """Directions are added to what the landmarks see until exact and projected MMD of the answer agree
@@ -446,8 +457,7 @@ def _attacked(
     value = dual = bound = gap = constant = g = place = top = None
     if answer.feasible:
         M, unit = family.risk.true_matrix(theta), problem.units[1]
-        ends = to_numpy(namespace(M).linalg.eigvalsh(M))
-        width = float(ends[-1] - ends[0])
+        width = float(np.ptp(to_numpy(namespace(M).linalg.eigvalsh(M))))
         value = inner(M, exact.point.C) / exact.mass
         objective = value if gamma is None else value - gamma * exact.mmd**2
         y = unit * to_numpy(saddle.y)
@@ -458,8 +468,8 @@ def _attacked(
             status = "solved_inaccurate"
             note = "; ".join(filter(None, [note, known_to(unknown, 0.0)]))
         functions, near, size = problem.space.functions(y)
-        g = functions if problem.space.labels is not None else functions[0]
         single = problem.space.labels is None
+        g = functions[0] if single else functions
         # any function of the RKHS proves a bound: here, those on the landmarks
         top = proven or upper_bound(
             family.losses_at(theta),
@@ -482,8 +492,8 @@ def _attacked(
     if run.interrupted:  # also while the answer was mixed into the ball or bounded
         status = "interrupted"
     if saddle.least_radius is not None:
-        least = f"{saddle.least_radius:.6g} (certified)"
-        note = f"the least radius that holds a density of this space is {least}"
+        least = saddle.least_radius
+        note = f"the least radius that holds a density of this space is {least:.6g} (certified)"
     found = WorstCase(
         value=value,
         upper_bound=bound,
