@@ -277,6 +277,11 @@ class KernelSums:
         )
 
     @property
+    def n_features(self) -> int:
+        """d."""
+        return int(self.landmarks.shape[1])
+
+    @property
     def mass(self) -> float:
         """Σ_i a_i."""
         return float(self._sums[0, -1] + self._sums[1, -1])
@@ -297,7 +302,7 @@ class KernelSums:
 
     def update(self, points: Any, weights: Any = None) -> KernelSums:
         """These sums and those of more samples (n, d) with weights a_i, 1 each by default."""
-        points = as_points(points, "points", n_features=int(self.landmarks.shape[1]))
+        points = as_points(points, "points", n_features=self.n_features)
         X = like(points, self.landmarks)
         if weights is None:
             weights = zeros((X.shape[0],), X) + 1.0
