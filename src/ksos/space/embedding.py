@@ -646,7 +646,7 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
     if isinstance(a, _OnGrid):
         a = MeanEmbedding(a.rule.nodes, a.masses.ravel(), kernel=kernel)
     if isinstance(a, MeanEmbedding):
-        return inner(a.weights, _embedding_at(b, kernel, a.points))
+        return inner(a.weights, like(_embedding_at(b, kernel, a.points), a.weights))
     if isinstance(a, Square) and isinstance(b, Square):
         counts = a.support_points.shape[0], b.support_points.shape[0]
         what = f"densities with {counts[0]} and {counts[1]} support points"
