@@ -186,12 +186,19 @@ def _median(points: np.ndarray, weights: np.ndarray, rng: Generator) -> np.ndarr
 
 
 def _weighted_median(distances: np.ndarray, weights: np.ndarray) -> float:
-    """A minimizer of Σ_{i<j} a_i a_j |d_ij − t|: for equal weights NumPy's median."""
+    """The middle of the interval of minimizers of Σ_{i<j} a_i a_j |d_ij − t|: for equal weights,
+    NumPy's median.
+    """
     if np.all(weights == weights[0]):
         return float(np.median(distances))
     i, j = np.triu_indices(weights.shape[0], 1)
-    pairs = weights[i] * weights[j]
-    return float(np.quantile(distances, 0.5, weights=pairs, method="inverted_cdf"))
+    order = np.argsort(distances)
+    values, cumulative = distances[order], np.cumsum((weights[i] * weights[j])[order])
+    half = 0.5 * cumulative[-1]
+    # rounding of the cumulative sum must not decide between one middle value and two
+    slack = 1e-12 * cumulative[-1]
+    low, high = np.searchsorted(cumulative, [half - slack, half + slack])
+    return float(0.5 * (values[low] + values[min(high, values.shape[0] - 1)]))
 
 
 class LeaveOneOut(NamedTuple):
