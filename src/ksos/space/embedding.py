@@ -669,7 +669,7 @@ def _inner(a: _Form, b: _Form, kernel: Kernel, max_operations: float) -> float:
 def _embedding_at(form: _Form, kernel: Kernel, Z: Array) -> Array:
     """w_form(Z_r), shape (ℓ,)."""
     if isinstance(form, _OnGrid):
-        return form.rule.seen_from(to_numpy(Z), form.masses)
+        return like(form.rule.seen_from(to_numpy(Z), form.masses), Z)
     if isinstance(form, MeanEmbedding):
         return evaluate(form, kernel, Z)
     return embedded(form, kernel, Z)
