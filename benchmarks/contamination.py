@@ -116,7 +116,7 @@ def measure(fitted: Any, test: np.ndarray, truth: np.ndarray) -> dict[str, float
     width = (
         fitted.bandwidth
         if isinstance(fitted, KernelDensity)
-        else 0.5 * float(np.linalg.det(fitted.bandwidth_) ** 0.25)
+        else 0.5 * float(np.linalg.det(fitted.distribution_.kernel.matrix(2)) ** 0.25)
     )
     return {
         "ise": float(CELL * error @ error),

@@ -81,7 +81,7 @@ def test_the_criterion_decides(
     def small(objective: str, criterion: str) -> Any:
         grids = {
             "reference": None,
-            "bandwidths": (0.15, 1.0),
+            "bandwidths": (0.3, 2.0),
             "relative_regularizations": (1e-2,),
             "cv": 2,
             "n_support": 50,
