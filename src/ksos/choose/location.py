@@ -22,7 +22,7 @@ from ksos.choose.reference import certified_weights
 from ksos.data import Split
 from ksos.ground import Run, few_threads, warn_caller
 
-FEW_ROWS = 20  # a leaf of a boosted tree: with fewer, the scale is constant and a warning says so
+FEW_ROWS = 20  # a leaf of a boosted tree: with fewer, the scale is constant, with a warning
 _SMALL = 0.05  # Of the median: log|residual| has no lower bound, and tiny residuals would rule it.
 _FREEDOM = (3.0, 8.0, 1e4)  # Student degrees of freedom of residuals: heavy, medium, normal tails
 _MOST_EXPONENT = 3.0  # ends a search: 1 trusts a model, nothing in benchmarks/conditional is at 3

@@ -62,8 +62,8 @@ class Corrected:
         used = np.any(F != 0.0, axis=1)
         X, F, self.n_corrections = X[used], F[used], int(used.sum())
         metric, c = cast("Gaussian", joint.kernel).matrix(every), to_numpy(joint.unit_constant)
-        none = np.empty(0), np.empty((X.shape[0], 0), dtype=int)
-        self.correction = Correction(metric, none[0], X, none[1], F, c)
+        no_levels = np.empty((X.shape[0], 0), dtype=int)
+        self.correction = Correction(metric, np.empty(0), X, no_levels, F, c)
 
     @property
     def support_points(self) -> np.ndarray:
